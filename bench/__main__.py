@@ -19,6 +19,7 @@ from bench.suite import PHASES, Suite
 from bench.workload import Server, Workload, server
 from tailrace.sinks.base import Sink
 from tailrace.sinks.kafka import KafkaSink
+from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.sinks.tables.sink import TablesSink
 from tailrace.spark import register
 from tailrace.spark.session import session
@@ -90,6 +91,8 @@ def main(words: list[str] | None = None) -> None:
             *([TablesSink] if {"tables", "verify"} & set(phases) else []),
         ]
         jars = tuple(jar for sink in sinks for jar in sink.jars)
+        if "tables" in phases:
+            jars += FORMATS["iceberg"].jars
         for sink in sinks:
             kept |= sink.settings
         spark = session(kept, jars=jars, app_name="tailrace bench")

@@ -25,11 +25,14 @@ from bench.workload import TRANSACTION, Workload
 from tailrace.connectors.registry import from_entries
 from tailrace.pipeline import Pipeline
 from tailrace.sinks.console import NoopSink
+from tailrace.sinks.tables.formats.known import found_at
 
 TABLE = plain("lake")
 SHARES = {"all": 1, "few": 100}
 """The workloads by name: one of so many of the keys is changed."""
 MODES = ("latest", "history", "log")
+ICEBERG = "iceberg"
+"""What the mode latest of the second format is called among the modes."""
 _LEAST = TRANSACTION
 """The fewest keys that are changed: no transaction changes a row twice."""
 
@@ -67,7 +70,7 @@ def measure(
     workload.insert(TABLE, keys)
     rounds: dict[str, list[dict[str, float]]] = {share: [] for share in SHARES}
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
-        lakes = [pipeline(workload, TABLE.name, mode, Path(folder)) for mode in MODES]
+        lakes = [pipeline(workload, TABLE.name, mode, Path(folder)) for mode in (*MODES, ICEBERG)]
         for lake in lakes:
             run(spark, lake)
         place = 0
@@ -86,14 +89,15 @@ def measure(
 
 
 def pipeline(workload: Workload, table: str, mode: str, folder: Path) -> Lake:
-    """A pipeline of one table into a lake under `folder`, which begins with a snapshot."""
+    """A pipeline of one table into a lake under `folder`, which begins with a snapshot; `mode` may be ICEBERG."""
     settings = drain.options(workload, table, {"slot.name": f"{table}_{mode}", "snapshot.mode": "initial"})
     settings["checkpoint.location"] = str(folder / f"checkpoint-{mode}")
     entries = {f"debezium.source.{name}": text for name, text in settings.items()}
     entries |= {
         "debezium.sink.type": "tables",
         "debezium.sink.tables.path": str(folder / mode),
-        "debezium.sink.tables.mode": mode,
+        "debezium.sink.tables.mode": "latest" if mode == ICEBERG else mode,
+        "debezium.sink.tables.format": ICEBERG if mode == ICEBERG else "delta",
     }
     return Lake(mode, folder / mode, folder / mode / f"public.{table}", entries)
 
@@ -133,7 +137,7 @@ def _round(
         written = {lake.mode: run(spark, lake) for lake in lakes}
         naive = _naive(spark, workload, slot, beside)
         noop.append(_noop(spark, workload, slot))
-    for name, table in (("latest", latest.table), ("naive", beside)):
+    for name, table in (("latest", latest.table), (ICEBERG, lakes[-1].table), ("naive", beside)):
         _demand_equal(spark, workload, name, table)
     bare = sum(one.seconds for one in noop) / len(noop)
     if any(one.rows != noop[0].rows for one in noop) or noop[0].rows < changes:
@@ -146,6 +150,7 @@ def _round(
         figures[f"{mode}_bytes"] = one.size / changes
         figures[f"{mode}_noop_ratio"] = bare / one.seconds
     figures["naive_ratio"] = naive.seconds / own.seconds
+    figures["iceberg_ratio"] = own.seconds / written[ICEBERG].seconds
     figures["bytes_of_changed_row"] = own.size / touched
     return figures
 
@@ -215,7 +220,8 @@ def _merge(batch: DataFrame, table: Path) -> None:
 def _demand_equal(spark: SparkSession, workload: Workload, name: str, table: Path) -> None:
     """Raise RuntimeError where a table is not the source's: fast, but wrong."""
     sums = "count(*), sum(id), sum(n), sum(amount), sum(length(note)), max(at)"
-    held = tuple(spark.read.format("delta").load(str(table)).selectExpr(*_parts(sums)).collect()[0])
+    rows = found_at(spark, str(table)).table(spark, str(table)).rows()
+    held = tuple(rows.selectExpr(*_parts(sums)).collect()[0])
     there = workload.execute(f"select {sums} from {TABLE.name}")[0]
     if [str(value)[:19] for value in held] != [str(value)[:19] for value in there]:
         raise RuntimeError(f"the table {name} has {held}, the source {there}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -17,6 +18,7 @@ from tailrace.connectors.registry import from_entries
 from tailrace.pipeline import Pipeline
 from tailrace.sinks.tables.sink import TablesSink
 from tailrace.verify.check import Verification
+from tailrace.verify.comparison import Key
 from tailrace.verify.repair import Repair
 
 DAMAGED = 1000
@@ -25,6 +27,7 @@ DAMAGED = 1000
 _TABLE = tables.plain("verified")
 _SIGNALS = "create table signals (id varchar(42) primary key, type varchar(32), data varchar(2048))"
 _REPAIR_S = 600.0
+_SEED = 19
 
 
 def measure(
@@ -101,20 +104,10 @@ def _beside(workload: Workload, verification: Verification, rows: int) -> tuple[
 
 def _mended(spark: SparkSession, run: RunConfig, verification: Verification, rows: int) -> dict[str, float]:
     """Damage rows, and have them named and mended."""
-    path = f"delta.`{verification.sink.path}/public.verified`"
-    step = max(rows // DAMAGED, 4)
-    spark.sql(f"delete from {path} where id % {step} = 1 and id <= {rows // 2}")
-    spark.sql(f"update {path} set note = 'damaged' where id % {step} = 2 and id <= {rows // 4}")
-    spark.sql(
-        f"insert into {path} select id + {rows}, n, amount, note, at, flag, code, doc from {path} "
-        f"where id % {step} = 3 and id <= {rows // 4}"
-    )
+    wanted = damaged(spark, f"delta.`{verification.sink.path}/public.verified`", rows)
     started = time.monotonic()
     verified = verification.run((), 0)
     named = time.monotonic() - started
-    wanted = {(number,): "missing" for number in range(1, rows // 2 + 1, step)}
-    wanted |= {(number,): "different" for number in range(2, rows // 4 + 1, step)}
-    wanted |= {(number + rows,): "extra" for number in range(3, rows // 4 + 1, step)}
     if verified.tables[0].differing != wanted:
         raise RuntimeError("the damaged rows were not named exactly")
     started = time.monotonic()
@@ -123,3 +116,24 @@ def _mended(spark: SparkSession, run: RunConfig, verification: Verification, row
     if not mended.is_clean or not verification.run((), 0).is_clean:
         raise RuntimeError("the damaged rows were not mended")
     return {"verify_damaged_seconds": named, "verify_repair_seconds": seconds}
+
+
+def damaged(spark: SparkSession, table: str, rows: int, seed: int = _SEED) -> dict[Key, str]:
+    """Damage rows of `table`, as SQL calls it, that are spread at random; the keys, with what is wrong.
+
+    Two fifths are taken away, two fifths changed in one of three columns, the rest are rows that the source has not.
+    """
+    keys = random.Random(seed).sample(range(1, rows + 1), min(DAMAGED, rows // 5 * 5))
+    fifth = len(keys) // 5
+    gone, other, more = keys[: 2 * fifth], keys[2 * fifth : 4 * fifth], keys[4 * fifth :]
+    spark.sql(f"delete from {table} where id in ({_listed(gone)})")
+    for place, change in enumerate(("note = 'damaged'", "amount = amount + 0.01", "code = null")):
+        spark.sql(f"update {table} set {change} where id in ({_listed(other[place::3])})")
+    columns = f"id + {rows}, n, amount, note, at, flag, code, doc"
+    spark.sql(f"insert into {table} select {columns} from {table} where id in ({_listed(more)})")
+    found: dict[Key, str] = {(key,): "missing" for key in gone}
+    return found | {(key,): "different" for key in other} | {(key + rows,): "extra" for key in more}
+
+
+def _listed(keys: Sequence[int]) -> str:
+    return ", ".join(map(str, keys))

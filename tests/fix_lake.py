@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.connectors.registry import from_entries
+from tailrace.connectors.source_status import SourceStatus
 from tailrace.errors import SinkError
 from tailrace.pipeline import Pipeline
 from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.positions import NAME
+from tailrace.status import Status
 from tests.fix_postgres import Database
 
 
@@ -36,6 +39,8 @@ class Lake:
             "debezium.sink.type": "tables",
             "debezium.sink.tables.path": str(self.path),
         }
+        self.counted = 0
+        """The events of the last run, as the status counts them."""
         self.set(**options)
 
     def set(self, **options: str) -> None:
@@ -47,7 +52,12 @@ class Lake:
         """Write what the database has committed."""
         pipeline = Pipeline(from_entries(self.entries, {}), self.spark)
         try:
-            assert pipeline.start(available_now=True).awaitTermination(400)
+            query = pipeline.start(available_now=True)
+            assert query.awaitTermination(400)
+            described = [
+                Status.of(json.loads(one.json), lambda end, newest: SourceStatus()) for one in query.recentProgress
+            ]
+            self.counted = sum(status.events for status in described)
         except Exception as error:
             known = pipeline.cause(error)
             if known is not None:

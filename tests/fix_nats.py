@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers.jars import Unavailable
-from tests.servers.nats import NatsServer, find
+from tests.servers.nats import NatsServer
 
 
 @pytest.fixture(scope="session")
@@ -15,7 +15,7 @@ def nats_program() -> None:
     """Skips, with the reason, where there is no server of NATS and none can be fetched, or no client."""
     pytest.importorskip("nats", reason="the client of NATS is not installed")
     try:
-        find()
+        NatsServer.find()
     except Unavailable as reason:
         pytest.skip(str(reason))
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers.jars import Unavailable
-from tests.servers.redis import RedisServer, find
+from tests.servers.redis import RedisServer
 
 
 @pytest.fixture(scope="session")
 def redis_program() -> None:
     """Skips, with the reason, where there is no Redis and none can be fetched."""
     try:
-        find()
+        RedisServer.find()
     except Unavailable as reason:
         pytest.skip(str(reason))
 

@@ -189,6 +189,8 @@ class Pipeline:
         metrics = ["max(unix_micros(source_ts)) as newest_us", "count_if(op = 'quarantine') as quarantined"]
         if self._reselects:
             metrics += _RESELECTIONS
+        if self.sink.changes:
+            metrics.append(f"sum({self.sink.changes}) as events")
         frame = frame.observe(METRIC, *map(expr, metrics))
         trigger = self._trigger(available_now)
         return self.sink.start(frame, self.run.checkpoint_location, trigger, self.run.name)

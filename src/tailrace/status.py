@@ -29,8 +29,9 @@ Describe = Callable[[Offsets, Offsets], SourceStatus]
 
 METRIC = "tailrace"
 """Name of the observed metric: its field `newest_us` is the newest `source_ts` of the batch, in µs since 1970 UTC, and
-`quarantined` the number of its changes that were put aside; where a post-processor reads values again, `reselected` is
-how many, and `not_reselected` the number of events whose row was gone or could not be read."""
+`quarantined` the number of its changes that were put aside; where rows are several changes, `events` is how many these
+are; where a post-processor reads values again, `reselected` is how many, and `not_reselected` the number of events
+whose row was gone or could not be read."""
 
 INTERVAL_S = 10.0
 """How often a line is written where the output is no terminal."""
@@ -75,11 +76,13 @@ class Status:
         except Exception as error:
             # a record of another version, say: the line is for a person, and no reason to end or to be silent
             log.debug("the status of the source cannot be read (%s)", type(error).__name__)
-        rate, age = progress.get("processedRowsPerSecond"), _age(progress)
+        rate, age, rows = progress.get("processedRowsPerSecond"), _age(progress), int(progress.get("numInputRows", 0))
+        counted = _observed(progress, "events")
+        events = rows if counted is None else counted
         return cls(
             batch=int(progress.get("batchId", 0)),
-            events=int(progress.get("numInputRows", 0)),
-            rate=float(rate) if isinstance(rate, int | float) else 0.0,
+            events=events,
+            rate=rate * events / rows if isinstance(rate, int | float) and rows else 0.0,
             lag_bytes=described.lag_bytes,
             lag_s=described.lag_s if age is None else age,
             position=described.position,

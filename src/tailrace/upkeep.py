@@ -15,8 +15,9 @@ from tailrace.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tailrace.sinks.tables.formats.base import TableFormat
+
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def add_commands(commands: Any, shared: argparse.ArgumentParser) -> None:
@@ -42,21 +43,23 @@ def add_commands(commands: Any, shared: argparse.ArgumentParser) -> None:
 
 
 def _rebuild(arguments: argparse.Namespace) -> int:
+    from tailrace.sinks.tables.names import absolute
     from tailrace.sinks.tables.rebuild import Wanted, rebuild
 
     keeps = arguments.upsert_keep_deletes
     if keeps and arguments.mode != "latest":
         raise ConfigError("--upsert-keep-deletes is for --mode latest alone.", "Leave it out.")
     wanted = Wanted(arguments.mode, moment(arguments.at), arguments.table, keeps, arguments.unknown_values)
-    source, target = located(arguments.source), located(arguments.target)
-    with _session() as spark:
+    source, target = absolute(arguments.source), absolute(arguments.target)
+    with _session(source) as spark:
         names = rebuild(spark, source, target, wanted)
     print("\n".join(f"{name}: {arguments.mode}, {target}/{name}" for name in names))
     return 0
 
 
 def _maintain(arguments: argparse.Namespace) -> int:
-    from tailrace.sinks.tables.maintain import LONGEST, Work, maintain
+    from tailrace.sinks.tables.formats.delta import LONGEST
+    from tailrace.sinks.tables.maintain import Work, maintain
 
     if not arguments.optimize and not arguments.vacuum:
         raise ConfigError("tailrace maintain has nothing to do.", "Give --optimize, --vacuum, or both.")
@@ -64,28 +67,24 @@ def _maintain(arguments: argparse.Namespace) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= LONGEST:
         raise ConfigError(f"--retain must be a whole number of hours between 1 and {LONGEST}.", "Correct it.")
     path = _path_of(arguments.place)
-    with _session() as spark:
+    with _session(path) as spark:
         print("\n".join(maintain(spark, path, Work(arguments.optimize, arguments.vacuum, int(text)))))
     return 0
 
 
 def _path_of(place: str) -> str:
     """The path of the tables of a pipeline's file; `place` itself where that is none."""
+    from tailrace.sinks.tables.names import absolute
+
     if not Path(place).is_file():
-        return located(place)
+        return absolute(place)
     from tailrace import sinks
     from tailrace.connectors import registry
 
     run = registry.read(place, {}, sinks=sinks.names())
     if run.sink.name != "tables":
         raise ConfigError(f"{place} has the sink {run.sink.name}, which keeps no tables.", "Name another file.")
-    return located(run.sink.options["path"])
-
-
-def located(path: str) -> str:
-    """A path as Delta Lake takes it: absolute, or with a scheme."""
-    path = path.rstrip("/") or "/"
-    return path if _SCHEME.match(path) else str(Path(path).absolute())
+    return absolute(run.sink.options["path"])
 
 
 def moment(text: str | None) -> str | datetime | None:
@@ -100,17 +99,29 @@ def moment(text: str | None) -> str | datetime | None:
 
 
 @contextmanager
-def _session() -> Iterator[SparkSession]:
-    """A session of the sink's settings; one that runs already stays."""
+def _session(path: str) -> Iterator[SparkSession]:
+    """A session with what the tables under `path` need; one that runs already stays."""
     from pyspark.sql import SparkSession
 
-    from tailrace.sinks.tables.formats.delta import Delta
     from tailrace.spark.session import session
 
+    formats = _formats(path)
+    jars = [jar for one in formats for jar in one.jars]
+    settings = {name: text for one in formats for name, text in one.settings.items()}
     before = SparkSession.getActiveSession()
-    spark = session(Delta.settings, jars=Delta.jars, log_level="off")
+    spark = session(settings, jars=jars, log_level="off")
     try:
         yield spark
     finally:
         if before is None:
             spark.stop()
+
+
+def _formats(path: str) -> list[TableFormat]:
+    """The formats that the tables under `path` may have: that which they have where the directory is on this machine's
+    disk, else all."""
+    from tailrace.sinks.tables.formats.known import FORMATS
+    from tailrace.sinks.tables.positions import NAME
+
+    place = Path(path.removeprefix("file:"), NAME)
+    return [one for one in FORMATS.values() if (place / one.marker).is_dir()] or list(FORMATS.values())

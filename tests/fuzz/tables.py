@@ -17,11 +17,11 @@ from tailrace.columns import Column, TableId, TableSchema
 from tailrace.columns.batch import ChangeBatch
 from tailrace.connectors.changetables.dialect import ChangeRows, CommitTimes
 from tailrace.connectors.changetables.log.rows import Assembly, Times, whole
-from tailrace.events.envelope import event_schemas
 from tailrace.events.form import SourceForm
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import table_plan
+from tests.event_schemas import event_schemas
 from tests.fuzz import texts
 from tests.fuzz.machine import Difference, Target
 from tests.fuzz.mutation import framed, frames

@@ -20,8 +20,8 @@ from tailrace.columns import TableId, TableSchema
 from tailrace.columns.logical import LogicalType
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.events import boundaries, heartbeat, messages
-from tailrace.events.envelope import event_schemas
 from tailrace.events.settings import EventSettings
+from tests.event_schemas import event_schemas
 from tests.event_settings import event_settings
 from tests.golden import case as cases
 from tests.golden import runner

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tailrace.sinks.tables.formats.iceberg.table import IcebergTable
 from tests.fix_lake import Lake
 from tests.fix_postgres import Database
 
@@ -88,6 +89,45 @@ def test_what_is_ignored_and_what_stops(lake: Callable[..., Lake], database: Dat
     database.execute("drop table t", anew, "insert into t values (9, 9, 9)")
     assert "the source's table was dropped, and another one has its name" in made.fails()
     assert made.rows("public.t", "id, v, w, __deleted, __op") == kept
+
+
+def test_a_table_of_iceberg_follows_its_source(
+    lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With rows before and after, and a new start between the alterations and their rows; what it does not allow."""
+    database.execute(
+        "create table t (id int primary key, v int, w text, r real, n numeric(8,2), tags int[])",
+        "insert into t select i, i, 'w' || i, i / 4.0, i / 3.0, array[i] from generate_series(1, 6) i",
+    )
+    made = lake(sink_tables_format="iceberg")
+    made.run()
+    database.execute(
+        "update t set v = 10 where id = 1",
+        "alter table t rename column v to x",
+        "alter table t rename column w to v",
+        "alter table t rename column x to w",
+        "update t set v = 'two', w = 20 where id = 2",
+        "alter table t alter column id type bigint, alter column w type bigint, alter column r type double precision",
+        "alter table t alter column n type numeric(20,2)",
+        "insert into t values (5000000000, 5000000000, 'far', 1e300, 123456789012345.67, null)",
+        "alter table t drop column v, drop column tags",
+        "alter table t add column v int, add column tags text",
+        "update t set v = 3, tags = 'three' where id = 3",
+        "delete from t where id = 5",
+    )
+
+    def killed(*told: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(IcebergTable, "merge", killed)
+        with pytest.raises(Exception, match="killed"):
+            made.run()
+    made.run()
+    columns = "id, w, r, n, v, tags"
+    assert made.rows("public.t", columns) == made.source("t", columns)
+    database.execute("alter table t alter column v type numeric(12,2)", "update t set v = 1.5 where id = 1")
+    assert "v is of the type decimal(12,2) now, and was of int, which Iceberg does not let" in made.fails()
 
 
 @pytest.mark.parametrize("mode", ["log", "history"])

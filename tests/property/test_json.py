@@ -14,12 +14,12 @@ from tailrace.columns import ROW_SCHEMA, ChangeBatch, Column, TableId, TableSche
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.values.conversions import plan_columns
 from tailrace.events import names
-from tailrace.events.envelope import event_schemas
 from tailrace.events.form import SourceForm
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import table_plan
 from tailrace.values.fragments import column_fragment, json_array, plain_json
+from tests.event_schemas import event_schemas
 from tests.event_settings import event_settings
 from tests.property import captured_batches, json_batches
 from tests.property.reference import Event, Reference

@@ -5,25 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import shutil
-import socket
-import subprocess
-import tempfile
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
-from tests.servers import debian
+from tests.servers.debian import Server
 
 T = TypeVar("T")
-
-
-def find() -> tuple[Path, dict[str, str]]:
-    """The server's program and the environment that it needs; raises Unavailable."""
-    return debian.find("nats-server", ["nats-server"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,47 +23,28 @@ class Stored:
     headers: dict[str, str]
 
 
-class NatsServer:
-    """A server on a free port of 127.0.0.1, with its data in a directory of its own; a context manager."""
+class NatsServer(Server):
+    """See Server."""
+
+    program = "nats-server"
+    packages = ("nats-server",)
 
     def __init__(self, settings: str = "", **login: str) -> None:
         """`settings` are further lines of its configuration, `login` what the client is told to show."""
-        self._program, self._environment = find()
+        super().__init__()
         self._settings = settings
         self._login = login
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
-        self._process: subprocess.Popen[bytes] | None = None
-        self._folder = Path()
 
     @property
     def url(self) -> str:
         return f"nats://127.0.0.1:{self.port}"
 
-    def start(self) -> None:
-        """Start the server, on the data that are there; returns when it takes connections."""
+    def arguments(self) -> Sequence[str]:
         configuration = self._folder / "server.conf"
         configuration.write_text(
             f"host: 127.0.0.1\nport: {self.port}\njetstream {{ store_dir: {self._folder}/data }}\n{self._settings}\n"
         )
-        self._process = subprocess.Popen(
-            [str(self._program), "-c", str(configuration)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self._environment,
-        )  # fmt: skip
-        deadline = time.monotonic() + 30
-        while not self._listens():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                raise RuntimeError("nats-server did not start")
-            time.sleep(0.02)
-
-    def kill(self) -> None:
-        """End the process at once, as a crash does; what it holds on disk stays."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
+        return ["-c", str(configuration)]
 
     def make(self, stream: str, subjects: Sequence[str], **options: Any) -> None:
         """Make a stream that is kept on disk."""
@@ -129,21 +98,3 @@ class NatsServer:
                 await client.close()
 
         return asyncio.run(asked())
-
-    def _listens(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
-        except OSError:
-            return False
-        return True
-
-    def __enter__(self) -> NatsServer:
-        self._folder = Path(tempfile.mkdtemp(prefix="tailrace-nats-"))
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill()
-        shutil.rmtree(self._folder, ignore_errors=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -9,6 +11,7 @@ from tailrace.connectors import registry
 from tailrace.errors import ConfigError
 from tailrace.failures import cause
 from tailrace.spark import register
+from tailrace.spark.batch import demand
 
 
 @pytest.mark.parametrize("connector", registry.OWN)
@@ -26,15 +29,10 @@ def test_what_was_found_may_be_registered_as_well(spark: SparkSession) -> None:
     register(spark)
 
 
-@pytest.mark.parametrize("connector", [name for name in registry.OWN if not registry.find(name).held])
-def test_a_read_of_what_has_no_snapshot_is_refused(spark: SparkSession, connector: str) -> None:
-    least = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "database.names": "d"}
-    if connector == "mongodb":
-        least = {"mongodb.hosts": "h:1"}
-    if connector == "db2":
-        del least["database.names"]
-    if connector == "sqlserver":
-        del least["database.dbname"]
-    with pytest.raises(Exception, match=r"spark\.read\.format") as refused:
-        spark.read.format(f"{connector}-cdc").options(**least).option("topic.prefix", "p").load().count()
-    assert isinstance(cause(refused.value), ConfigError)
+def test_a_read_of_what_has_no_position_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = registry.parse("mongodb", {"mongodb.hosts": "h:1", "topic.prefix": "p"})
+    demand(config)
+    without = replace(registry.find("mongodb"), held="")
+    monkeypatch.setattr(registry, "find", lambda name: without)
+    with pytest.raises(ConfigError, match=r"spark\.read\.format\('mongodb-cdc'\) is not supported"):
+        demand(config)

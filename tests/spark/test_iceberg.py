@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
@@ -84,7 +85,7 @@ def test_a_merge_is_one_commit_that_marks_and_adds(table: Callable[[], IcebergTa
     again.merge(merge(again, [("c", 2, "back", None, None)]), once(2, part=0))
     again.merge(merge(again, [("u", 2, "here", None, None)]), once(2))
     assert rows(again) == sorted([*after, (2, "here")])
-    told = next(Library(again.session, again.path).snapshots())[2]
+    told = next(Library(again.session, again.path).snapshots()).summary
     assert (told["total-equality-deletes"], told["total-position-deletes"]) == ("0", "3")
 
 
@@ -95,8 +96,19 @@ def test_rows_that_the_batch_does_not_have(table: Callable[[], IcebergTable]) ->
     assert rows(found) == [(0, "v0"), (1, "v1"), (2, "v2"), (3, "v3"), (4, "gone"), (5, "here")]
     found.merge(merge(found, [("u", 5, None, None, None), ("c", 6, "new", None, None)], Clause()), once(2))
     assert rows(found) == [(5, "here"), (6, "new")]
-    told = next(Library(found.session, found.path).snapshots())[2]
+    told = next(Library(found.session, found.path).snapshots()).summary
     assert (told["total-records"], told["total-position-deletes"]) == ("2", "0")
+
+
+def test_rows_are_mended_by_no_batch(table: Callable[[], IcebergTable]) -> None:
+    found = made(table())
+    found.session.sql("select explode(array(1L, 2L, 77L)) k0").createOrReplaceTempView("lost")
+    found.mend(Merge("lost", "t.`id` <=> s.k0 and t.v <> 'v2'", (Clause("", {"v": "'mended'"}),), None))
+    found.mend(Merge("lost", "t.`id` <=> s.k0 and t.v = 'v2'", (Clause(),), None))
+    assert rows(found) == [(0, "v0"), (1, "mended"), (3, "v3"), (4, "v4"), (5, "v5")]
+    assert [commit.metadata for commit in found.commits(9)] == [None, None, "batch 0"]
+    found.append(found.rows(), once(0))
+    assert len(rows(found)) == 5
 
 
 def test_somebody_elses_commit_is_not_written_over(
@@ -120,19 +132,71 @@ def test_somebody_elses_commit_is_not_written_over(
     assert found.commits(1)[0].metadata == "another"
 
 
-def test_columns_are_added_and_nothing_else(table: Callable[[], IcebergTable]) -> None:
-    found = made(table(), 1)
-    found.alter([Step("add", "dot.ted", "array<int>"), Step("add", "a b", "string")], {"tailrace.columns": "x"})
-    assert {name: kind.simpleString() for name, kind in found.columns().items()} == {
-        **dict(COLUMNS), "dot.ted": "array<int>", "a b": "string"
-    }  # fmt: skip
+def newest(found: IcebergTable) -> str:
+    """The path of the newest metadata."""
+    number = Path(found.path, "metadata/version-hint.text").read_text("utf-8").strip()
+    return f"{found.path}/metadata/v{number}.metadata.json"
+
+
+def alter(found: IcebergTable, *steps: Step) -> None:
+    found.announce(steps, {"tailrace.columns": "announced"})
+    found.alter(steps, {"tailrace.columns": "altered"})
+
+
+def test_columns_wander_and_keep_their_values(table: Callable[[], IcebergTable]) -> None:
+    """Dropped and renamed ones whose names others get, wider types, and columns that Spark writes no numbers of."""
+    found = made(table(), 2)
+    before = found.commits(1)[0].version
+    alter(found, Step("drop", "n"), Step("drop", "at"))
+    alter(found, Step("rename", "v", "w"))
+    alter(found, Step("add", "v", "int"), Step("add", "N", "decimal(9,2)"), Step("add", "f", "float"))
+    # a driver that knows nothing of before
+    found = table()
+    change = "select 7L c0, 'w7' c1, 70 c2, 7.5bd c3, 0.5f c4"
+    found.session.sql(change).createOrReplaceTempView("changes")
+    values = {name: f"s.c{place}" for place, name in enumerate(("id", "w", "v", "N", "f"))}
+    found.merge(Merge("changes", "t.`id` = s.c0", (Clause("", values),), Clause("", values)), once(1))
+    mixed = [(0, "v0", None, None, None), (1, "v1", None, None, None), (7, "w7", 70, Decimal("7.50"), 0.5)]
+    shown = ("id", "w", "v", "N", "f")
+    assert sorted(tuple(row) for row in found.rows().select(*shown).collect()) == mixed
+    alter(found, Step("widen", "v", "bigint"), Step("widen", "N", "decimal(30,2)"), Step("widen", "f", "double"))
+    alter(found, Step("rename", "v", "v2"), Step("rename", "w", "dot.ted"), Step("add", "v", "array<int>"))
+    shown = ("id", "`dot.ted`", "v2", "N", "f", "v")
+    found = table()
+    values = {name: f"t.`{name}`" for name in ("id", "dot.ted", "N", "f")} | {"v2": "5000000000L", "v": "array(1)"}
+    found.session.sql("select 7L c0").createOrReplaceTempView("changes")
+    found.merge(Merge("changes", "t.`id` = s.c0", (Clause("", values),), Clause("false", values)), once(2))
+    wide = [(0, "v0", None, None, None, None), (1, "v1", None, None, None, None),
+            (7, "w7", 5000000000, Decimal("7.50"), 0.5, [1])]  # fmt: skip
+    assert sorted(tuple(row) for row in found.rows().select(*shown).collect()) == wide
+    assert found.columns()["N"].simpleString() == "decimal(30,2)"
+    # now names are all that files have, and one that a column has left is another's
+    alter(found, Step("drop", "dot.ted"), Step("rename", "v", "tags"))
+    alter(found, Step("add", "v", "string"), Step("add", "dot.ted", "string"))
+    found.append(found.session.sql("select 8L id, 8L v2, 8bd N, 8d f, array(8) tags, 'v8' v, 'd8' `dot.ted`"), once(3))
+    shown = ("id", "v2", "tags", "v", "`dot.ted`")
+    last = sorted(tuple(row) for row in found.rows().select(*shown).collect())
+    assert last == [(0, None, None, None, None), (1, None, None, None, None), (7, 5000000000, [1], None, None),
+                    (8, 8, [8], "v8", "d8")]  # fmt: skip
+    # and older versions are as they were
+    assert rows(found, before) == [(0, "v0"), (1, "v1")]
+    assert found.rows(before).columns == ["id", "v", "n", "at"]
+    tables = pytest.importorskip("pyiceberg.table", reason="reads what was written")
+    read = tables.StaticTable.from_metadata(newest(found)).scan().to_arrow()
+    names = [name.strip("`") for name in shown]
+    assert sorted(zip(*(read[name].to_pylist() for name in names), strict=True)) == last
+
+
+def test_types_that_iceberg_does_not_widen(table: Callable[[], IcebergTable]) -> None:
+    found = table()
+    found.create([("a", "int"), ("d", "date"), ("n", "decimal(9,2)")], {"tailrace.columns": "x"})
+    refused = (("a", "double"), ("a", "decimal(12,2)"), ("d", "timestamp_ntz"), ("n", "decimal(12,4)"))
+    for name, kind in refused:
+        steps = [Step("add", "w", "int"), Step("rename", name, "z"), Step("widen", "z", kind)]
+        with pytest.raises(SinkError, match=f"z is of the type {re.escape(kind)} now, and was of"):
+            found.announce(steps, {"tailrace.columns": "y"})
     assert found.properties()["tailrace.columns"] == "x"
-    assert found.rows().where("`dot.ted` is null and `a b` is null").count() == 1
-    for what in ("drop", "rename", "widen"):
-        with pytest.raises(SinkError, match=f"v needs a {what}"):
-            found.announce([Step("add", "w", "int"), Step(what, "v", "text")], {"tailrace.columns": "y"})
-    assert found.properties()["tailrace.columns"] == "x"
-    assert "w" not in found.columns()
+    assert list(found.columns()) == ["a", "d", "n"]
 
 
 def test_what_iceberg_has_no_type_for(table: Callable[[], IcebergTable]) -> None:
@@ -146,7 +210,84 @@ def test_another_reader_sees_the_same_rows(table: Callable[[], IcebergTable]) ->
     found = made(table())
     found.alter([Step("add", "tags", "array<int>")], {})
     found.merge(merge(found, [("u", 1, "w", None, None), ("d", 2, None, None, None)]), once(1))
-    newest = Path(found.path, "metadata/version-hint.text").read_text("utf-8").strip()
-    read = tables.StaticTable.from_metadata(f"{found.path}/metadata/v{newest}.metadata.json").scan().to_arrow()
+    read = tables.StaticTable.from_metadata(newest(found)).scan().to_arrow()
     assert sorted(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True)) == rows(found)
     assert read.schema.field("at").type == pa.timestamp("us", tz="UTC")
+
+
+def files_of(found: IcebergTable) -> set[str]:
+    """The files of rows and deletes that are there."""
+    return {str(file) for file in Path(found.path, "data").rglob("*.parquet")}
+
+
+def test_files_are_put_together_and_old_ones_removed(table: Callable[[], IcebergTable]) -> None:
+    found = made(table(), 4)
+    for number in range(1, 4):
+        change = [("c", 10 * number, "new", None, None), ("d", number, *[None] * 3), ("u", 0, f"w{number}", None, None)]
+        found.merge(merge(found, change), once(number))
+    before, after = found.commits(1)[0].version, [(0, "w3"), (10, "new"), (20, "new"), (30, "new")]
+    data, deletes = found.now().data, found.now().deletes
+    assert len(deletes) >= 3
+    assert found.compact().startswith(f"{len(data)} files made into 1, ")
+    assert rows(found) == rows(found, before) == after
+    assert (len(found.now().data), found.now().deletes) == (1, ())
+    assert found.compact() == "0 files made into 0, 0 of deletes into 0"
+    # a driver that knows nothing of it finds the pipeline's last batch behind what maintenance has committed
+    again = table()
+    again.merge(merge(again, [("d", 0, *[None] * 3)]), once(3))
+    assert rows(again) == after
+    assert not again.commits(1)[0].changes
+    left = Path(again.path, "data", "5cd6f3f0-2b8c-4d51-9c59-4f1f6ed3ce63", "part-0.parquet")
+    left.parent.mkdir()
+    left.write_bytes(b"of a write that has failed")
+    assert again.clean(before, 1) == "0 snapshots expired, 0 files removed that none names"
+    assert rows(again, before) == after
+    # the pipeline's newest commit stays whatever its age is
+    told = again.clean(None, 0)
+    assert re.fullmatch(r"3 snapshots expired, [1-9]\d* files removed that none names", told)
+    assert rows(again, before) == rows(again) == after
+    assert not left.exists()
+    again = table()
+    again.append(again.rows(), once(3))
+    again.append(again.session.sql("select 77L id, 'w3' v, 1bd n, null at"), once(4))
+    again.clean(None, 0)
+    assert rows(again) == [*after, (77, "w3")]
+    assert files_of(again) == set(again.now().data)
+    with pytest.raises(SinkError, match="does not keep its version"):
+        again.rows(before)
+
+
+def test_a_merge_that_loses_against_maintenance_is_run_again(
+    table: Callable[[], IcebergTable], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, commit, rewrite = made(table()), Library.commit, Library.rewrite
+    found.merge(merge(found, [("c", 6, "six", None, None)]), once(1))
+    besides = [lambda: table().compact(), lambda: str(table().remove("id = 5"))]
+
+    def slow(self: Library, *told: Any) -> int:
+        if besides and {"tailrace.batch": "2"}.items() <= told[3].items():
+            besides.pop(0)()
+        return commit(self, *told)
+
+    monkeypatch.setattr(Library, "commit", slow)
+    found.merge(merge(found, [("u", 1, "late", None, None), ("d", 6, *[None] * 3)]), once(2))
+    assert not besides
+    after = [(0, "v0"), (1, "late"), (2, "v2"), (3, "v3"), (4, "v4")]
+    assert rows(found) == rows(table()) == after
+
+    def overtaken(self: Library, *told: Any) -> int:
+        monkeypatch.setattr(Library, "rewrite", rewrite)
+        other = table()
+        other.merge(merge(other, [("u", 2, "first", None, None)]), once(3))
+        return rewrite(self, *told)
+
+    monkeypatch.setattr(Library, "rewrite", overtaken)
+    with pytest.raises(Exception, match="ValidationException") as caught:
+        found.compact()
+    assert Iceberg.conflict.search(str(caught.value))
+    found.compact()
+    assert rows(found) == sorted([*(one for one in after if one[0] != 2), (2, "first")])
+    # a file of which all rows are gone, and a table of one file
+    found.remove("id < 9")
+    found.compact()
+    assert (rows(found), found.now().data) == ([], ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +18,8 @@ from tailrace.errors import SinkError
 from tailrace.sinks.tables import maintain as maintenance
 from tailrace.sinks.tables.formats.base import Once
 from tailrace.sinks.tables.formats.delta import DeltaTable
+from tailrace.sinks.tables.formats.iceberg.library import is_there
+from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.sinks.tables.maintain import Work, maintain
 from tailrace.sinks.tables.positions import complete_until, read_at
 from tailrace.sinks.tables.target import metadata
@@ -161,28 +164,51 @@ class Session:
         return [{"metrics": {"numFilesRemoved": 4, "numFilesAdded": 1}}]
 
 
-@pytest.mark.parametrize(("conflicts", "said"), [(2, "4 files made into 1"), (9, "left as it is")])
-def test_maintenance_gives_way(conflicts: int, said: str) -> None:
+@pytest.mark.parametrize(("conflicts", "said"), [(2, "4 files made into 1"), (9, None)])
+def test_maintenance_gives_way(conflicts: int, said: str | None) -> None:
     pauses: list[float] = []
-    assert said in maintenance._optimized(Session(conflicts), "/t", pauses.append)  # type: ignore[arg-type]
+    table = DeltaTable(Session(conflicts), "/t")  # type: ignore[arg-type]
+    assert maintenance._patiently(table.compact, FORMATS["delta"], pauses.append) == said
     assert pauses == [0.5 * 2**number for number in range(min(conflicts, 5))]
 
 
-def test_files_stay_that_a_moment_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_stay_that_a_moment_needs(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """VACUUM reaches back as far as the version behind the oldest that is needed, and not at all beyond a week."""
     said: list[str] = []
-
-    class Spark:
-        def sql(self, statement: str) -> Session:
-            said.append(statement)
-            return Session(0)
-
+    session = spark.newSession()
+    monkeypatch.setattr(session, "sql", lambda statement: said.append(statement) or Session(0))
     for age, hours in ((30.5, 32), (0.1, 24), (None, 24), (400, 0)):
         since = None if age is None else time.time() - age * 3600
-        monkeypatch.setattr(maintenance, "_written", lambda *told, since=since: since)
-        line = maintenance._vacuumed(Spark(), "/t", 3, 24)  # type: ignore[arg-type]
+        monkeypatch.setattr(DeltaTable, "_written", lambda *told, since=since: since)
+        line = DeltaTable(session, "/t").clean(3, 24)
         if hours:
             assert said.pop() == f"vacuum delta.`/t` retain {hours} hours"
         else:
             assert "needs the version 3" in line
             assert not said
+
+
+def test_tables_of_iceberg_are_maintained(spark: SparkSession, place: Path) -> None:
+    """As those of Delta Lake are: moments that are old go, and what they alone need."""
+    if not is_there(spark):
+        pytest.skip("the jars of Iceberg cannot be had")
+    source, lake = Source(random.Random(5)), Lake(spark, place, "latest", kind="iceberg")
+    lake.write(0, [last for _, last in source.snapshot(8)])
+    before = f"{source.position:016X}"
+    blocks = [[last for _, last in source.batch(12)] for _ in range(2)]
+    for number, found in enumerate(blocks, 1):
+        lake.write(number, found)
+    newest = complete_until(spark, lake.path)
+    done = maintain(spark, lake.path, Work(optimize=True, vacuum=True, hours=1))
+    assert done[0] == "tailrace_positions: 2 moments removed"
+    assert re.match(r"s.t: \d+ files made into 1, ", done[1])
+    assert complete_until(spark, lake.path) == newest
+    assert rows_of(read_at(spark, lake.path).tables["s.t"]) == source.table(3)
+    with pytest.raises(SinkError, match="no moment up to there; the oldest that it keeps is that at 0000"):
+        read_at(spark, lake.path, position=before)
+    # a batch that is repeated is in the table still, and the pipeline goes on
+    again, stored = Lake(spark, place, "latest", kind="iceberg"), FORMATS["iceberg"].table(spark, f"{lake.path}/s.t")
+    again.write(2, blocks[1])
+    assert not stored.commits(1)[0].changes
+    again.write(3, [last for _, last in source.batch(6)])
+    assert rows_of(again.read()) == source.table(3)

@@ -16,10 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.columns.blocks import BLOCK, Form, Head, written
 from tailrace.errors import SinkError
+from tailrace.sinks.tables.evolution import Step
 from tailrace.sinks.tables.formats.delta import DeltaTable
+from tailrace.sinks.tables.formats.iceberg.library import is_there
+from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.positions import Positions
 from tailrace.sinks.tables.rebuild import Wanted, demand_sound, rebuild
 from tailrace.sinks.tables.sink import TablesSink, Writer
+from tailrace.sinks.tables.target import KEY
 
 OLD = Form(("id", "v", "big"), (pa.int64(), pa.string(), pa.string()), (0,))
 NEW = Form((*OLD.names, "extra"), (*OLD.types, pa.int64()), (0,))
@@ -167,16 +171,22 @@ class Source:
 class Lake:
     """One pipeline into tables of a mode."""
 
-    def __init__(self, spark: SparkSession, path: Path, mode: str, whole: bool = True) -> None:
+    def __init__(self, spark: SparkSession, path: Path, mode: str, kind: str = "delta") -> None:
         self.spark, self.path = spark, str(path)
-        self.writer = Writer(TablesSink({"path": self.path, "mode": mode}), PIPELINE, "q", lambda number: whole)
+        sink = TablesSink({"path": self.path, "mode": mode, "format": kind})
+        self.writer = Writer(sink, PIPELINE, "q", lambda number: True)
 
     def write(self, number: int, blocks: Sequence[dict[str, Any]]) -> None:
         rows = [tuple(block[name.split()[0]] for name in _FRAME.split(", ")) for block in blocks]
         self.writer.write(self.spark.createDataFrame(rows, _FRAME), number)
 
     def read(self) -> DataFrame:
-        return self.spark.read.format("delta").load(f"{self.path}/s.t")
+        return frame(self.spark, f"{self.path}/s.t")
+
+
+def frame(spark: SparkSession, path: str) -> DataFrame:
+    """The rows of a table, in whatever format it is."""
+    return found_at(spark, path).table(spark, path).rows()
 
 
 def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
@@ -193,6 +203,7 @@ class Kept:
     lakes: dict[str, Lake]
     half: list[tuple[Any, ...]]
     middle: str
+    batches: list[list[Blocks]]
 
     def rebuilt(self, name: str, wanted: Wanted) -> DataFrame:
         assert rebuild(self.spark, self.lakes["log"].path, str(self.path / name), wanted) == ["s.t"]
@@ -217,7 +228,7 @@ def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Kept:
     for mode, lake in lakes.items():
         for number, blocks in enumerate(batches):
             lake.write(number, [last if mode == "latest" else every for every, last in blocks])
-    return Kept(spark, path, source, lakes, half, middle)
+    return Kept(spark, path, source, lakes, half, middle, batches)
 
 
 @pytest.mark.parametrize("mode", ["latest", "history"])
@@ -289,3 +300,35 @@ def test_a_pipeline_goes_on_with_rebuilt_tables(kept: Kept) -> None:
             demand_sound(kept.spark, path, PIPELINE)
     with pytest.raises(SinkError, match="has been written to since"):
         kept.rebuilt("next", Wanted("latest"))
+
+
+def test_tables_of_iceberg_are_rebuilt(kept: Kept) -> None:
+    """To the same rows; again in their own place; and a pipeline goes on with them."""
+    if not is_there(kept.spark):
+        pytest.skip("the jars of Iceberg cannot be had")
+    log = Lake(kept.spark, kept.path / "ice", "log", "iceberg")
+    for number, blocks in enumerate(kept.batches):
+        log.write(number, [every for every, _ in blocks])
+    for mode in ("history", "latest", "latest"):
+        assert rebuild(kept.spark, log.path, f"{kept.path}/ice_{mode}", Wanted(mode)) == ["s.t"]
+    found = {mode: frame(kept.spark, f"{kept.path}/ice_{mode}/s.t") for mode in ("history", "latest")}
+    for mode, made in found.items():
+        assert rows_of(made) == rows_of(kept.lakes[mode].read())
+    demand_sound(kept.spark, f"{kept.path}/ice_latest", PIPELINE)
+    source = copy.deepcopy(kept.source)
+    Lake(kept.spark, kept.path / "ice_latest", "latest", "iceberg").write(3, [last for _, last in source.batch(9)])
+    assert rows_of(frame(kept.spark, f"{kept.path}/ice_latest/s.t")) == source.table(4)
+    with pytest.raises(SinkError, match="has been written to since"):
+        rebuild(kept.spark, log.path, f"{kept.path}/ice_latest", Wanted("latest"))
+    with pytest.raises(SinkError, match="has ended"):
+        demand_sound(kept.spark, log.path, PIPELINE)
+    # columns that had other names, and a key that was made of others, are known
+    path = f"{log.path}/s.t"
+    stored = found_at(kept.spark, path).table(kept.spark, path)
+    assert stored.past(KEY) == ({'["id"]'}, False)
+    for key in ('["v"]', '["id"]'):
+        stored.alter([], {KEY: key})
+    stored.alter([Step("rename", "v", "w")], {})
+    assert stored.past(KEY) == ({'["id"]', '["v"]'}, True)
+    with pytest.raises(SinkError, match="is made of other columns than before"):
+        rebuild(kept.spark, log.path, f"{kept.path}/ice_other", Wanted("latest"))

@@ -172,3 +172,13 @@ def test_values_that_were_read_again_are_counted() -> None:
     status = Status.of(known, find("mongodb").load_describe())
     assert (status.reselected, status.not_reselected) == (1200, 3)
     assert "· 1,200 values read again · 3 events not read again · batch 1" in status.line(7)
+
+
+def test_changes_are_counted_where_a_row_has_many() -> None:
+    known = record(1, 4, mongodb(), {}) | {"observedMetrics": {"tailrace": {"newest_us": None, "events": 1_000_000}}}
+    status = Status.of(known | {"processedRowsPerSecond": 2.0}, find("mongodb").load_describe())
+    assert (status.events, status.rate) == (1_000_000, 500_000.0)
+    out = io.StringIO()
+    line = StatusLine(find("mongodb").load_describe(), out, lambda: 0.0)
+    line.update(known)
+    assert "1,000,000 in all" in out.getvalue()

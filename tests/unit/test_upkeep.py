@@ -12,7 +12,8 @@ import pytest
 import tailrace
 from tailrace.cli import main
 from tailrace.errors import ConfigError
-from tailrace.upkeep import located, moment
+from tailrace.sinks.tables.names import absolute
+from tailrace.upkeep import moment
 
 
 def test_where_and_when() -> None:
@@ -22,8 +23,8 @@ def test_where_and_when() -> None:
     assert moment(None) is None
     with pytest.raises(ConfigError, match="is no time"):
         moment("2024-02-33")
-    assert located("s3a://lake/shop/") == "s3a://lake/shop"
-    assert located("lake") == str(Path("lake").absolute())
+    assert absolute("s3a://lake/shop/") == "s3a://lake/shop"
+    assert absolute("lake") == str(Path("lake").absolute())
 
 
 @pytest.mark.parametrize(

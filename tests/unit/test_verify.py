@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from bson import ObjectId
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace import sinks
 from tailrace.columns.table import Column, TableId, TableSchema
+from tailrace.connectors import registry
+from tailrace.connectors.changetables.compared import ComparedTables
+from tailrace.connectors.mongodb.compared import ComparedDocuments
+from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.connectors.postgres import compared
 from tailrace.connectors.postgres.compared import ComparedSnapshot
 from tailrace.connectors.postgres.log.form import FORM
@@ -20,6 +28,7 @@ from tailrace.connectors.postgres.protocol import pgoutput
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, SinkError
 from tailrace.snapshot import signals
+from tailrace.spark.lock import CheckpointLock, is_held
 from tailrace.verify import command, repair
 from tailrace.verify.check import Lake, TableResult, Verified, demand
 from tailrace.verify.comparison import DIFFERENT, DUPLICATE, EXTRA, MISSING, Key, comparable
@@ -82,7 +91,35 @@ def test_what_does_not_tell_its_key_may_be_any_row(messages: list[pgoutput.AnyMe
 def test_a_condition_names_keys_whatever_is_in_them() -> None:
     of = object.__new__(ComparedSnapshot)
     assert of.condition(['a"b'], [["it's"], ["\\"]]) == "\"a\"\"b\" in ('it''s', E'\\\\')"
-    assert of.condition(["a", "b"], [["1", "x"], ["2", "y"]]) == "(\"a\", \"b\") in (('1', 'x'), ('2', 'y'))"
+    wanted = "(\"a\", \"b\") in (('1', 'true'), (E'\\\\x007f', '2.5'))"
+    assert of.condition(["a", "b"], [[1, True], [b"\0\x7f", 2.5]]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "of_sql_server", "of_db2"),
+    [
+        ("it's \\", "N'it''s \\'", "'it''s \\'"),
+        (b"\0\x7f", "0x007f", "X'007F'"),
+        (True, "1", "TRUE"),
+        (-7, "-7", "-7"),
+        (Decimal("1E+2"), "100", "100"),
+        (datetime(2024, 2, 3, 4, 5, 6, 789000), "N'2024-02-03T04:05:06.789000'", "'2024-02-03 04:05:06.789000'"),
+        (date(2024, 2, 3), "N'2024-02-03'", "'2024-02-03'"),
+        ("[x]", "N'[x]'", "'[x]'"),
+    ],
+)
+def test_constants_of_keys(value: object, of_sql_server: str, of_db2: str) -> None:
+    for connector, name, wanted in (("sqlserver", "[a]]b]", of_sql_server), ("db2", '"a]b"', of_db2)):
+        made: ComparedTables = object.__new__(ComparedTables)
+        made._name, made._value = import_module(f"tailrace.connectors.{connector}.compared").WRITTEN
+        assert made.condition(["a]b"], [[value], [value]]) == f"{name} in ({wanted}, {wanted})"
+        assert made.condition(["a]b", "c"], [[value, 1]]).startswith(f"({name} = {wanted} and ")
+
+
+def test_a_condition_on_documents_is_a_query() -> None:
+    of = object.__new__(ComparedDocuments)
+    text = of.condition(["_id"], [['{"$oid": "665f1f77bcf86cd799439011"}'], ['"a\\"b"'], ["5"]])
+    assert chunks.condition(text) == {"_id": {"$in": [ObjectId("665f1f77bcf86cd799439011"), 'a"b', 5]}}
 
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=300)
@@ -127,7 +164,7 @@ def test_texts_of_the_log_become_the_values_of_tables() -> None:
     assert keys == [("NaN", at), (0.0, datetime(2024, 2, 3, 4, 5, 6, 789000, tzinfo=UTC))]
 
 
-def test_the_sink_tables_is_one_whose_tables_are_compared() -> None:
+def test_the_sink_tables_is_one_whose_tables_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     sink = sinks.open("tables", {"path": "/lake"})
     assert isinstance(sink, Lake)
     assert sink.names.path(sink.path, ("d", "s", "t")) == "/lake/s.t"
@@ -137,8 +174,10 @@ def test_the_sink_tables_is_one_whose_tables_are_compared() -> None:
     source = parse("postgres", dict.fromkeys(("database.hostname", "database.user", "database.dbname"), "x"))
     with pytest.raises(SinkError, match=r"of the modes latest and history, not of log"):
         demand("postgres", log, source)
-    with pytest.raises(ConfigError, match=r"not there for MongoDB yet"):
-        demand("mongodb", sink, source)
+    without = replace(registry.find("db2"), compared="")
+    monkeypatch.setattr(registry, "find", lambda name: without)
+    with pytest.raises(ConfigError, match=r"not there for Db2 yet.*PostgreSQL, MongoDB"):
+        demand("db2", sink, source)
 
 
 def test_commits_say_of_which_batch_they_are() -> None:
@@ -168,3 +207,15 @@ def test_what_differs_is_shown_and_written(tmp_path: Path) -> None:
     ]  # fmt: skip
     with pytest.raises(SinkError, match="--report cannot be written"):
         command.write(tmp_path, verified)
+
+
+def test_the_lock_of_a_checkpoint_says_whether_a_pipeline_runs(tmp_path: Path) -> None:
+    assert not is_held(tmp_path / "none")
+    lock = CheckpointLock(tmp_path)
+    lock.acquire()
+    assert is_held(tmp_path)
+    lock.release()
+    assert not is_held(tmp_path)
+    # who asks holds nothing
+    lock.acquire(0)
+    lock.release()

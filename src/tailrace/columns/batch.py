@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Protocol
@@ -72,6 +72,15 @@ class Transactions:
 
     def __len__(self) -> int:
         return len(self.xid)
+
+    def part(self, which: slice | Int32s | Int64s) -> Transactions:
+        """Some of them."""
+        return Transactions(self.xid[which], self.commit_lsn[which], self.commit_us[which], self.previous_end[which])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Transactions]) -> Transactions:
+        """Those of the parts, one after another."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
 
 
 @dataclass(slots=True)

@@ -10,7 +10,8 @@ position   string          as the row schema has it
 ordinal    int64           as the row schema has it
 part       int8            1 for the new key of a key change, else 0: (position, ordinal, part) orders the changes
 at         timestamp       commit time, UTC, µs
-missing    list<int32>     columns whose values neither the log nor an earlier change of the block had; null: none
+missing    list<int32>     columns whose values neither the log nor an earlier change of the block had; null: none.
+                           Rows that are gone have such a list where these are KEPT
 origin     struct          the key that a row with missing values had before the block, where it was another one
 c0, c1, …  of the columns  the row after the change; of a delete its key, and what else the log has of it
 ========== =============== =======================================================================================
@@ -26,11 +27,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from tailrace.columns.typed import VARIANT
+
 BLOCK = "block"
 """The word of the row's column `op`."""
 
-LAST, EVERY = "last", "every"
-"""What a block holds: the last change of each key, or every change."""
+COUNTED = "cast(get_json_object(cast(key as string), '$.changes') as bigint)"
+"""How many changes a row that is a block was made of, for Spark."""
+
+LAST, EVERY, KEPT = "last", "every", "kept"
+"""What a block holds: the last change of each key, or every change; or the last ones where deleted rows are kept, with
+the values that they had: then rows that a truncate has removed are among them, as `t`."""
 
 ROWS = "rows"
 """In the place of these: no blocks, but the rows' own columns as they stand in blocks, called c0, c1, …"""
@@ -77,14 +84,20 @@ class Form:
         return pa.schema([*FIXED, pa.field("origin", key), *own])
 
 
+DOCUMENTS = Form(("_id", "document"), (pa.string(), VARIANT), (0,))
+"""That of every collection of documents: under the text that keys of events have, the document."""
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """What is known of a block without opening it.
 
     `first` and `last` are the places of its first and last change, `rows` their number. `snapshot` names the snapshot
     that its rows are of, "" for changes of the log and of incremental snapshots; `truncate` is the place of the last
-    truncate among the changes that the block was made of. `moved` says that some row has an `origin`, `apart` that no
-    other task of the batch has changes of its keys.
+    truncate among the changes that the block was made of. `moved` says that some row has an `origin`, `routed` that
+    several tables of the source are put into the one that is named, `apart` that no other task of the batch has changes
+    of its keys. `changes` is the number of changes that it was made of, before all but the last ones were left out;
+    where they were made into several blocks, the first one has it.
     """
 
     database: str
@@ -98,7 +111,9 @@ class Head:
     truncate: Place | None = None
     missing: bool = False
     moved: bool = False
+    routed: bool = False
     apart: bool = False
+    changes: int = 0
 
     def text(self) -> bytes:
         """The head as the row's key."""
@@ -113,6 +128,8 @@ class Head:
                 "truncate": self.truncate,
                 "missing": self.missing,
                 "moved": self.moved,
+                "routed": self.routed,
+                "changes": self.changes,
                 "apart": self.apart,
             }
         ).encode()
@@ -135,6 +152,8 @@ class Head:
             truncate=None if truncate is None else (truncate[0], truncate[1]),
             missing=told["missing"],
             moved=told["moved"],
+            routed=told["routed"],
+            changes=told["changes"],
             apart=told["apart"],
         )
 

@@ -30,6 +30,8 @@ def _flat(values: pa.Array) -> pa.Array:
     """Values of a type that can be told apart in one pass: nested ones become numbers, of lists those of their parts
     as bytes."""
     kind = values.type
+    if pa.types.is_map(kind):
+        return _flat(values.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))))
     if pa.types.is_floating(kind):
         # the two zeros are one key
         return pc.add(values, pa.scalar(0, kind))
@@ -98,3 +100,15 @@ def listed(flags: Flags) -> pa.Array:
 def roots(previous: Int64s) -> Int64s:
     """Of each row the first of those that `previous` leads to."""
     return sources(previous, previous == NONE)
+
+
+def running(weight: Int64s, group: Int64s) -> Int64s:
+    """Of each row 1 and the weights of those before it in its group."""
+    order = np.argsort(group, kind="stable")
+    before_it = np.cumsum(weight[order]) - weight[order]
+    inner = group[order]
+    starts = np.flatnonzero(np.diff(inner, prepend=inner[:1] - 1))
+    base = np.repeat(before_it[starts], np.diff(starts, append=len(group)))
+    found: Int64s = np.empty(len(group), np.int64)
+    found[order] = before_it - base + 1
+    return found

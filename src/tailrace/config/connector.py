@@ -193,6 +193,15 @@ FLOW = (
 )  # fmt: skip
 
 
+SPOOLED = (
+    *FLOW,
+    Option("max.batch.size.in.bytes", Kind.INTEGER, "Most bytes of the log in a batch.", 48 * 1024 * 1024,
+           check=at_least(1024)),
+    Option("max.queue.size", Kind.INTEGER, "Most changes that wait.", 8192, check=at_least(1),
+           notice="the spool is bounded in bytes: max.queue.size.in.bytes"),
+)  # fmt: skip
+"""FLOW where a spool holds what was read."""
+
 OWN = (
     Option("tailrace.unknown.options", Kind.TEXT,
            "What follows a name that is no option: an error, or a warning, for the time of a migration.", "error",
@@ -215,8 +224,9 @@ OWN = (
            "What rows of spark.readStream hold: keys and values as bytes, or the table's columns in types of Spark's. "
            "`tailrace run` refuses it: there the sink says what it reads.", "bytes", choices=("bytes", "typed")),
     Option("row.blocks", Kind.TEXT,
-           "For the sink of tables, which sets it: the changes of a table are put together, the last one of each key "
-           "or all. `tailrace run` refuses it.", choices=("last", "every")),
+           "For the sink of tables, which sets it: the changes of a table are put together, the last one of each key, "
+           "without or with deleted rows' values, or all. `tailrace run` refuses it.",
+           choices=("last", "every", "kept")),
     Option("row.route", Kind.TEXT,
            "For the sink of tables, which sets it: tables whose rows another one has. `tailrace run` refuses it."),
     Option("checkpoint.location", Kind.TEXT,

@@ -25,6 +25,9 @@ def placeholder_fault(text: str) -> str:
     return "must have pairs of hexadecimal digits after hex:"
 
 
+TIMEOUT = Option("connection.validation.timeout.ms", Kind.INTEGER,
+                 "How long a connection may take to come up, in ms.", 60_000, check=at_least(1000))  # fmt: skip
+
 LISTS = (
     Option("schema.include.list", Kind.EXPRESSIONS, "Schemas to capture.", [],
            deprecated_names=("schema.whitelist",)),

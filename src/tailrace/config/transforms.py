@@ -104,7 +104,7 @@ def transforms(values: Mapping[str, Any], own: Mapping[str, str] | None = None) 
     predicates = _parts(values, "predicates", PREDICATES, ("of_topic", "of"), faults)
     conditions: dict[str, tuple[str, bool]] = {}
     known = KNOWN.beside(own) if own else KNOWN
-    made = _parts(values, "transforms", known, ("route", "rewrite"), faults, conditions)
+    made = _parts(values, "transforms", known, ("rewrite",), faults, conditions)
     notices = [f"transforms.{name}: {text}" for name, one in made.items() for text in getattr(one, "notices", ())]
     for name, (predicate, negate) in conditions.items():
         if predicate not in (values.get("predicates") or []):

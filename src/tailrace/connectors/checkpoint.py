@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +36,11 @@ def understood(call: Callable[..., _Offset]) -> Callable[..., _Offset]:
         return found
 
     return guarded
+
+
+def ordered(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """An offset with the keys of every object in order: Spark compares offsets as text."""
+    return {key: ordered(found) if isinstance(found := fields[key], dict) else found for key in sorted(fields)}
 
 
 def stored_offset(directory: Path | None) -> dict[str, Any] | None:

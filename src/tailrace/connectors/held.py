@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from tailrace.columns.table import TableSchema
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 
 class Held(Protocol):
-    """A snapshot that is kept open for the tasks that read it."""
+    """Rows at one position of the log, for the tasks that read them."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether the snapshot is kept open here, as long as tasks read it; else the server has it by itself."""
+        ...
 
     @property
     def tasks(self) -> Sequence[Task]:
@@ -26,7 +31,7 @@ class Held(Protocol):
         ...
 
     def is_read(self) -> bool:
-        """Whether a task reads it now. Raises TailraceError where it is lost."""
+        """Whether a task reads now what is kept open here. Raises TailraceError where it is lost."""
         ...
 
     def close(self) -> None: ...
@@ -47,8 +52,16 @@ class Touched:
     everything: bool = False
 
 
-class Compared(Held, Protocol):
-    """A snapshot whose rows are compared with what a pipeline has made of them."""
+class Compared(Protocol):
+    """The rows of a source, to be compared with what a pipeline has made of them. Driver.
+
+    They may be read over some time. A row that no change touches meanwhile is as it was at `position`. Before `take`
+    only `committed` is known.
+    """
+
+    def take(self) -> None:
+        """Take the position, and plan what reads the rows. Raises TailraceError."""
+        ...
 
     @property
     def position(self) -> str:
@@ -57,7 +70,8 @@ class Compared(Held, Protocol):
 
     @property
     def committed(self) -> str:
-        """Up to where the pipeline had committed what it read of the log, before the snapshot was taken."""
+        """Up to where the pipeline is known to have committed what it read of the log, before the rows are read; ""
+        where that is not known."""
         ...
 
     @property
@@ -66,26 +80,32 @@ class Compared(Held, Protocol):
         ...
 
     @property
-    def form(self) -> SourceForm:
-        """The connector's part of events."""
+    def form(self) -> SourceForm | None:
+        """The connector's part of events; None where rows are documents under their keys."""
         ...
 
     def of_table(self, table: TableSchema) -> Sequence[Task]:
-        """What reads the rows of one table."""
+        """What reads the rows of one table; any of them may be read more than once, until `close`."""
         ...
 
-    def is_running(self) -> bool:
-        """Whether a pipeline reads the log now."""
+    def is_running(self) -> bool | None:
+        """Whether a pipeline reads the log now; None where the server does not know."""
+        ...
+
+    def is_told(self) -> bool:
+        """Whether the log tells of all that the rows may show. To be asked when they are read, again until it does."""
         ...
 
     def touched(self, table: TableSchema, after: str, upto: str) -> Touched:
-        """The keys that are changed behind the position `after`, up to `upto`; those up to `committed` are not
-        known. Raises TailraceError."""
+        """The keys that are changed behind the position `after`, up to `upto` and to where the rows were read; those up
+        to `committed` are not known. Raises TailraceError."""
         ...
 
-    def condition(self, names: Sequence[str], keys: Sequence[Sequence[str]]) -> str:
-        """The condition in SQL that the rows with these keys fulfil, whose columns are called `names`."""
+    def condition(self, names: Sequence[str], keys: Sequence[Sequence[Any]]) -> str:
+        """The condition of a signal that the rows with these keys fulfil, whose columns are called `names`."""
         ...
+
+    def close(self) -> None: ...
 
 
 Comparing = Callable[["Config", "EventSettings"], Compared]

@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 from tailrace.assembly.programs import KINDS
 from tailrace.columns import ChangeBatch, Marker
 from tailrace.columns.batch import Image, Int32s, Int64s
-from tailrace.columns.blocks import BLOCK, LAST, ROWS, Form, Head, Place, written
+from tailrace.columns.blocks import BLOCK, EVERY, KEPT, LAST, ROWS, Form, Head, Place, written
 from tailrace.columns.reduction import NONE, before, groups, lasts, listed, roots, sources
 from tailrace.columns.row import rows_of
 from tailrace.columns.table import TableId
 from tailrace.errors import ConversionError
 from tailrace.events.form import Records, SourceForm
+from tailrace.events.passing import standing
 from tailrace.events.quarantine import conversion_error
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import TablePlan
@@ -44,8 +45,8 @@ def block_rows(
 ) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
     """The changes of `batch` as blocks, rows of `settings.row_schema`, and for each the index of its last change.
 
-    Raises ConversionError where a change lacks its key, or where a value has no form in its column's type, unless
-    `event.converting.failure.handling.mode` is another one than `fail`: then it is null.
+    Raises ConversionError where a change lacks its key, or where a value has no form in its column's type, unless it is
+    no part of a key and `event.converting.failure.handling.mode` is another one than `fail`: then it is null.
     """
     work = _Work(batch, plan, settings, form)
     if settings.blocks == ROWS:
@@ -55,27 +56,28 @@ def block_rows(
     truncate = entries.last_truncate()
     if truncate is not None and settings.blocks == LAST:
         entries = entries.chosen(np.flatnonzero(entries.change > truncate))
+    if settings.blocks == KEPT:
+        entries = entries.chosen(np.flatnonzero(entries.op != _TRUNCATE))
     if not len(entries) and truncate is None:
         return
-    rows = work.rows(entries)
+    rows = work.rows(entries, NONE if truncate is None else truncate)
     shape = work.shape()
     place = None if truncate is None else work.place(truncate)
     table = _target(batch, settings, truncate is not None)
-    if table != batch.table.id and settings.routing is not None:
+    if table is not None and settings.routing is not None:
         rows, shape = settings.routing.merged(rows, shape, batch.table.id)
     count = max(-(-rows.nbytes // _MOST_BYTES), 1)
     size = max(-(-rows.num_rows // count), 1)
     last = np.full(1, len(batch) - 1, np.int32)
     for low in range(0, max(rows.num_rows, 1), size):
-        yield _block(batch, table, rows.slice(low, size), shape, place, settings), last
+        changes = 0 if low else len(batch)
+        yield _block(batch, table, rows.slice(low, size), shape, place, settings, changes), last
 
 
-def _target(batch: ChangeBatch, settings: EventSettings, truncated: bool) -> TableId:
-    """The table whose rows these are, which is another one where several are put into one."""
+def _target(batch: ChangeBatch, settings: EventSettings, truncated: bool) -> TableId | None:
+    """The table that these rows are put into together with those of others; None where they have their own."""
     found = None if settings.routing is None else settings.routing.target(batch.table.id)
-    if found is None:
-        return batch.table.id
-    if truncated:
+    if found is not None and truncated:
         raise ConversionError(
             f"{batch.table.id} was truncated, and its rows are in one table with those of others.",
             "Delete them in place of that, or leave truncates out by skipped.operations = t.",
@@ -179,24 +181,26 @@ class _Work:
             self.batch.table.oid,
         )
 
-    def rows(self, entries: _Entries) -> pa.RecordBatch:
-        """The rows of a block: those of the entries that are left."""
+    def rows(self, entries: _Entries, truncate: int) -> pa.RecordBatch:
+        """The rows of a block: those of the entries that are left. `truncate` is the last one's index, or NONE."""
         group, previous = self._chains(entries)
-        left = np.arange(len(entries))
-        if group is not None and self.settings.blocks == LAST:
-            left = lasts(group)
+        left = np.arange(len(entries)) if group is None else self._standing(entries, group)
+        if group is not None and self.settings.blocks != EVERY:
+            left = left[lasts(group[left])]
         kept = entries.chosen(left)
+        keeps = self.settings.blocks == KEPT
         missing: list[Flags] = []
         columns = []
         for column in self.plan.columns:
             found = self._sources(column, entries, previous)[left]
-            missing.append((found == NONE) & (kept.op != _DELETE) & (kept.op != _TRUNCATE))
+            missing.append((found == NONE) & (keeps | ((kept.op != _DELETE) & (kept.op != _TRUNCATE))))
             columns.append(self._values(column, entries, found))
         origin = self._origins(entries, group, previous, left, np.any(missing, axis=0) if missing else None)
         own = {f"c{place}": values for place, values in enumerate(columns)}
+        op = np.where(kept.change < truncate, _TRUNCATE, kept.op).astype(np.uint8) if keeps else kept.op
         return pa.RecordBatch.from_pydict(
             {
-                "op": _LETTERS.take(pa.array(kept.op)),
+                "op": _LETTERS.take(pa.array(op)),
                 "position": self._positions(kept.change),
                 "ordinal": pa.array(self.batch.ordinal[kept.change], pa.int64()),
                 "part": pa.array(kept.part.astype(np.int8)),
@@ -227,6 +231,33 @@ class _Work:
         moved = np.flatnonzero(entries.part == 1)
         previous[moved] = moved - 1
         return group, previous
+
+    def _standing(self, entries: _Entries, group: Int64s) -> Int64s:
+        """The entries without those by which rows take over a key from one another."""
+        batch, moved = self.batch, entries.part == 1
+        if not moved.any() or batch.before is None or batch.after is None or not self.form.has_old_rows(batch.table):
+            return np.arange(len(entries))
+        old, new = batch.before, batch.after
+
+        def same(puts: Int64s, takes: Int64s) -> Flags:
+            found = np.ones(len(puts), np.bool_)
+            come, gone = pa.array(entries.change[puts]), pa.array(entries.change[takes])
+            for column in self.plan.columns:
+                values, own = old.columns[column.index], new.columns[column.index].take(come)
+                kept, unknown = new.unavailable[column.index], old.unavailable[column.index]
+                if kept is not None:
+                    own = pc.if_else(pa.array(kept[come]), values.take(come), own)
+                other = values.take(gone)
+                differs = pc.coalesce(pc.not_equal(own, other), pc.xor(own.is_null(), other.is_null()))
+                found &= ~np.asarray(differs) | (False if unknown is None else unknown[come] | unknown[gone])
+            return found
+
+        takes = entries.op == _DELETE
+        scope = group * (int(batch.transaction.max()) + 1) + batch.transaction[entries.change]
+        # a truncate is of no key
+        scope[entries.op == _TRUNCATE] = NONE - 1 - np.flatnonzero(entries.op == _TRUNCATE)
+        puts = ~takes & (entries.op != _TRUNCATE)
+        return np.flatnonzero(standing(scope, puts, takes, moved, same))
 
     def _demand_keys(self, values: pa.Array, entries: _Entries) -> None:
         """Raise ConversionError where a change does not tell the key of its row."""
@@ -304,10 +335,11 @@ class _Work:
         """The values of texts, which changes have in a column."""
         values, lost = typed(column, texts, None)
         unfit = (lost | np.asarray(values.is_null())) & np.asarray(texts.is_valid())
-        if unfit.any() and self.settings.converting_failure_mode == "fail":
-            raise conversion_error(self.batch, int(change[np.flatnonzero(unfit)[0]]), column, self.form)
-        values = pc.if_else(texts.is_valid(), values, pa.scalar(None, values.type)) if texts.null_count else values
-        return stored(values)
+        is_key = bool(self.key_places) and any(own.index == column.index for own in self.plan.key)
+        if unfit.any() and (is_key or self.settings.converting_failure_mode == "fail"):
+            raise conversion_error(self.batch, int(change[np.flatnonzero(unfit)[0]]), column, self.form, is_key)
+        known = np.asarray(texts.is_valid()) & ~unfit
+        return stored(values if known.all() else pc.if_else(pa.array(known), values, pa.scalar(None, values.type)))
 
     def _origins(
         self, entries: _Entries, group: Int64s | None, previous: Int64s, left: Int64s, wanted: Flags | None
@@ -347,11 +379,12 @@ def _listed(flags: list[Flags], count: int) -> pa.Array:
 
 def _block(
     batch: ChangeBatch,
-    table: TableId,
+    routed: TableId | None,
     rows: pa.RecordBatch,
     form: Form,
     truncate: Place | None,
     settings: EventSettings,
+    changes: int,
 ) -> pa.RecordBatch:
     """Rows as one row of the row schema."""
     count = rows.num_rows
@@ -363,6 +396,7 @@ def _block(
     if batch.marker is not None and len(batch) and batch.marker[0] not in (Marker.FALSE, Marker.INCREMENTAL):
         snapshot = f"{first[0]}@{int(batch.transactions.commit_us[0])}"
     missing, moved = rows["missing"].null_count < count, rows["origin"].null_count < count
+    table = batch.table.id if routed is None else routed
     head = Head(
         table.database,
         table.schema,
@@ -375,7 +409,9 @@ def _block(
         truncate,
         missing,
         moved,
+        routed is not None,
         settings.apart,
+        changes,
     )
     return block_row(head, rows, int(batch.transactions.commit_us[batch.transaction[-1]]), settings)
 

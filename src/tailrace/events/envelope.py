@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tailrace.columns import TableId, TableSchema
+from tailrace.columns import TableId
 from tailrace.columns.batch import Marker
-from tailrace.columns.logical import INT64, STRING, LogicalType, semantic
+from tailrace.columns.logical import INT64, STRING, semantic
 from tailrace.events import names
 from tailrace.events.expansion import AFTER as OF_AFTER
 from tailrace.events.expansion import NO_IMAGE, TOMBSTONE
@@ -175,24 +175,3 @@ class Envelopes:
     @property
     def _prefix(self) -> str:
         return names.schema_prefix(self.settings, self.table)
-
-
-@dataclass(frozen=True, slots=True)
-class EventSchemas:
-    """A table's schemas: `key` is None where it has no key."""
-
-    key: LogicalType | None
-    value: LogicalType
-
-
-def event_schemas(
-    table: TableSchema,
-    plans: Sequence[ColumnPlan],
-    key: Sequence[ColumnPlan],
-    settings: EventSettings,
-    form: SourceForm,
-) -> EventSchemas:
-    """The schemas of a table whose columns are shown as `plans` and whose key is made of `key`."""
-    layouts = Envelopes(table.id, plans, key, frozenset(), settings, form)
-    keys = layouts.key_layout(AFTER)
-    return EventSchemas(None if keys is None else keys.type, layouts.whole().type)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from tailrace.columns import TableId
 from tailrace.columns.adjustment import adjusted
@@ -18,9 +19,26 @@ def topic(settings: EventSettings, table: TableId) -> str:
     Where one query reads several databases, today's format has the database before the schema.
 
     A strategy by expression starts from the name without them; what it makes of that stands as it is made. Transforms
-    come last: where what they do depends on more than the topic, it is one of several.
+    come last: where what they do depends on more than that, it is one of several.
     """
-    return routed(own_topic(settings, table), table, settings.transforms)
+    return routed(own_topic(settings, table), table, settings.transforms)[0]
+
+
+def shared(settings: EventSettings, tables: Iterable[TableId]) -> dict[TableId, str]:
+    """A topic for each of the tables, the same one for those whose records may come together in a topic: these are read
+    by one task, which keeps their order."""
+    found = {table: routed(own_topic(settings, table), table, settings.transforms) for table in tables}
+    joined = {topic: topic for topics in found.values() for topic in topics}
+
+    def one(topic: str) -> str:
+        while joined[topic] != topic:
+            topic = joined[topic]
+        return topic
+
+    for first, *others in found.values():
+        for other in others:
+            joined[one(other)] = one(first)
+    return {table: one(topics[0]) for table, topics in found.items()}
 
 
 def own_topic(settings: EventSettings, table: TableId) -> str:

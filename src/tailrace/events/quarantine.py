@@ -100,13 +100,20 @@ def failing(
     return dict(sorted(found.items()))
 
 
-def conversion_error(batch: ChangeBatch, change: int, column: ColumnPlan, form: SourceForm) -> ConversionError:
-    """The error of `fail`: where the change stands, and which column."""
+def conversion_error(
+    batch: ChangeBatch, change: int, column: ColumnPlan, form: SourceForm, of_key: bool = False
+) -> ConversionError:
+    """The error of `fail`: where the change stands, and which column; `of_key` says that rows go by its values."""
+    remedy = (
+        "Set event.converting.failure.handling.mode to warn to have it as null, or "
+        "event.processing.failure.handling.mode to warn to have the change put aside."
+    )
+    if of_key:
+        remedy = "Correct the row and read the table anew, or name other columns in message.key.columns."
     return ConversionError(
         f"A value of column {column.source_name} of {batch.table.id} does not fit its type in events, "
         f"{_change(batch, change, form)}.",
-        "Set event.converting.failure.handling.mode to warn to have it as null, or "
-        "event.processing.failure.handling.mode to warn to have the change put aside.",
+        remedy,
     )
 
 

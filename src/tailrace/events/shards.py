@@ -33,7 +33,7 @@ class Routing:
         return cls(*json.loads(text)) if text else None
 
     def target(self, table: TableId) -> TableId | None:
-        """The table that has the rows of `table`; None where that is itself."""
+        """The table that the rows of `table` are put into; None where `regex` does not match its name."""
         name = substituted(compile_groups(self.regex), self.replacement, whole_name(table))
         if name is None:
             return None
@@ -47,6 +47,8 @@ class Routing:
 
     def merged(self, rows: pa.RecordBatch, form: Form, table: TableId) -> tuple[pa.RecordBatch, Form]:
         """The rows of a block with the column that tells their table, and their form."""
+        # numbers are those of each table for itself
+        form = replace(form, numbers=(), relation=0)
         if not self.field:
             return rows, form
         if self.field in form.names:
@@ -57,8 +59,7 @@ class Routing:
         place = len(form.names)
         key = (*form.key, place) if form.key else ()
         names, types = (*form.names, self.field), (*form.types, pa.string())
-        # numbers are those of each table for itself
-        wider = replace(form, names=names, types=types, key=key, numbers=(), relation=0)
+        wider = replace(form, names=names, types=types, key=key)
         shard = pa.repeat(whole_name(table), rows.num_rows)
         columns = {name: rows[name] for name in rows.schema.names} | {f"c{place}": shard}
         origin = columns["origin"]

@@ -99,7 +99,6 @@ class TablePlan:
     unknown: tuple[tuple[str, str], ...]
     key: tuple[ColumnPlan, ...]
     key_apart: tuple[ColumnPlan, ...]
-    topic: str
     has_key: bool
     _kinds: dict[Kind, AnyPlan | LeftOut | None] = field(default_factory=dict, compare=False)
 
@@ -153,6 +152,5 @@ def table_plan(table: TableSchema, settings: EventSettings, form: SourceForm) ->
         tuple((name, table.columns[table.index(name)].type_name) for name in unknown),
         key,
         apart,
-        names.topic(settings, table.id),
         bool(key) or names.table_field(settings, table.id) is not None,
     )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from tailrace.columns.blocks import LAST
+from tailrace.columns.blocks import KEPT, LAST
 from tailrace.config import Config
 from tailrace.errors import ConfigError
 from tailrace.events.settings import EventSettings
@@ -252,7 +252,7 @@ class LogEngine(Generic[O, P, T]):
 
     @property
     def _merges(self) -> bool:
-        return self._settings.blocks == LAST
+        return self._settings.blocks in (LAST, KEPT)
 
     @property
     def _fill_seconds(self) -> float:

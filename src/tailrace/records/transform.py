@@ -56,7 +56,7 @@ class Refused(Exception):
 
 
 ANY_TOPIC = "*"
-"""What `Transform.route` gives where the topic depends on a record's values: no topic has this name."""
+"""What a transform's `route` gives where the topic depends on a record's values: no topic has this name."""
 
 
 class Transform(Protocol):
@@ -66,19 +66,18 @@ class Transform(Protocol):
     configuration that begin with `transforms.<word>.`, without this beginning and without `type`, `predicate` and
     `negate`. It raises ConfigError for an option that is unknown or wrong. Equal options have to give equal transforms.
 
+    A transform that changes topics has a method `route`, which takes a topic and gives the one that its records go to,
+    ANY_TOPIC where values choose it. Tables that share a topic are read by one task, so that its order holds. Where the
+    topic depends on the table too, or is one of several, a method `routes` in its place takes topic and table and gives
+    all topics that records may go to. Planner, worker.
+
     A transform whose defaults differ between generations of Debezium has a method `in_form` too, which takes
     `event.format` and gives the transform for that form of events. One that adds headers to the record that it is
     given, and not to a copy, as some of Debezium's do, has a method `shared`; see behind_delete. One that depends on
-    whether the converter shows nulls as defaults has a method `with_nulls`, which takes that. One whose topic
-    depends on the table too has a method `route_of` beside `route`, which takes topic and table.
+    whether the converter shows nulls as defaults has a method `with_nulls`, which takes that.
     """
 
     def __hash__(self) -> int: ...
-
-    def route(self, topic: str) -> str:
-        """The topic that records for `topic` go to, ANY_TOPIC where values choose it. Tables that share one are read by
-        one task, so that the order of the topic holds. Planner, worker."""
-        ...
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         """The record's layout as it is to be, its topic too. Worker. Raises Refused."""
@@ -104,12 +103,18 @@ def behind_delete(tombstone: RecordLayout, delete: RecordLayout, transforms: Ite
     return replace(tombstone, headers=delete.headers)
 
 
-def routed(topic: str, table: TableId, transforms: Iterable[Transform]) -> str:
-    """The topic of a table's events after all transforms, as far as it depends on topic and table alone."""
+def routed(topic: str, table: TableId, transforms: Iterable[Transform]) -> tuple[str, ...]:
+    """The topics of a table's events after all transforms, as far as they depend on topic and table alone.
+
+    The first is that of events which each transform takes.
+    """
+    found: tuple[str, ...] = (topic,)
     for transform in transforms:
-        of_table = getattr(transform, "route_of", None)
-        topic = transform.route(topic) if of_table is None else of_table(topic, table)
-    return topic
+        if hasattr(transform, "routes"):
+            found = tuple(dict.fromkeys(one for topic in found for one in transform.routes(topic, table)))
+        elif hasattr(transform, "route"):
+            found = tuple(dict.fromkeys(map(transform.route, found)))
+    return found
 
 
 def rewritten(record: Rewritten, transforms: Sequence[Transform]) -> Rewritten:

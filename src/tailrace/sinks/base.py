@@ -60,6 +60,8 @@ class Sink(ABC):
     `jars` are the libraries that Spark's JVM needs for it and PySpark does not bring, `settings` those of Spark that go
     with them, which a user's own come before.
 
+    `changes` is, where a row is no record but several changes, how many it is, in words of Spark's SQL.
+
     `prints` says that records go to the terminal, where the status line would stand in their way.
     """
 
@@ -70,6 +72,7 @@ class Sink(ABC):
     delivery: ClassVar[Delivery]
     jars: tuple[Jar, ...] = ()
     settings: Mapping[str, str] = MappingProxyType({})
+    changes: ClassVar[str] = ""
     prints: ClassVar[bool] = False
 
     @abstractmethod

@@ -30,16 +30,8 @@ LINE = (
 """Spark SQL: one record as a line of JSON, `{"topic":…,"key":…,"value":…,"headers":[{"key":…,"value":…}]}`."""
 
 
-class JsonLinesSink(Sink):
-    """One JSON object a line in files `batch-<batch>-<part>.jsonl` under `path`, each record exactly once.
-
-    The names sort in the order of the records of each topic. A file is complete when it appears, and is not changed
-    from then on. `path` belongs to one checkpoint: with another one `start` raises SinkError.
-    """
-
-    name = "file"
-    columns = ("topic", "key", "value", "headers")
-    delivery = "exactly once"
+class _FilesSink(Sink):
+    """What the sinks for files share: the directory `path`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         settings = Settings(self.name, options)
@@ -49,6 +41,18 @@ class JsonLinesSink(Sink):
     @property
     def folder(self) -> str:
         return self.path
+
+
+class JsonLinesSink(_FilesSink):
+    """One JSON object a line in files `batch-<batch>-<part>.jsonl` under `path`, each record exactly once.
+
+    The names sort in the order of the records of each topic. A file is complete when it appears, and is not changed
+    from then on. `path` belongs to one checkpoint: with another one `start` raises SinkError.
+    """
+
+    name = "file"
+    columns = ("topic", "key", "value", "headers")
+    delivery = "exactly once"
 
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
@@ -68,7 +72,7 @@ class JsonLinesSink(Sink):
         return writer.option("checkpointLocation", str(checkpoint)).foreachBatch(briefly(write)).start()
 
 
-class ParquetSink(Sink):
+class ParquetSink(_FilesSink):
     """Parquet files under `path` with every column of the rows, by Spark's own sink and its commit log.
 
     `(position, ordinal)` orders the records; Spark's readers see committed files only. `path` belongs to one
@@ -78,15 +82,6 @@ class ParquetSink(Sink):
 
     name = "parquet"
     delivery = "exactly once"
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        settings = Settings(self.name, options)
-        settings.only(["path"])
-        self.path = settings.required("path").rstrip("/") or "/"
-
-    @property
-    def folder(self) -> str:
-        return self.path
 
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"

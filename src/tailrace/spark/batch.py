@@ -74,7 +74,7 @@ def demand(config: Config) -> None:
     found = registry.find(config.connector)
     if found.load_held() is None:
         raise ConfigError(
-            f"spark.read.format('{found.format}') is not supported: {found.title} has no snapshot that several tasks "
-            "could read.",
+            f"spark.read.format('{found.format}') is not supported: {found.title} has no position at which "
+            "several tasks could read.",
             "Read a stream: spark.readStream with snapshot.mode=initial_only ends after the snapshot.",
         )

@@ -102,7 +102,8 @@ def main() -> int:
         sys.stdout.buffer.write(pickle.dumps(held.tasks))
         sys.stdout.buffer.flush()
         _quiet()
-        stay(held, config["read.hold.ms"] / 1000, lambda: _is_alive(parent), time.monotonic, time.sleep)
+        if held.stays:
+            stay(held, config["read.hold.ms"] / 1000, lambda: _is_alive(parent), time.monotonic, time.sleep)
     except TailraceError as error:
         log.warning("the snapshot is lost: %s", error.message)
         return error.exit_code

@@ -97,6 +97,23 @@ class CheckpointLock:
         )
 
 
+def is_held(directory: Path) -> bool:
+    """Whether a run holds the lock of the checkpoint in `directory`. Where there are no locks, none does."""
+    try:
+        file = os.open(directory / FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return False
+
+
 def _holder(file: int) -> tuple[int, str]:
     """Process and host of the run that took the lock last; 0 when it has not written them yet."""
     try:

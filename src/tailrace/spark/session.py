@@ -76,7 +76,10 @@ appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
+# what tailrace has Spark raise is told by tailrace itself, or mended by it
+appender.stderr.layout.pattern = \
+%replace{{%d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex}}{{(?s).*.USER_RAISED_EXCEPTION. tailrace: .*}}{{}}
+appender.stderr.layout.alwaysWriteExceptions = false
 """
 
 

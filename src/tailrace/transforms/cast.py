@@ -36,9 +36,6 @@ class Cast:
     whole: str
     defaults: bool
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> Rewritten:
         node = part(record, self.which)
         if node is None or is_missing(node):

@@ -70,9 +70,6 @@ class ExtractChangedRecordState:
     changed: str
     unchanged: str
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def shared(self, record: RecordLayout) -> Shared:
         """See records.transform.behind_delete."""
         return self.rewrite(record), True

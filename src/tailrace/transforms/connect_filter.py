@@ -14,9 +14,6 @@ from tailrace.transforms.given import Given
 class Filter:
     """See tailrace.records.transform.Transform."""
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> Rewritten:
         return None
 

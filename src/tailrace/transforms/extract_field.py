@@ -21,9 +21,6 @@ class ExtractField:
     path: tuple[str, ...]
     defaults: bool
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> Rewritten:
         node = part(record, self.which)
         if node is None:

@@ -30,9 +30,6 @@ class Flatten:
         """The transform for a converter that shows nulls as defaults, or leaves them."""
         return replace(self, fills=filled)
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> Rewritten:
         node = part(record, self.which)
         if node is None:

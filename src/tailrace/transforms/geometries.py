@@ -114,9 +114,6 @@ class GeometryTransform:
     names: tuple[str, ...]
     change: Callable[[bytes, int | None], bytes]
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> RecordLayout:
         return with_columns(record, self._column)
 

@@ -20,9 +20,6 @@ class HeaderToValue:
     pairs: tuple[tuple[str, tuple[str, ...]], ...]
     moves: bool
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> RecordLayout:
         value = None if record.value is None else opened(record.value)
         found = {header.name: header.node for header in record.headers}

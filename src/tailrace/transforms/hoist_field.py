@@ -19,9 +19,6 @@ class HoistField:
     which: str
     field: str
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> Rewritten:
         node = part(record, self.which)
         if node is None:

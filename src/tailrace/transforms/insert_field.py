@@ -65,9 +65,6 @@ class InsertField:
     text: str | None
     defaults: bool
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> Rewritten:
         if is_missing(record.value):
             return record

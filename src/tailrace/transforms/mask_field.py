@@ -54,9 +54,6 @@ class MaskField:
     replacement: str | None
     defaults: bool
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> Rewritten:
         if is_missing(part(record, self.which)):
             return record

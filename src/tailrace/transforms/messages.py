@@ -25,9 +25,6 @@ class DecodeLogicalDecodingMessageContent:
 
     includes_nulls: bool
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> RecordLayout:
         value = record.value
         if not isinstance(value, Struct) or op_of(value) != "m":

@@ -64,9 +64,6 @@ class PartitionRouting:
     function: str
     places_partitions: bool = True
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> RecordLayout:
         op = op_of(record.value)
         if not is_envelope(record) or op in ("t", "m"):

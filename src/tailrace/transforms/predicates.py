@@ -112,17 +112,11 @@ class Conditional:
         """See tailrace.records.hypertables."""
         return replace(self, transform=self.transform.knowing(hypertables))  # type: ignore[attr-defined]
 
-    def route(self, topic: str) -> str:
-        return self.transform.route(topic) if self._may_concern(topic) else topic
-
-    def route_of(self, topic: str, table: TableId) -> str:
+    def routes(self, topic: str, table: TableId) -> tuple[str, ...]:
         """See tailrace.records.transform.Transform."""
-        return routed(topic, table, (self.transform,)) if self._may_concern(topic) else topic
-
-    def _may_concern(self, topic: str) -> bool:
         answer = self.predicate.of_topic(topic)
-        # where it depends on the record, tables that may come together are kept together
-        return answer is None or answer != self.negate
+        made = () if answer == self.negate else routed(topic, table, (self.transform,))
+        return (*made, topic) if answer is None else made or (topic,)
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         answer = self.predicate.of(record)

@@ -31,9 +31,6 @@ class InsertHeader:
     header: str
     text: str
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> Rewritten:
         return with_headers(record, Header(self.header, literal(self.text)))
 
@@ -47,9 +44,6 @@ class HeaderFrom:
     headers: tuple[str, ...]
     moves: bool
     defaults: bool
-
-    def route(self, topic: str) -> str:
-        return topic
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         struct = required_struct(record, self.which, "HeaderFrom")
@@ -69,9 +63,6 @@ class DropHeaders:
     """Leaves headers out. See tailrace.records.transform.Transform."""
 
     headers: frozenset[str]
-
-    def route(self, topic: str) -> str:
-        return topic
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         return replace(record, headers=tuple(one for one in record.headers if one.name not in self.headers))

@@ -143,9 +143,6 @@ class EnforceRecordSize:
     ratio: float
     least: int
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> Rewritten:
         if not is_envelope(record):
             return record

@@ -33,9 +33,6 @@ class ReplaceField:
     renames: tuple[tuple[str, str], ...]
     defaults: bool
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> Rewritten:
         if is_missing(part(record, self.which)):
             return record

@@ -19,9 +19,6 @@ class SchemaChangeEventFilter:
 
     excluded: frozenset[str]
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> RecordLayout | None:
         changes = record.value.part("tableChanges") if isinstance(record.value, Struct) else None
         if not isinstance(changes, Constant):

@@ -60,9 +60,6 @@ class Filter:
 
     script: Script
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> Rewritten:
         return _by_null(self.script, record, self._asked)
 

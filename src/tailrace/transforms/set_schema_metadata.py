@@ -21,9 +21,6 @@ class SetSchemaMetadata:
     name: str
     version: int | None
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> Rewritten:
         node = part(record, self.which)
         if node is None:

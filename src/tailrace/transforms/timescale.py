@@ -31,13 +31,10 @@ class TimescaleDb:
         """The transform for tasks: with these chunks, and without the log-in."""
         return replace(self, asks=replace(self.asks, login=()), hypertables=hypertables)
 
-    def route(self, topic: str) -> str:
-        return topic
-
-    def route_of(self, topic: str, table: TableId) -> str:
-        """The topic of a table's events, in the place of `topic`."""
+    def routes(self, topic: str, table: TableId) -> tuple[str]:
+        """See tailrace.records.transform.Transform."""
         found = self._of(table.schema, table.table)
-        return topic if found is None else self._topic(found)
+        return (topic if found is None else self._topic(found),)
 
     def shared(self, record: RecordLayout) -> Shared:
         """See records.transform.behind_delete."""

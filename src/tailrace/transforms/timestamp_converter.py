@@ -56,9 +56,6 @@ class TimestampConverter:
     unit: int
     defaults: bool
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> Rewritten:
         node = part(record, self.which)
         if node is None or (is_missing(node) and self.field):

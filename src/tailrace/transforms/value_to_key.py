@@ -18,9 +18,6 @@ class ValueToKey:
     fields: tuple[str, ...]
     defaults: bool
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> Rewritten:
         value = required_struct(record, VALUE, "ValueToKey")
         members = (Member(name, required_field(value, VALUE, name, "ValueToKey")) for name in self.fields)

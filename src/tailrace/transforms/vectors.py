@@ -47,9 +47,6 @@ def _number(number: float, single: bool) -> str:
 class VectorToJsonConverter:
     """See records.transform.Transform."""
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> RecordLayout:
         return with_columns(record, _column)
 

@@ -178,9 +178,6 @@ class TimezoneConverter:
     rules: tuple[Rule, ...]
     includes: bool
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> Rewritten:
         if not is_envelope(record):
             return record

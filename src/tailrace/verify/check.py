@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tailrace.columns.blocks import LAST, ROWS
 from tailrace.columns.table import TableId, TableSchema
@@ -22,9 +23,10 @@ from tailrace.errors import ConfigError, SinkError
 from tailrace.events.settings import EventSettings
 from tailrace.sinks.tables.names import Names
 from tailrace.sinks.tables.statements import DELETED
-from tailrace.verify.comparison import FrameSide, Key, Side, comparable, compare
+from tailrace.spark.lock import is_held
+from tailrace.verify.comparison import Key, Side, comparable, compare, counting_session
 from tailrace.verify.moments import Newest, newest, version_at
-from tailrace.verify.rows import Shape, source_side, table_rows
+from tailrace.verify.rows import Shape, source_side, table_side
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +42,7 @@ _CURRENT = {"latest": "true", "history": "__valid_to is null"}
 
 @runtime_checkable
 class Lake(Protocol):
-    """A sink that keeps a table of Delta Lake for each captured table, under `path`; `names` says where."""
+    """A sink that keeps a table of Delta Lake or Iceberg for each captured table, under `path`; `names` says where."""
 
     path: str
     mode: str
@@ -56,7 +58,7 @@ class TableResult:
     table: TableId
     path: str
     shape: Shape
-    condition: Callable[[Sequence[str], Sequence[Sequence[str]]], str]
+    condition: Callable[[Sequence[str], Sequence[Sequence[Any]]], str]
     rows: int = 0
     version: int | None = None
     differing: dict[Key, str] = field(default_factory=dict)
@@ -84,12 +86,19 @@ class Verified:
 class Verification:
     """Compares the tables of one configuration. `options` are those that its pipeline gives the source."""
 
-    def __init__(self, spark: SparkSession, sink: Lake, connector: str, options: dict[str, str]) -> None:
-        """Raises ConfigError or SinkError where this configuration cannot be verified."""
-        self._spark, self.sink = spark, sink
-        self._connector = connector
-        demand(connector, sink, registry.parse(connector, options))
+    def __init__(
+        self, spark: SparkSession, sink: Lake, connector: str, options: dict[str, str], checkpoint: Path | None = None
+    ) -> None:
+        """`checkpoint` is the pipeline's, where it is a directory of this host.
+
+        Raises ConfigError or SinkError where this configuration cannot be verified.
+        """
+        self._spark, self._counting, self.sink = spark, counting_session(spark), sink
+        self._connector, self._checkpoint = connector, checkpoint
+        source = registry.parse(connector, options)
+        demand(connector, sink, source)
         self._options = options | {"row.blocks": LAST}
+        self._settings = replace(EventSettings.from_options(source, "verify"), blocks=ROWS)
 
     def run(self, names: Sequence[str], wait_s: float, clock: Callable[[], float] = time.monotonic) -> Verified:
         """Compare the tables called so, all captured ones without names.
@@ -98,47 +107,62 @@ class Verification:
         Raises TailraceError.
         """
         until = clock() + wait_s
-        verified = self._look(names, None)
-        while verified.is_running and not all(not table.undecided for table in verified.tables) and clock() < until:
+
+        def is_over() -> bool:
+            return clock() >= until
+
+        verified = self._look(names, None, is_over)
+        while verified.is_running and any(table.undecided for table in verified.tables) and not is_over():
             # what the tables did not have yet comes with another moment
             behind = verified.moment.position < verified.position
-            while behind and self.newest(verified).batch == verified.moment.batch and clock() < until:
+            while behind and self.newest(verified).batch == verified.moment.batch and not is_over():
                 time.sleep(_PAUSE_S)
             pending = [str(table.table) for table in verified.tables if table.undecided]
-            verified = self._look(pending, verified)
+            verified = self._look(pending, verified, is_over)
         return verified
 
     def newest(self, verified: Verified) -> Newest:
         """The newest moment, which is that of `verified` or behind it."""
-        return newest(self._spark, self.sink.path, verified.moment.position)
+        return newest(self._counting, self.sink.path, verified.moment.position)
 
-    def _look(self, names: Sequence[str], before: Verified | None) -> Verified:
+    def _look(self, names: Sequence[str], before: Verified | None, is_over: Callable[[], bool]) -> Verified:
         """One look at the tables called so; of those that were looked at before, at the keys that are not decided."""
         known = {str(table.table): table for table in before.tables} if before else {}
         with closing(self._snapshot(names)) as snapshot:
-            tables = list(self._named(snapshot, names))
             # behind the copy of the log's position, so that the copy has all that is between; the source is read
             # meanwhile
             with ThreadPoolExecutor(1) as other, ThreadPoolExecutor(_AT_ONCE) as pool:
-                moment = other.submit(newest, self._spark, self.sink.path, snapshot.committed)
+                moment = other.submit(newest, self._counting, self.sink.path, snapshot.committed)
+                snapshot.take()
+                tables = list(self._named(snapshot, names))
                 results = list(pool.map(lambda table: self._compared(snapshot, table, moment), tables))
+            is_told = not any(result.differing for result in results) or self._told(snapshot, is_over)
             for table, result in zip(tables, results, strict=True):
-                _decide(result, snapshot, table, moment.result())
+                _decide(result, snapshot, table, moment.result(), is_told)
                 earlier = known.get(str(table.id))
                 if earlier is not None:
                     result.differing = earlier.differing | _of(result.differing, earlier.undecided)
                     result.undecided = _of(result.undecided, earlier.undecided)
                 known[str(table.id)] = result
-            return Verified(tuple(known.values()), snapshot.position, moment.result(), snapshot.is_running())
+            is_running = snapshot.is_running()
+            if is_running is None:
+                # a pipeline whose checkpoint is elsewhere may run elsewhere
+                is_running = self._checkpoint is None or is_held(self._checkpoint)
+            return Verified(tuple(known.values()), snapshot.position, moment.result(), is_running)
+
+    @staticmethod
+    def _told(snapshot: Snapshot, is_over: Callable[[], bool]) -> bool:
+        """Wait until the log tells of all that the rows may show; whether it does."""
+        while not (is_told := snapshot.is_told()) and not is_over():
+            time.sleep(_PAUSE_S)
+        return is_told
 
     def _snapshot(self, names: Sequence[str]) -> Snapshot:
         chosen = ",".join(re.escape(name).replace(",", r"\,") for name in names) or ".*"
         options = self._options | {"snapshot.include.collection.list": chosen}
-        config = registry.parse(self._connector, options)
         opening = registry.find(self._connector).load_compared()
         assert opening is not None
-        self._settings = replace(EventSettings.from_options(config, "verify"), blocks=ROWS)
-        return opening(config, self._settings)
+        return opening(registry.parse(self._connector, options), self._settings)
 
     def _named(self, snapshot: Snapshot, names: Sequence[str]) -> Iterator[TableSchema]:
         found = {str(table.id): table for table in snapshot.tables}
@@ -160,15 +184,16 @@ class Verification:
 
     def _compared(self, snapshot: Snapshot, table: TableSchema, moment: Future[Newest]) -> TableResult:
         """What differs between the source and the table, whatever lies between them."""
-        shape = Shape.of(table, self._settings, snapshot.form)
+        form = snapshot.form
+        shape = Shape.of_documents() if form is None else Shape.of(table, self._settings, form)
         result = TableResult(table.id, self._path(table.id), shape, snapshot.condition)
 
         def side() -> Side:
-            result.version = version_at(self._spark, result.path, moment.result(), self._name(result.path))
+            result.version = version_at(self._counting, result.path, moment.result(), self._name(result.path))
             where = f"{DELETED} = 'false'" if self.sink.keeps_deletes else _CURRENT[self.sink.mode]
-            return FrameSide(table_rows(self._spark, result.path, result.version, shape, where), shape.keys)
+            return table_side(self._spark, self._counting, result.path, result.version, shape, where)
 
-        source = source_side(self._spark, snapshot.of_table(table), shape)
+        source = source_side(self._spark, self._counting, snapshot.of_table(table), shape)
         result.rows, result.differing = compare(source, side, shape.keys)
         return result
 
@@ -177,9 +202,15 @@ class Verification:
         return path.removeprefix(f"{self.sink.path}/")
 
 
-def _decide(result: TableResult, snapshot: Snapshot, table: TableSchema, moment: Newest) -> None:
-    """Tell apart what differs for certain and what has changed between the two that were compared."""
+def _decide(result: TableResult, snapshot: Snapshot, table: TableSchema, moment: Newest, is_told: bool) -> None:
+    """Tell apart what differs for certain and what has changed between the two that were compared.
+
+    Where the log does not tell all that has changed (`is_told`), nothing is certain.
+    """
     if not result.differing:
+        return
+    if not is_told:
+        result.differing, result.undecided = {}, result.differing
         return
     ends = sorted((moment.position, snapshot.position))
     touched = snapshot.touched(table, ends[0], ends[1])
@@ -207,11 +238,12 @@ def demand(connector: str, sink: Lake, source: Config) -> None:
             "debezium.sink.tables.route.regex puts the rows of several tables into one, which cannot be compared yet.",
             "Compare the tables of a configuration without it.",
         )
-    if source.get("snapshot.select.statement.overrides"):
-        raise ConfigError(
-            "snapshot.select.statement.overrides leaves rows of the source out, and nobody knows of them in the log.",
-            "Leave it out to compare with all rows.",
-        )
+    for option in ("snapshot.select.statement.overrides", "snapshot.collection.filter.overrides"):
+        if source.get(option):
+            raise ConfigError(
+                f"{option} leaves rows of the source out, and nobody knows of them in the log.",
+                "Leave it out to compare with all rows.",
+            )
 
 
 def _of(found: dict[Key, str], keys: dict[Key, str]) -> dict[Key, str]:

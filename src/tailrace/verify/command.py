@@ -46,16 +46,16 @@ def run(configured: RunConfig, arguments: argparse.Namespace, master: str | None
 def verify(spark: SparkSession, configured: RunConfig, sink: Lake, arguments: argparse.Namespace) -> int:
     """The same in a session that is there, which stays."""
     options = Pipeline(configured, spark).options()
-    verification = Verification(spark, sink, configured.source.connector, options)
+    verification = Verification(spark, sink, configured.source.connector, options, configured.checkpoint)
     verified = verification.run(arguments.table, arguments.wait)
     print(*lines(verified, arguments.limit), sep="\n", flush=True)
     if arguments.report:
         write(Path(arguments.report), verified)
-    if arguments.repair and any(table.differing for table in verified.tables):
+    if arguments.repair and not verified.is_clean:
         from tailrace.verify.repair import Repair
 
         repair = Repair(spark, configured, verification, lambda line: print(line, flush=True))
-        verified = repair.run(verified, arguments.wait)
+        verified = repair.run(repair.caught_up(verified), arguments.wait)
         print("after the repair:", *lines(verified, arguments.limit), sep="\n", flush=True)
     return 0 if verified.is_clean else DIFFERENT
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tailrace.verify.hashing import SUMMARY, chunk_of, row_hash
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tailrace.verify.hashes import Summary
 
 Key = tuple[Any, ...]
 
@@ -22,8 +24,8 @@ MISSING, EXTRA, DIFFERENT, DUPLICATE = "missing", "extra", "different", "duplica
 class Side(Protocol):
     """The rows of one side, by their hashes."""
 
-    def summary(self) -> DataFrame:
-        """Of each chunk that has rows `chunk`, `n`, `x` and `s`."""
+    def summary(self) -> Summary:
+        """What is compared of the chunks."""
         ...
 
     def rows(self, chunks: Sequence[int]) -> DataFrame:
@@ -33,25 +35,46 @@ class Side(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FrameSide:
-    """A frame's rows, hashed in the JVM. `keys` are the columns of the key."""
+    """A frame's rows, hashed in the JVM. `keys` are the columns of the key, `frame` makes it in a session.
 
-    frame: DataFrame
+    `counting` is a session like `spark`, for what has few rows when it comes together: see `counting_session`.
+    """
+
+    frame: Callable[[SparkSession], DataFrame]
     keys: Sequence[str]
+    spark: SparkSession
+    counting: SparkSession
 
-    def summary(self) -> DataFrame:
+    def summary(self) -> Summary:
+        import numpy as np
         from pyspark.sql.functions import expr
 
-        return self._hashed().groupBy("chunk").agg(*map(expr, SUMMARY))
+        from tailrace.verify.hashes import Summary
+
+        told = self._hashed(self.counting).groupBy("chunk").agg(*map(expr, SUMMARY)).toArrow()
+        found = Summary()
+        found.counts[:, np.asarray(told["chunk"])] = [np.asarray(told[name]) for name in ("n", "x", "s")]
+        return found
 
     def rows(self, chunks: Sequence[int]) -> DataFrame:
         from pyspark.sql.functions import broadcast
 
-        wanted = self.frame.sparkSession.createDataFrame([(chunk,) for chunk in chunks], "chunk bigint")
-        return self._hashed().join(broadcast(wanted), "chunk", "left_semi").select(*self.keys, "h")
+        wanted = self.spark.createDataFrame([(chunk,) for chunk in chunks], "chunk bigint")
+        return self._hashed(self.spark).join(broadcast(wanted), "chunk", "left_semi").select(*self.keys, "h")
 
-    def _hashed(self) -> DataFrame:
-        columns = [(field.name, field.dataType) for field in self.frame.schema.fields]
-        return self.frame.selectExpr(*self.keys, f"{chunk_of(self.keys)} as chunk", f"{row_hash(columns)} as h")
+    def _hashed(self, session: SparkSession) -> DataFrame:
+        frame = self.frame(session)
+        columns = [(field.name, field.dataType) for field in frame.schema.fields]
+        return frame.selectExpr(*self.keys, f"{chunk_of(self.keys)} as chunk", f"{row_hash(columns)} as h")
+
+
+def counting_session(spark: SparkSession) -> SparkSession:
+    """A session in which a few thousand numbers of each task come together in one: two hundred, Spark's default, would
+    take longer than all the rows do."""
+    found = spark.newSession()
+    found.conf.set("spark.sql.shuffle.partitions", "1")
+    found.conf.set("spark.sql.adaptive.enabled", "false")
+    return found
 
 
 def compare(source: Side, table: Callable[[], Side], keys: Sequence[str]) -> tuple[int, dict[Key, str]]:
@@ -60,18 +83,13 @@ def compare(source: Side, table: Callable[[], Side], keys: Sequence[str]) -> tup
     Both are read at the same time, the source while `table` is made; a second time only where chunks differ.
     """
     with ThreadPoolExecutor(1) as pool:
-        told = pool.submit(lambda: _summary(source))
+        told = pool.submit(source.summary)
         theirs = table()
-        has = _summary(theirs)
+        has = theirs.summary()
         wanted = told.result()
-    differing = sorted(chunk for chunk in wanted.keys() | has.keys() if wanted.get(chunk) != has.get(chunk))
-    rows = sum(count for count, *_ in wanted.values())
+    differing = wanted.differing(has)
+    rows = int(wanted.counts[0].sum())
     return rows, _differing(source, theirs, keys, differing) if differing else {}
-
-
-def _summary(side: Side) -> dict[int, tuple[int, ...]]:
-    """What is compared of each chunk."""
-    return {row[0]: tuple(row)[1:] for row in side.summary().collect()}
 
 
 def _differing(source: Side, table: Side, keys: Sequence[str], chunks: Sequence[int]) -> dict[Key, str]:

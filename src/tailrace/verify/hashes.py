@@ -19,6 +19,7 @@ from tailrace.compiled import kernel
 from tailrace.verify.hashing import CHUNKS
 
 Hashes = npt.NDArray[np.uint64]
+Counts = npt.NDArray[np.int64]
 
 _SEED = np.uint64(42)
 _P1, _P2 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
@@ -59,21 +60,35 @@ def chunks_of(keys: list[pa.Array]) -> npt.NDArray[np.int64]:
 
 
 class Summary:
-    """What is compared of each chunk: how many rows it has, and their hashes together."""
+    """What is compared of each chunk, a row each of `counts`: how many rows it has, their hashes together by XOR, and
+    the sum of the lower halves of the hashes."""
 
-    def __init__(self) -> None:
-        self._count, self._sum = np.zeros(CHUNKS, np.int64), np.zeros(CHUNKS, np.int64)
-        self._xor = np.zeros(CHUNKS, np.uint64)
+    def __init__(self, counts: Counts | None = None) -> None:
+        self.counts: Counts = np.zeros((3, CHUNKS), np.int64) if counts is None else counts
 
     def add(self, chunks: npt.NDArray[np.int64], hashes: Hashes) -> None:
         """Count rows in."""
-        _summed(chunks, hashes, self._count, self._xor, self._sum)
+        _summed(chunks, hashes, self.counts[0], self.counts[1].view(np.uint64), self.counts[2])
 
-    def rows(self) -> pa.RecordBatch:
-        """The chunks that have rows: `chunk`, `n`, `x` and `s`."""
-        (has,) = np.nonzero(self._count)
-        columns = [has.astype(np.int64), self._count[has], self._xor[has].view(np.int64), self._sum[has]]
-        return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=["chunk", "n", "x", "s"])
+    def join(self, counts: Counts) -> None:
+        """Count in what others have counted."""
+        self.counts[0] += counts[0]
+        self.counts[1] ^= counts[1]
+        self.counts[2] += counts[2]
+
+    def differing(self, other: Summary) -> list[int]:
+        """The chunks that are not the same there."""
+        found: list[int] = np.flatnonzero((self.counts != other.counts).any(axis=0)).tolist()
+        return found
+
+    def written(self) -> bytes:
+        """The counts as bytes; `read` makes them again."""
+        return self.counts.tobytes()
+
+    @staticmethod
+    def read(data: bytes) -> Counts:
+        """The counts that `written` gave."""
+        return np.frombuffer(data, np.int64).reshape(3, CHUNKS)
 
 
 def _valid(column: pa.Array) -> Bytes:

@@ -47,6 +47,9 @@ def _parts(value: str, kind: DataType, depth: int) -> list[str]:
     if isinstance(kind, types.MapType):
         entries = types.StructType([types.StructField("key", kind.keyType), types.StructField("value", kind.valueType)])
         return _parts(f"array_sort(map_entries({value}))", types.ArrayType(entries), depth)
+    if isinstance(kind, types.VariantType):
+        # the same text may be of another type: a time of day, or its text
+        return [f"to_json({value})", f"schema_of_variant({value})"]
     if isinstance(kind, types.StructType):
         fields = [_struct(f"{value}.`{name_of(field.name)}`", field.dataType, depth) for field in kind.fields]
         return fields or ["1"]

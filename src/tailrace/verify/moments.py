@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tailrace.errors import SinkError
-from tailrace.sinks.storage import HadoopStorage
-from tailrace.sinks.tables import statements
+from tailrace.sinks.tables.formats.base import has_files
+from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.positions import NAME
+from tailrace.sinks.tables.target import told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_FEW = 4
+_MORE = 8
+"""So many commits are looked at first, since most tables have no more behind a moment; then so many times as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +41,23 @@ def newest(spark: SparkSession, path: str, committed: str = "") -> Newest:
     whatever the last batch knew. Raises SinkError where there is no such moment.
     """
     place = f"{path.rstrip('/')}/{NAME}"
-    if HadoopStorage(spark).newest(f"{place}/_delta_log", "*") is None:
-        raise SinkError(
-            f"{place} is no table of Delta Lake: no pipeline has written there, or it writes tables of another format.",
-            "Let the pipeline run first. Tables of other formats are not compared yet.",
-        )
-    found = (
-        spark.read.format("delta")
-        .load(place)
-        .selectExpr(
-            "max_by(struct(*), batch) as newest",
-            "max_by(struct(*), batch) filter (where whole) as whole",
-            "max(position) as highest",
-        )
+    if not has_files(spark, place):
+        raise SinkError(f"There is no {place}: no pipeline has written there.", "Let the pipeline run first.")
+    rows = found_at(spark, place).table(spark, place).rows()
+    found = rows.selectExpr(
+        "max_by(struct(*), batch) as newest",
+        "max_by(struct(*), batch) filter (where whole) as whole",
+        "max(position) as highest",
     )
-    (told,) = found.collect()
-    row, highest = told["whole"], told["highest"]
+    (ends,) = found.collect()
+    row, highest = ends["whole"], ends["highest"]
     if highest is not None and highest <= committed:
-        row = told["newest"]
+        row = ends["newest"]
     if row is None:
         raise SinkError(
             f"{place} has no moment at which the tables are whole: the initial snapshot is not done, or the log behind "
             "it is not read yet.",
-            "Let the pipeline run on for a minute.",
+            "Let the pipeline run on until it has read changes that were made after the snapshot.",
         )
     position = row["position"] if row["whole"] else highest
     return Newest(row["batch"], position, row["ordinal"], row["committed_at"], dict(row["versions"]))
@@ -71,26 +71,25 @@ def version_at(spark: SparkSession, path: str, moment: Newest, name: str) -> int
     since = moment.versions.get(name)
     if since is None:
         return None
-    found, latest = since, latest_version(spark, path)
-    if latest > since:
-        commits = spark.sql(f"describe history {statements.at_path(path)} limit {latest - since}")
-        for row in sorted(commits.select("version", "userMetadata").collect()):
-            if batch_of(row["userMetadata"]) > moment.batch:
-                break
-            found = row["version"]
-    return int(found)
+    table = found_at(spark, path).table(spark, path)
+    wanted, commits = _FEW, table.commits(_FEW)
+    # versions of Iceberg have no order but that of the commits
+    while len(commits) == wanted and all(commit.version != since for commit in commits):
+        wanted *= _MORE
+        commits = table.commits(wanted)
+    found = since
+    for commit in reversed(list(takewhile(lambda one: one.version != since, commits))):
+        if batch_of(commit.metadata) > moment.batch:
+            break
+        found = commit.version
+    return found
 
 
 def latest_version(spark: SparkSession, path: str) -> int:
     """The newest version of the table at `path`."""
-    found = spark.sql(f"describe history {statements.at_path(path)} limit 1").select("version").first()
-    return -1 if found is None else int(found["version"])
+    return found_at(spark, path).table(spark, path).commits(1)[0].version
 
 
 def batch_of(metadata: str | None) -> int:
     """The batch that a commit says it is of; -1 where it says none."""
-    try:
-        told = json.loads(metadata or "null")
-        return int(told["tailrace"]["batch"])
-    except (ValueError, TypeError, KeyError):
-        return -1
+    return int((told(metadata) or {}).get("batch", -1))

@@ -6,20 +6,21 @@ table itself, in one commit, which a pipeline that writes at the same time would
 
 from __future__ import annotations
 
-import datetime
 import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace import signalling
+from tailrace import signalling, sinks
 from tailrace.config.files import RunConfig
 from tailrace.errors import SinkError, TailraceError
 from tailrace.pipeline import Pipeline
-from tailrace.sinks.tables.statements import DELETED, OP, at_path, literal, quoted
+from tailrace.sinks.tables.formats.known import found_at
+from tailrace.sinks.tables.statements import DELETED, OP, Clause, Merge, literal, quoted
 from tailrace.snapshot.signals import Signal
 from tailrace.values.arrow import arrow_type_of
 from tailrace.verify.check import Lake, TableResult, Verification, Verified
@@ -33,6 +34,7 @@ _LONGEST = 2000
 """Most characters of a signal's data: the column of most signal tables has 2048."""
 _PAUSE_S = 0.5
 _VIEW = "tailrace_keys"
+_UNKNOWN = "unknown.values"
 
 
 class Repair:
@@ -41,7 +43,27 @@ class Repair:
     def __init__(
         self, spark: SparkSession, run: RunConfig, verification: Verification, say: Callable[[str], None]
     ) -> None:
-        self._spark, self._run, self._verification, self._say = spark, run, verification, say
+        self._spark, self._verification, self._say = spark, verification, say
+        self._run = reading_again(run)
+
+    def caught_up(self, verified: Verified) -> Verified:
+        """Read what a stopped pipeline has not read yet, where keys are not decided for it, and compare anew.
+
+        Raises TailraceError.
+        """
+        if verified.is_running or not any(table.undecided for table in verified.tables):
+            return verified
+        pipeline = Pipeline(self._run, self._spark)
+        try:
+            pipeline.start(available_now=True).awaitTermination()
+        except Exception as error:
+            known = pipeline.cause(error)
+            if known is None:
+                raise
+            raise known from None
+        finally:
+            pipeline.stop()
+        return self._verification.run([str(table.table) for table in verified.tables], 0)
 
     def run(self, verified: Verified, wait_s: float) -> Verified:
         """Mend what differs, and compare again until the tables show it, for `wait_s` seconds at most.
@@ -110,6 +132,20 @@ class Repair:
         return Verified(tables, after.position, after.moment, after.is_running)
 
 
+def reading_again(run: RunConfig) -> RunConfig:
+    """The configuration with which tables are mended: a value that a damaged row has lost is read from the source,
+    where that is possible, and does not end the pipeline before the row is mended."""
+    options = run.sink.options
+    again = replace(run, sink=replace(run.sink, options={**options, _UNKNOWN: "reselect"}))
+    if options.get(_UNKNOWN, "stop") != "stop":
+        return run
+    try:
+        sinks.open(again.sink.name, again.sink.options, again.source)
+    except SinkError:
+        return run
+    return again
+
+
 def _demand_running(pipeline: Pipeline | None) -> None:
     query = None if pipeline is None else pipeline.query
     if pipeline is None or query is None or query.isActive:
@@ -123,29 +159,28 @@ def _demand_running(pipeline: Pipeline | None) -> None:
 def signals(table: TableResult, keys: Sequence[Key]) -> Iterator[Signal]:
     """Signals that ask for the rows of these keys, each with as many as it may hold."""
     empty = len(_data(table, []))
-    kept: list[list[str]] = []
+    kept: list[Key] = []
     size = empty
     for key in keys:
-        texts = [_text(value) for value in key]
         # with the comma and the blank before it
-        length = len(_data(table, [texts])) - empty + 2
+        length = len(_data(table, [key])) - empty + 2
         if kept and size + length > _LONGEST:
             yield _signal(table, kept)
             kept, size = [], empty
-        kept.append(texts)
+        kept.append(key)
         size += length
     if kept:
         yield _signal(table, kept)
 
 
-def _signal(table: TableResult, keys: Sequence[Sequence[str]]) -> Signal:
+def _signal(table: TableResult, keys: Sequence[Key]) -> Signal:
     return Signal(str(uuid.uuid4()), "execute-snapshot", _data(table, keys))
 
 
-def _data(table: TableResult, keys: Sequence[Sequence[str]]) -> str:
+def _data(table: TableResult, keys: Sequence[Key]) -> str:
     """The data of a signal."""
     name = ".".join('"' + part.replace('"', '""') + '"' for part in (table.table.schema, table.table.table))
-    condition = table.condition([column.source_name for column in table.shape.key], keys)
+    condition = table.condition(table.shape.sources, keys)
     data = {
         "type": "incremental",
         "data-collections": [name],
@@ -165,15 +200,6 @@ def _demand_mendable(table: TableResult) -> None:
             )
 
 
-def _text(value: Any) -> str:
-    """A value as servers read it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, bytes | bytearray):
-        return "\\x" + bytes(value).hex()
-    return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)
-
-
 def remove(spark: SparkSession, sink: Lake, table: TableResult, verified: Verified) -> None:
     """Remove the rows that the table alone has, and all of those that it has several of.
 
@@ -188,22 +214,21 @@ def remove(spark: SparkSession, sink: Lake, table: TableResult, verified: Verifi
             f"The table {table.path} has more than what was compared: a batch that is not whole, or somebody's write.",
             "Let the pipeline go on to the end of what it reads, then repair again.",
         )
-    current, ended = "", "delete"
+    current, ended = "", Clause()
     if sink.keeps_deletes:
-        current, ended = f" and t.{DELETED} = 'false'", f"update set t.{DELETED} = 'true', t.{OP} = 'd'"
+        current, ended = f" and t.{DELETED} = 'false'", Clause("", {DELETED: "'true'", OP: "'d'"})
     elif sink.mode == "history":
         at = f"timestamp_micros({round(verified.moment.at.timestamp() * 1_000_000)})"
         current = " and t.__valid_to is null"
-        ended = (
-            f"update set t.__valid_to = {literal(verified.moment.position)}, "
-            f"t.__valid_to_ordinal = {verified.moment.ordinal}, t.__valid_to_at = {at}"
-        )
+        place = {"__valid_to": literal(verified.moment.position), "__valid_to_ordinal": str(verified.moment.ordinal)}
+        ended = Clause("", place | {"__valid_to_at": at})
+    session = spark.newSession()
+    stored = found_at(session, table.path).table(session, table.path)
     for kind, keys in wrong.items():
         if keys:
-            _keys_frame(spark, table, keys).createOrReplaceTempView(_VIEW)
+            _keys_frame(session, table, keys).createOrReplaceTempView(_VIEW)
             on = " and ".join(f"t.{quoted(name)} <=> s.k{place}" for place, name in enumerate(table.shape.names))
-            what = ended if kind == EXTRA else "delete"
-            spark.sql(f"merge into {at_path(table.path)} t using {_VIEW} s on {on}{current} when matched then {what}")
+            stored.mend(Merge(_VIEW, f"{on}{current}", (ended if kind == EXTRA else Clause(),), None))
 
 
 def _keys_frame(spark: SparkSession, table: TableResult, keys: Sequence[Key]) -> Any:

@@ -7,20 +7,21 @@ sink gets in blocks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.functions import expr
 
-from tailrace.columns.blocks import Form
+from tailrace.columns.blocks import DOCUMENTS, Form
 from tailrace.columns.table import TableSchema
 from tailrace.errors import SinkError
 from tailrace.events.blocks import storable, stored
 from tailrace.events.form import SourceForm
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import table_plan
+from tailrace.sinks.tables.formats.base import Stored
+from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.statements import quoted, type_of
 from tailrace.spark.ahead import ahead
 from tailrace.values.arrow import arrow_type_of, typed
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tailrace.log.planner import Task
+    from tailrace.verify.hashes import Summary
 
 _GROUPS = 3
 """How many Spark tasks read a table for each that runs at once."""
@@ -38,10 +40,18 @@ _GROUPS = 3
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A table as the sink writes it: its form, and how the texts of its key's columns become values."""
+    """A table as the sink writes it: its form, and how the texts of its key's columns become values.
+
+    `key` is empty for documents, whose keys are the texts themselves.
+    """
 
     form: Form
     key: tuple[ColumnPlan, ...]
+
+    @classmethod
+    def of_documents(cls) -> Shape:
+        """What every table of documents is."""
+        return cls(DOCUMENTS, ())
 
     @classmethod
     def of(cls, table: TableSchema, settings: EventSettings, form: SourceForm) -> Shape:
@@ -73,12 +83,19 @@ class Shape:
         return [self.form.names[place] for place in self.form.key]
 
     @property
-    def schema(self) -> pa.Schema:
-        """The schema of frames."""
-        return pa.schema(list(zip(self.columns, self.form.types, strict=True)))
+    def sources(self) -> list[str]:
+        """What the source calls the key's columns."""
+        return [column.source_name for column in self.key] or self.names
+
+    @property
+    def schema(self) -> str:
+        """The columns of frames, as SQL declares them."""
+        return _declared(self.columns, self.form.types)
 
     def values(self, texts: Sequence[Sequence[bytes]]) -> list[list[Any]]:
         """The values of the texts of each of the key's columns; without texts none."""
+        if not self.key:
+            return [[text.decode() for text in of_column] for of_column in texts or [()]]
         found = []
         for column, of_column in zip(self.key, texts or [()] * len(self.key), strict=True):
             found.append(stored(typed(column, pa.array(of_column, pa.binary()))[0]).to_pylist())
@@ -100,7 +117,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Summing:
-    """Reads rows as `Reading` does, and gives what is compared of their chunks."""
+    """Reads rows as `Reading` does, and gives what is compared of their chunks, as one value."""
 
     reading: Reading
     keys: tuple[int, ...]
@@ -112,7 +129,7 @@ class Summing:
         for rows in self.reading(batches):
             if rows.num_rows:
                 summary.add(chunks_of([rows.column(place) for place in self.keys]), row_hashes(rows.columns))
-        yield summary.rows()
+        yield pa.RecordBatch.from_arrays([pa.array([summary.written()], pa.binary())], ["counts"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,59 +164,70 @@ class SourceRows:
     reading: Reading
     shape: Shape
 
-    def summary(self) -> DataFrame:
-        found = self._frame(Summing(self.reading, self.shape.form.key), "chunk bigint, n bigint, x bigint, s bigint")
-        return found.groupBy("chunk").agg(*map(expr, ("sum(n) as n", "bit_xor(x) as x", "sum(s) as s")))
+    def summary(self) -> Summary:
+        from tailrace.verify.hashes import Summary
+
+        found = Summary()
+        for row in self._frame(Summing(self.reading, self.shape.form.key), "counts binary").collect():
+            found.join(Summary.read(row["counts"]))
+        return found
 
     def rows(self, chunks: Sequence[int]) -> DataFrame:
-        types = [type_of(self.shape.form.types[place]) for place in self.shape.form.key]
-        keys = [f"{name} {kind}" for name, kind in zip(self.shape.keys, types, strict=True)]
+        types = [self.shape.form.types[place] for place in self.shape.form.key]
         choosing = Choosing(self.reading, self.shape.form.key, tuple(chunks))
-        return self._frame(choosing, ", ".join([*keys, "h bigint"]))
+        return self._frame(choosing, f"{_declared(self.shape.keys, types)}, h bigint")
 
-    def frame(self) -> DataFrame:
-        """The rows themselves."""
-        return self._frame(self.reading, spark_schema(self.shape))
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The rows themselves, in a session."""
+        return replace(self, spark=spark)._frame(self.reading, self.shape.schema)
 
-    def _frame(self, function: Any, schema: Any) -> DataFrame:
+    def _frame(self, function: Any, schema: str) -> DataFrame:
         count = len(self.reading.groups)
         return self.spark.range(0, count, 1, max(count, 1)).mapInArrow(function, schema)
 
 
-def source_side(spark: SparkSession, tasks: Sequence[Task], shape: Shape) -> Side:
-    """What `tasks` read of one table."""
+def source_side(spark: SparkSession, counting: SparkSession, tasks: Sequence[Task], shape: Shape) -> Side:
+    """What `tasks` read of one table; the sessions as FrameSide has them."""
     from tailrace.verify.hashes import is_hashed
 
     count = min(len(tasks), _GROUPS * spark.sparkContext.defaultParallelism)
     groups = tuple(tuple(tasks[number::count]) for number in range(count))
     found = SourceRows(spark, Reading(groups), shape)
-    return found if all(map(is_hashed, shape.form.types)) else FrameSide(found.frame(), shape.keys)
+    return found if all(map(is_hashed, shape.form.types)) else FrameSide(found.frame, shape.keys, spark, counting)
 
 
-def spark_schema(shape: Shape) -> Any:
-    """The columns of a frame, as Spark has them."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(shape.schema, prefer_timestamp_ntz=True)
+def _declared(names: Sequence[str], types: Sequence[pa.DataType]) -> str:
+    return ", ".join(f"{name} {type_of(kind)}" for name, kind in zip(names, types, strict=True))
 
 
-def table_rows(spark: SparkSession, path: str, version: int | None, shape: Shape, where: str) -> DataFrame:
+def table_side(
+    spark: SparkSession, counting: SparkSession, path: str, version: int | None, shape: Shape, where: str
+) -> Side:
     """The rows of the table at `path` that fulfil `where`, at a version; none where there is no table yet.
 
     Raises SinkError where it lacks a column of the source's, or has one of another type.
     """
-    if version is None:
-        return spark.createDataFrame([], spark_schema(shape))
-    found = spark.read.format("delta").option("versionAsOf", version).load(path)
-    has = {field.name: field.dataType.simpleString() for field in found.schema.fields}
+
+    def rows(session: SparkSession) -> DataFrame:
+        if version is None:
+            return session.createDataFrame([], shape.schema)
+        stored = found_at(session, path).table(session, path)
+        found = stored.rows(version)
+        _demand_columns(stored, found, shape)
+        named = [f"{quoted(name)} as c{place}" for place, name in enumerate(shape.form.names)]
+        return found.where(where).selectExpr(*named)
+
+    return FrameSide(rows, shape.keys, spark, counting)
+
+
+def _demand_columns(stored: Stored, rows: DataFrame, shape: Shape) -> None:
+    has = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     for name, kind in zip(shape.form.names, shape.form.types, strict=True):
-        wanted = type_of(kind)
+        wanted = type_of(stored.held(kind))
         if has.get(name) != wanted:
             told = f"has the type {has[name]} there" if name in has else "is not in it"
             raise SinkError(
-                f"The table {path} cannot be compared: its column {name} {told}, and is of the type {wanted} at the "
-                "source.",
+                f"The table {stored.path} cannot be compared: its column {name} {told}, and is of the type {wanted} "
+                "at the source.",
                 "Let the pipeline read the log up to that change first.",
             )
-    named = [f"{quoted(name)} as c{place}" for place, name in enumerate(shape.form.names)]
-    return found.where(where).selectExpr(*named)

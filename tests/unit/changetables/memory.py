@@ -289,7 +289,7 @@ class MemorySession:
         return at(max(found)) if found else None
 
     def changes(
-        self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position
+        self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position, *, masked: bool = False
     ) -> Iterator[ChangeRows]:
         self.called("changes")
         found = self._between(capture, after, upto)

@@ -11,6 +11,7 @@ import pytest
 
 from tailrace.columns.batch import Int64s
 from tailrace.columns.blocks import Head, read
+from tailrace.columns.table import TableSchema
 from tailrace.connectors.changetables.dialect import AFTER, BEFORE, DELETE, INSERT, ChangeRows, CommitTimes
 from tailrace.connectors.changetables.log.rows import Assembly, Times
 from tailrace.connectors.registry import parse
@@ -18,6 +19,7 @@ from tailrace.connectors.sqlserver.form import FORM
 from tailrace.errors import ConversionError
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
+from tailrace.events.shards import Routing
 from tests.unit.changetables.test_rows import TABLE, rows
 
 SOURCE = {
@@ -27,10 +29,10 @@ SOURCE = {
 TIMES: Int64s = np.zeros(1, np.int64)
 
 
-def blocks(given: ChangeRows, **options: str) -> tuple[Head, list[dict[str, Any]]]:
+def blocks(given: ChangeRows, table: TableSchema = TABLE, **options: str) -> tuple[Head, list[dict[str, Any]]]:
     """The one block of the changes."""
     times = Times.of(CommitTimes(given.commit.slice(0, 1), TIMES), 0)
-    batch = Assembly(TABLE, times, False, (), frozenset(("text",)), exact=True).batch(given)
+    batch = Assembly(table, times, False, (), frozenset(("text",)), exact=True).batch(given)
     assert batch is not None
     config = parse("sqlserver", {**SOURCE, **options})
     (block,) = to_rows(batch, EventSettings.from_options(config, "run"), FORM)
@@ -69,6 +71,30 @@ def test_a_column_may_be_captured_later_than_it_was_made() -> None:
     assert head.first[0] == "01" + "01"
 
 
+@pytest.mark.parametrize("mode", ["fail", "warn", "skip"])
+def test_a_key_that_cannot_be_converted_is_never_that_of_another_row(mode: str) -> None:
+    given = keyed(rows((INSERT, b"x", b"y")), b"none")
+    with pytest.raises(ConversionError, match=r"column id of dbo\.a") as caught:
+        blocks(given, **{"event.converting.failure.handling.mode": mode})
+    assert "none" not in str(caught.value)
+
+
+def test_a_value_that_cannot_be_converted_is_null_where_the_options_say_so() -> None:
+    table = replace(TABLE, columns=(*TABLE.columns[:2], replace(TABLE.columns[0], name="v")))
+    given = rows((INSERT, b"x", b"none"), (INSERT, b"x", b"7"))
+    _, found = blocks(keyed(given, b"1", b"2"), table, **{"event.converting.failure.handling.mode": "warn"})
+    assert [(row["c0"], row["c2"]) for row in found] == [(1, None), (2, 7)]
+
+
 def test_an_update_without_its_old_row_ends_the_query() -> None:
     with pytest.raises(ConversionError, match=r"does not carry the old row of an update of dbo\.a"):
         blocks(rows((AFTER, b"x", b"y")))
+
+
+@pytest.mark.parametrize("replacement", ["$1.a", "$1.b"])
+def test_a_table_that_is_routed_is_told_apart_from_others_even_under_its_own_name(replacement: str) -> None:
+    given = rows((INSERT, b"x", b"y"))
+    head, (row,) = blocks(given, **{"row.route": Routing(r"(.*)\.[ab]", replacement, "shard").text()})
+    assert (head.table, head.routed) == (replacement[-1], True)
+    assert (head.form.names[-1], row["c3"]) == ("shard", "db.dbo.a")
+    assert not blocks(given)[0].routed

@@ -21,7 +21,6 @@ from tailrace.connectors.db2.form import FORM as DB2
 from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
 from tailrace.events import boundaries, heartbeat, names, notifications, schema_changes
 from tailrace.events.captured import CapturedForm
-from tailrace.events.envelope import event_schemas
 from tailrace.events.schema_changes import (
     ALTER,
     CREATE,
@@ -31,6 +30,7 @@ from tailrace.events.schema_changes import (
     schema_change_rows,
 )
 from tailrace.events.settings import EventSettings
+from tests.event_schemas import event_schemas
 from tests.event_settings import event_settings
 
 FORMS = {"sqlserver": SQL_SERVER, "db2": DB2}

@@ -37,9 +37,6 @@ class FromHeaders:
     def __init__(self, *names: str) -> None:
         self.names = names
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> RecordLayout:
         if not isinstance(record.value, Struct):
             return record
@@ -109,9 +106,6 @@ class Named:
 
     def __init__(self, name: object) -> None:
         self.name = name
-
-    def route(self, topic: str) -> str:
-        return topic
 
     def rewrite(self, record: RecordLayout) -> RecordLayout:
         header = Header("dataSchemaName", Constant(self.name, STRING))
@@ -187,7 +181,11 @@ def test_what_is_not_supported_is_refused_by_name(option: str, words: str) -> No
 def test_the_address_of_schemas_may_come_from_the_environment_and_shows_no_login(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for given, address in (("http://r/", "http://r"), ("http://user:pa55@r", "http://r")):
+    for given, address in (
+        ("http://r/", "http://r"),
+        ("http://user:pa55@r", "http://r"),
+        ("http://user:p@5,5@r,http://user:pa55@s", "http://r,http://s"),
+    ):
         named = {"data.serializer.type": "avro", "Avro.Schema.Registry.Url": given}
         assert options_of("value", Given("value.converter.", named)).registry_url == address
     monkeypatch.setenv("CONNECT_VALUE_CONVERTER_APICURIO_REGISTRY_URL", "http://r/apis/registry/v2")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -13,7 +15,7 @@ from tailrace.errors import ConversionError, SinkError
 from tailrace.events.settings import EventSettings
 from tailrace.events.shards import Routing
 from tailrace.sinks.base import Settings
-from tailrace.sinks.tables.names import Names
+from tailrace.sinks.tables.names import Known, Names
 from tests.unit.sinks.test_tables import POSTGRES, change
 
 ORDERS = {"route.regex": r"(.*)\.orders_\d+", "route.replacement": "$1.orders"}
@@ -48,7 +50,8 @@ def test_wrong_names(options: dict[str, str], said: str) -> None:
 
 
 def test_two_tables_have_two_targets() -> None:
-    made, known = names(), {}
+    made = names()
+    known: Known = {}
     for table in (("d", "s", "t"), ("d", "s", "t"), ("d", "s", "u")):
         made.demand_alone(made.path("/lake", table), table, known)
     for table, said in (
@@ -57,6 +60,8 @@ def test_two_tables_have_two_targets() -> None:
     ):
         with pytest.raises(SinkError, match=said):
             made.demand_alone(made.path("/lake", table), table, known)
+    with pytest.raises(SinkError, match=r"d\.s\.u has rows of its own, and others are routed to it"):
+        made.demand_alone("/lake/s.u", ("d", "s", "u"), known, routed=True)
     reserved = names(table_name_format="${table}")
     with pytest.raises(SinkError, match="over tailrace_positions"):
         reserved.demand_alone("/lake/Tailrace_Positions", ("d", "s", "Tailrace_Positions"), {})
@@ -84,6 +89,7 @@ def test_rows_of_shards_are_told_apart() -> None:
     assert merged.schema == form.schema
     assert [row["c3"] for row in merged.to_pylist()] == ["d.s.t_1", "d.s.t_1"]
     assert [row["origin"] for row in merged.to_pylist()] == [None, {"k0": 7, "k1": "d.s.t_1"}]
-    assert Routing("", "", "").merged(rows, FORM, TableId("d", "s", "t_1")) == (rows, FORM)
+    numbered = replace(FORM, numbers=(1, 2, 3), relation=16_400)
+    assert Routing("", "", "").merged(rows, numbered, TableId("d", "s", "t_1")) == (rows, FORM)
     with pytest.raises(ConversionError, match="has a column v of its own"):
         Routing("", "", "v").merged(rows, FORM, TableId("d", "s", "t_1"))

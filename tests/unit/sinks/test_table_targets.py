@@ -201,7 +201,22 @@ def test_the_last_write_is_known(
 def test_the_version_is_that_of_the_batch(
     monkeypatch: pytest.MonkeyPatch, commits: list[tuple[int, str, str | None]], version: int
 ) -> None:
-    assert target(monkeypatch, Spark(OWN, commits), COLUMNS).version() == version
+    assert target(monkeypatch, Spark(OWN, commits), COLUMNS).version(2) == version
+
+
+def test_a_batch_that_somebody_else_has_written_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delta Lake takes a batch for done that a copy of the checkpoint has written, whatever is in it."""
+    spark = Spark(OWN, [(3, "MERGE", metadata(7, "-", "before"))])
+    made = target(monkeypatch, spark, COLUMNS)
+    made.prepare([(FORM, SINCE)])
+    # one that is repeated was written by an earlier process
+    assert made.written(7) == "-"
+    assert made.version(7) == 3
+    spark.commits = [(4, "MERGE", metadata(8, "-", made.run)), *spark.commits]
+    assert made.version(8) == 4
+    spark.commits = [(5, "MERGE", metadata(9, "-", "another")), *spark.commits]
+    with pytest.raises(SinkError, match=r"Another process has written batch 9 .* with a copy of this pipeline's"):
+        made.version(9)
 
 
 def test_a_checkpoint_that_was_put_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,7 +140,8 @@ def test_equal_keys_are_one_group() -> None:
 def test_nested_keys_are_compared_by_what_is_in_them() -> None:
     lists = pa.array([[1, 2], [], None, [1, 2], [12], [None], []], pa.list_(pa.int64()))
     structs = pa.array([{"x": 1}, {"x": None}, None, {"x": 1}, {"x": 2}, {"x": None}, {"x": 1}])
-    for values in (lists, structs, pa.array([[one] for one in structs.to_pylist()])):
+    maps = pa.array([[("a", "b")], [], None, [("a", None)], [("a", "b")], []], pa.map_(pa.string(), pa.string()))
+    for values in (lists, structs, maps, maps.slice(1), pa.array([[one] for one in structs.to_pylist()])):
         found = groups([values]).tolist()
         shown = [repr(value) for value in values.to_pylist()]
         assert [found.index(one) for one in found] == [shown.index(one) for one in shown]

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from tailrace.columns import Column, TableId
-from tailrace.connectors.sqlserver.dialect import has_bit
 from tailrace.connectors.sqlserver.server import statements
 from tailrace.connectors.sqlserver.values.declaration import modifier
+from tailrace.connectors.sqlserver.values.texts import has_bit
 
 TABLE = TableId("shop", "dbo", "t]; drop table u --")
 

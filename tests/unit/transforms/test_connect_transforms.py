@@ -226,7 +226,7 @@ def test_a_text_that_is_no_moment_ends_the_query_with_its_place() -> None:
 def test_tables_that_share_the_topics_of_all_moments_are_read_together(topic: str, shares: bool) -> None:
     steps = of("TimestampRouter", topic_format=topic), of("RegexRouter", regex="(.*)-[0-9]+", replacement="$1")
     made = transforms(chain(*steps)).transforms
-    first, second = (routed(f"s.public.{name}", TableId("golden", "public", name), made) for name in "ab")
+    (first,), (second,) = (routed(f"s.public.{name}", TableId("golden", "public", name), made) for name in "ab")
     assert (first == second) is shares
 
 

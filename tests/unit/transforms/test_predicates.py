@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.transforms.chains import CONNECT, PREDICATES, faults, rows
+from tailrace.columns import TableId
+from tailrace.config.transforms import transforms
+from tailrace.events import names
+from tests.event_settings import event_settings
+from tests.unit.transforms.chains import CONNECT, PREDICATES, chain, faults, rows
 
 TOMBSTONES = {"type": f"{PREDICATES}RecordIsTombstone"}
 NAMED = {"type": "InsertHeader", "header": "seen", "value.literal": "yes"}
@@ -52,6 +56,26 @@ def test_a_topic_that_depends_on_values_counts_record_by_record() -> None:
         ("tables.t", False),
         ("tables.t", False),
     ]
+
+
+def groups(*steps: dict[str, str], tables: str) -> list[list[str]]:
+    """The tables that are read together."""
+    made = transforms(chain(*steps, predicates={"p": TOMBSTONES})).transforms
+    ids = [TableId("d", "public", name) for name in tables.split()]
+    found: dict[str, list[str]] = {}
+    for table, topic in names.shared(event_settings("s", "d", transforms=made), ids).items():
+        found.setdefault(topic, []).append(table.table)
+    return list(found.values())
+
+
+def test_tables_that_may_come_together_in_any_topic_are_read_together() -> None:
+    longer = {"type": f"{CONNECT}RegexRouter", "regex": "(.*t.*)", "replacement": "$1x", "predicate": "p"}
+    assert groups(longer, tables="txx u tx t tyx") == [["txx", "tx", "t"], ["u"], ["tyx"]]
+    # some of a stay where all of b go
+    away = {"type": f"{CONNECT}RegexRouter", "regex": "(.*)[.]a", "replacement": "$1.elsewhere", "predicate": "p"}
+    moved = {"type": f"{CONNECT}RegexRouter", "regex": "(.*)[.]b", "replacement": "$1.a"}
+    assert groups(away, moved, tables="a b c") == [["a", "b"], ["c"]]
+    assert groups(moved, tables="b c d") == [["b"], ["c"], ["d"]]
 
 
 def test_a_record_that_is_left_out_passes_no_further_transform() -> None:

@@ -104,8 +104,8 @@ def test_chunks_of_one_hypertable_share_the_topic_by_which_tasks_are_cut() -> No
 def test_a_predicate_of_topics_decides_about_a_table_too() -> None:
     made = timescale_db(LOGIN).knowing(KNOWN)
     never = Conditional(made, topic_name_matches({"pattern": "another"}), False)
-    assert never.route_of("own", table("_timescaledb_internal", "one")) == "own"
-    assert Conditional(made, never.predicate, True).route_of("own", table("_timescaledb_internal", "one")) != "own"
+    assert never.routes("own", table("_timescaledb_internal", "one")) == ("own",)
+    assert Conditional(made, never.predicate, True).routes("own", table("_timescaledb_internal", "one")) != ("own",)
 
 
 def test_the_password_is_shown_nowhere_and_is_not_given_to_tasks() -> None:

@@ -204,9 +204,10 @@ class Session(Protocol):
         ...
 
     def changes(
-        self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position
+        self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position, *, masked: bool = False
     ) -> Iterator[ChangeRows]:
-        """The change rows in `(after, upto]`, a fetch at a time, the same at every call.
+        """The change rows in `(after, upto]`, a fetch at a time, the same at every call. With `masked`, `touched` has
+        every column whose old value may be missing.
 
         Ordered by commit position, command, change position and operation, so that the BEFORE row of an update comes
         right before its AFTER row. `table.columns` name the columns to fetch, a part of the captured ones.

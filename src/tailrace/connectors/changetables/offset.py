@@ -10,7 +10,7 @@ from tailrace.columns.table import TableId
 from tailrace.connectors.changetables.dialect import Key
 from tailrace.connectors.changetables.eras import Eras
 from tailrace.connectors.changetables.position import Read, stored
-from tailrace.connectors.checkpoint import understood
+from tailrace.connectors.checkpoint import ordered, understood
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
 
 
@@ -161,7 +161,7 @@ class TablesOffset:
             fields["shown_us"] = dict(self.shown_us)
         if self.snapshot is not None:
             fields["snapshot"] = self.snapshot.to_json()
-        return dict(_sorted(fields))
+        return ordered(fields)
 
     @classmethod
     @understood
@@ -178,9 +178,3 @@ class TablesOffset:
             Progress.from_json(fields.get("progress", {})),
             fields.get("shown_us", {}),
         )
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return value

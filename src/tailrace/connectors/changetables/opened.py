@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tailrace.columns.batch import Boundary
-from tailrace.columns.table import TableSchema
+from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors.changetables.eras import Eras
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.numbering import numbered
@@ -198,8 +198,9 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
 
     def _changes(self, since: TablesOffset, until: TablesOffset, source: Source) -> list[Task]:
         """One task for each topic that has changes; one for all of them where they are few."""
+        found: list[Part] = []
         topics: dict[str, list[Part]] = {}
-        rows: dict[str, int] = {}
+        rows: dict[TableId, int] = {}
         boundaries: list[Boundary] = []
         for name, reached in until.databases.items():
             if name not in since.databases or name not in self._databases:
@@ -210,19 +211,24 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
                 whole = span.era.table
                 count = self._databases[name].total(span)
                 if count:
-                    topic = names.topic(self._settings, whole.id)
-                    rows[topic] = rows.get(topic, 0) + count
+                    rows[whole.id] = rows.get(whole.id, 0) + count
                     parts.append(Part(name, span, self._shown(whole)))
             self._databases[name].verify(spans, reached.position)
             if self._settings.provide_transaction_metadata and parts:
                 parts, ends = numbered(source, parts)
                 boundaries += ends
-            for part in parts:
-                topics.setdefault(names.topic(self._settings, part.table.id), []).append(part)
-        groups = [tuple(topics[topic]) for topic in sorted(topics, key=lambda topic: -rows[topic])]
+            found += parts
+        shared = names.shared(self._settings, rows)
+        for part in found:
+            topics.setdefault(shared[part.table.id], []).append(part)
+        groups = sorted(map(tuple, topics.values()), key=lambda group: -sum(rows[one] for one in _tables(group)))
         tasks: list[Task] = [LogTask(source, (group,)) for group in groups]
         if sum(rows.values()) < SMALL and groups:
             tasks = [LogTask(source, tuple(groups))]
         if boundaries:
             tasks.append(BoundaryTask(tuple(boundaries), self._settings))
         return tasks
+
+
+def _tables(parts: Sequence[Part]) -> set[TableId]:
+    return {part.table.id for part in parts}

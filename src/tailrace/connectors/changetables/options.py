@@ -17,6 +17,13 @@ def replacing(shared: Iterable[Option], own: Sequence[Option]) -> tuple[Option, 
     return (*(option for option in shared if option.name not in names), *own)
 
 
+POSITION_CHECK = Option(
+    "internal.log.position.check.enable", Kind.BOOLEAN, "Whether the position is checked at start.", True,
+    notice="the change tables are always compared with the checkpoint",
+)  # fmt: skip
+BUILTIN = Option("table.ignore.builtin", Kind.BOOLEAN, "Whether system tables are left out.", True,
+                 notice="system tables have no change tables")  # fmt: skip
+
 EVENTS = (
     Option("skipped.operations", Kind.LETTERS, "Operations that give no events: c, u, d, t; or none.", frozenset("t")),
     Option("include.schema.changes", Kind.BOOLEAN,
@@ -78,4 +85,7 @@ OWN = (
            refused=(("key", "a range of a change table is read by one query, in its order"),)),
     Option("event.order.segments", Kind.INTEGER, "Parts of a table under event.order=key.",
            unsupported="a range of a change table is read by one query, in its order"),
+    Option("read.signal.data.collection", Kind.TEXT,
+           "The captured table to which spark.read writes a row to find its position; named as signal.data.collection "
+           "names one, with the same three columns, and not read itself. Unset: that one."),
 )  # fmt: skip

@@ -281,7 +281,7 @@ class Db2Session:
         return self._images[capture.name]
 
     def changes(
-        self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position
+        self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position, *, masked: bool = False
     ) -> Iterator[ChangeRows]:
         """The change rows in `(after, upto]`, by the order of commits and of changes within them.
 

@@ -27,8 +27,7 @@ CONNECTION = (
     Option("database.user", Kind.TEXT, "User that reads the change tables and the source tables."),
     Option("database.password", Kind.SECRET, "Password of the user; best given as ${env:NAME} or ${file:PATH:KEY}."),
     Option("database.dbname", Kind.TEXT, "Database whose changes are captured; on z/OS the location."),
-    Option("connection.validation.timeout.ms", Kind.INTEGER, "How long a connection may take to come up, in ms.",
-           60_000, check=at_least(1000)),
+    relational.TIMEOUT,
     Option("database.query.timeout.ms", Kind.INTEGER,
            "Longest time of a statement, in ms; 0: no limit. Neither changes nor the chunks of a snapshot are limited.",
            600_000, check=at_least(0)),
@@ -60,14 +59,12 @@ CAPTURE = (
            notice="the register's synch points never end a table's changes here"),
     Option("query.fetch.size", Kind.INTEGER, "Rows fetched at once.", 10_000, check=at_least(0),
            notice="rows come in blocks of the driver, as large as driver.FET_BUF_SIZE says"),
-    Option("internal.log.position.check.enable", Kind.BOOLEAN, "Whether the position is checked at start.", True,
-           notice="the change tables are always compared with the checkpoint"),
+    changetables.POSITION_CHECK,
 )  # fmt: skip
 
 FILTERS = (
     *relational.LISTS,
-    Option("table.ignore.builtin", Kind.BOOLEAN, "Whether system tables are left out.", True,
-           notice="system tables have no change tables"),
+    changetables.BUILTIN,
 )  # fmt: skip
 
 EVENTS = (

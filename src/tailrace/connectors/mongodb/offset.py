@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tailrace.connectors.checkpoint import understood
+from tailrace.connectors.checkpoint import ordered, understood
 from tailrace.connectors.mongodb.log.position import START, Position
 from tailrace.connectors.mongodb.records.transactions import OpenTransaction
 from tailrace.connectors.mongodb.snapshot.plan import SnapshotPlan, SnapshotProgress
@@ -64,7 +64,7 @@ class MongoOffset:
             fields["shown"] = self.shown
         if self.whole:
             fields["whole"] = True
-        return dict(_sorted(fields))
+        return ordered(fields)
 
     @classmethod
     @understood
@@ -89,10 +89,3 @@ class MongoOffset:
             fields.get("shown", 0),
             fields.get("whole", False),
         )
-
-
-def _sorted(value: Any) -> Any:
-    """The same with the keys of every object in order: Spark compares offsets as text."""
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return value

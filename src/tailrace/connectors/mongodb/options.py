@@ -250,11 +250,7 @@ SIGNALS = (
 )  # fmt: skip
 
 FLOW = (
-    *connector.FLOW,
-    Option("max.batch.size.in.bytes", Kind.INTEGER, "Most bytes of the log in a batch.", 48 * 1024 * 1024,
-           check=at_least(1024)),
-    Option("max.queue.size", Kind.INTEGER, "Most changes that wait.", 8192, check=at_least(1),
-           notice="the spool is bounded in bytes: max.queue.size.in.bytes"),
+    *connector.SPOOLED,
     Option("max.queue.size.in.bytes", Kind.INTEGER,
            "Most bytes that wait in the spool; 0: the reader's own limits, 128 MB in memory and 512 MB on disk.", 0,
            check=between(0, 1 << 40)),

@@ -7,6 +7,7 @@ one that is in the snapshot and not in the tables.
 
 from __future__ import annotations
 
+import datetime
 import secrets
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -40,14 +41,18 @@ copy (select data from pg_catalog.pg_logical_slot_peek_binary_changes({slot}, {u
 """
 
 
-class ComparedSnapshot(HeldSnapshot):
+class ComparedSnapshot:
     """See tailrace.connectors.held."""
 
-    form: SourceForm = FORM
+    form: SourceForm | None = FORM
     committed: str
+    position: str
+    tables: Sequence[TableSchema]
 
     def __init__(self, config: Config, settings: EventSettings) -> None:
-        """Copies the slot and takes the snapshot. Raises TailraceError."""
+        """Copies the slot. Raises TailraceError."""
+        self._config, self._settings = config, settings
+        self._held: HeldSnapshot | None = None
         self._slot, self._publication = str(config["slot.name"]), str(config["publication.name"])
         self._copy = f"tailrace_verify_{secrets.token_hex(8)}"
         self._log: psycopg.Connection[Any] = connections.connect(config, limited=False)
@@ -60,13 +65,18 @@ class ComparedSnapshot(HeldSnapshot):
             _copy_slot(self._log, self._slot, self._copy)
             stands = find_slot(self._log, {**config, "slot.name": self._copy})
             self.committed = position_text(max((stands or 0) - 1, 0))
-            super().__init__(config, settings)
         except BaseException:
             self._log.close()
             raise
 
+    def take(self) -> None:
+        taken = connections.explained(lambda: HeldSnapshot(self._config, self._settings, is_told_apart=False))
+        self._held = taken()
+        self.position, self.tables = self._held.position, self._held.tables
+
     def of_table(self, table: TableSchema) -> Sequence[Task]:
-        return [task for task in _single(self.tasks) if task.table.id == table.id]
+        assert self._held is not None
+        return [task for task in _single(self._held.tasks) if task.table.id == table.id]
 
     def is_running(self) -> bool:
         row = self._log.execute(_ACTIVE, (self._slot,)).fetchone()
@@ -76,8 +86,12 @@ class ComparedSnapshot(HeldSnapshot):
         found = connections.explained(lambda: _touched(self._changes(after, upto), table))()
         return Touched((), True) if found is None else Touched(tuple(zip(*sorted(found), strict=True)))
 
-    def condition(self, names: Sequence[str], keys: Sequence[Sequence[str]]) -> str:
-        rows = (", ".join(map(literal, key)) for key in keys)
+    def is_told(self) -> bool:
+        # the snapshot shows nothing behind its position
+        return True
+
+    def condition(self, names: Sequence[str], keys: Sequence[Sequence[Any]]) -> str:
+        rows = (", ".join(literal(_text(value)) for value in key) for key in keys)
         listed = ", ".join(rows) if len(names) == 1 else ", ".join(f"({row})" for row in rows)
         columns = ", ".join(map(quoted, names))
         return f"{columns} in ({listed})" if len(names) == 1 else f"({columns}) in ({listed})"
@@ -102,7 +116,8 @@ class ComparedSnapshot(HeldSnapshot):
                     yield message
 
     def close(self) -> None:
-        super().close()
+        if self._held is not None:
+            self._held.close()
         # the copy of the slot goes with its session
         self._log.close()
 
@@ -110,6 +125,15 @@ class ComparedSnapshot(HeldSnapshot):
 def compared(config: Config, settings: EventSettings) -> ComparedSnapshot:
     """See tailrace.connectors.held.Comparing."""
     return connections.explained(lambda: ComparedSnapshot(config, settings))()
+
+
+def _text(value: Any) -> str:
+    """A value as the server reads it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes | bytearray):
+        return "\\x" + bytes(value).hex()
+    return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)
 
 
 def _single(tasks: Sequence[Task]) -> Iterator[SnapshotTask]:

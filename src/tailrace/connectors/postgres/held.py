@@ -44,12 +44,15 @@ _READING = "select exists (select from pg_catalog.pg_stat_activity where applica
 class HeldSnapshot:
     """See tailrace.connectors.held. `position` and `tables` are those of `Compared`."""
 
+    stays = True
     position: str
     tables: tuple[TableSchema, ...]
 
-    def __init__(self, config: Config, settings: EventSettings) -> None:
-        """Takes the snapshot. Raises TailraceError."""
+    def __init__(self, config: Config, settings: EventSettings, *, is_told_apart: bool = True) -> None:
+        """Takes the snapshot; its sessions can be told from others, or are those that workers keep. Raises
+        TailraceError."""
         self._name = f"tailrace_read_{secrets.token_hex(8)}"
+        self._is_told_apart = is_told_apart
         self._hypertables = HypertableCatalog(config, settings, connections.connect)
         self._control: psycopg.Connection[Any] = connections.connect(config)
         names = Admission(settings, FORM)
@@ -88,6 +91,8 @@ class HeldSnapshot:
         if isinstance(task, Consecutive):
             return Consecutive(tuple(self._named(one) for one in task.tasks))
         assert isinstance(task, SnapshotTask)
+        if not self._is_told_apart:
+            return replace(task, once=True)
         uri = task.address.uri.replace("application_name=tailrace", f"application_name={self._name}")
         return replace(task, address=Address(uri, task.address.initial), once=True)
 

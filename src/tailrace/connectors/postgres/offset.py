@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tailrace.connectors.checkpoint import understood
+from tailrace.connectors.checkpoint import ordered, understood
 from tailrace.connectors.postgres.log.identity import ServerId
 from tailrace.connectors.postgres.log.visible import Visible
 from tailrace.connectors.postgres.protocol.position import START, LogPosition
@@ -77,7 +77,7 @@ class PostgresOffset:
             fields["server"] = self.server.to_json()
         if self.hypertables.of:
             fields["hypertables"] = packed(self.hypertables.to_json())
-        return dict(_sorted(fields))
+        return ordered(fields)
 
     @classmethod
     @understood
@@ -109,10 +109,3 @@ class PostgresOffset:
             ServerId.from_json(fields["server"]) if "server" in fields else None,
             Hypertables.from_json(unpacked(fields["hypertables"])) if "hypertables" in fields else NO_HYPERTABLES,
         )
-
-
-def _sorted(value: Any) -> Any:
-    """The same with the keys of every object in order: Spark compares offsets as text."""
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return value

@@ -196,10 +196,12 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
         return tasks
 
     def _groups(self, rows: Sequence[Rows], settings: EventSettings) -> Groups:
+        versions = self.reader.versions
+        shared = names.shared(settings, (versions[number].id for number in versions_of(rows)))
         return segments.tasks(
             rows,
-            self.reader.versions,
-            lambda table: names.topic(settings, table.id),
+            versions,
+            lambda table: shared[table.id],
             self._config["event.order"] == "key",
             parallelism(self._config),
             # Spark's JVM gets the tasks first, and would have to hold what workers then leave out

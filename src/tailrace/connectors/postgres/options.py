@@ -63,10 +63,7 @@ CONNECTION = (
         "SQL run at the beginning of each session, those of the log and of snapshots as well, with the user's own "
         "search_path; `;;` is a semicolon within a statement. A role that it sets needs REPLICATION.", [],
     ),
-    Option(
-        "connection.validation.timeout.ms", Kind.INTEGER, "How long a connection may take to come up, in ms.", 60_000,
-        check=at_least(1000),
-    ),
+    relational.TIMEOUT,
     Option(
         "database.query.timeout.ms", Kind.INTEGER,
         "Longest time of a statement, in ms; 0: no limit. Neither the log nor the chunks of a snapshot are limited.",
@@ -239,11 +236,7 @@ SNAPSHOT = (
 )  # fmt: skip
 
 FLOW = (
-    *connector.FLOW,
-    Option("max.batch.size.in.bytes", Kind.INTEGER, "Most bytes of the log in a batch.", 48 * 1024 * 1024,
-           check=at_least(1024)),
-    Option("max.queue.size", Kind.INTEGER, "Most changes that wait.", 8192, check=at_least(1),
-           notice="the spool is bounded in bytes: max.queue.size.in.bytes"),
+    *connector.SPOOLED,
     Option("max.queue.size.in.bytes", Kind.INTEGER,
            "Most bytes that wait in the spool, and most that are kept of transactions before their commit; 0: the "
            "reader's own limits, 640 MB and 512 MB.", 0, check=at_least(0)),

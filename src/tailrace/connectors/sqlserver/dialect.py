@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.columns import TableId, TableSchema
+from tailrace.columns import Column, TableId, TableSchema
 from tailrace.config import Config
 from tailrace.config.expressions import compile_expression
 from tailrace.config.timezone import timezone
@@ -33,7 +32,7 @@ from tailrace.connectors.sqlserver.server.connection import close, connect
 from tailrace.connectors.sqlserver.server.errors import refused, user_fault
 from tailrace.connectors.sqlserver.server.health import Health
 from tailrace.connectors.sqlserver.values.declaration import SIZED, UNSIZED
-from tailrace.connectors.sqlserver.values.texts import positions, quoted, selected, texts
+from tailrace.connectors.sqlserver.values.texts import has_bit, positions, quoted, selected, texts
 from tailrace.errors import PositionLost, PrerequisiteError, TailraceError
 
 if TYPE_CHECKING:
@@ -254,7 +253,7 @@ class SqlServerSession:
         return None if found is None else bytes(found)
 
     def changes(
-        self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position
+        self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position, *, masked: bool = False
     ) -> Iterator[ChangeRows]:
         span = self._span(capture, after, upto)
         if span is None:
@@ -263,7 +262,7 @@ class SqlServerSession:
         unsent = [
             (place, capture.columns.index(column.name))
             for place, column in enumerate(table.columns)
-            if column.type_name in _UNSENT
+            if column.type_name in _UNSENT or (masked and _is_large(column))
         ]
         masked = bool(unsent)
         if self._by_function:
@@ -441,11 +440,7 @@ class SqlServerSession:
     def _fetch(self, option: str, table: TableSchema) -> int:
         """How many rows are fetched at once."""
         size = int(self.config[option]) if option else _ROWS_FETCH
-        large = any(
-            column.type_name in _LARGE or (column.modifier == UNSIZED and column.type_name in SIZED)
-            for column in table.columns
-        )
-        return min(size, _LARGE_FETCH) if large else size
+        return min(size, _LARGE_FETCH) if any(map(_is_large, table.columns)) else size
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -475,6 +470,10 @@ class SqlServerSession:
         close(self.connection)
 
 
+def _is_large(column: Column) -> bool:
+    return column.type_name in _LARGE or (column.modifier == UNSIZED and column.type_name in SIZED)
+
+
 def _shown(position: Position) -> str:
     """An LSN as events show it."""
     digits = position.hex()
@@ -486,11 +485,6 @@ def _local_us(text: str | None) -> int:
     if not text:
         return 0
     return int(pc.cast(pa.scalar(text), pa.timestamp("us")).value)
-
-
-def has_bit(masks: pa.Array, number: int) -> npt.NDArray[np.bool_]:
-    """Whether each __$update_mask has the bit of a column, of which the first is the last byte's lowest."""
-    return np.array([bool(int.from_bytes(mask or b"", "big") >> number & 1) for mask in masks.to_pylist()], np.bool_)
 
 
 NOTHING = nothing(WIDTH)

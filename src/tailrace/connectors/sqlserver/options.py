@@ -46,8 +46,7 @@ CONNECTION = (
     Option("database.server.timezone", Kind.TEXT,
            "Time zone of the server, in which it notes when transactions commit: a region, as Europe/Berlin, or an "
            "offset, as +02:00. Unset: the server is asked for its present offset.", check=_zone_fault),
-    Option("connection.validation.timeout.ms", Kind.INTEGER, "How long a connection may take to come up, in ms.",
-           60_000, check=at_least(1000)),
+    relational.TIMEOUT,
     Option("database.query.timeout.ms", Kind.INTEGER, "Longest time of a statement, in ms; 0: no limit.", 600_000,
            check=at_least(0)),
     *DRIVER,
@@ -57,8 +56,7 @@ FILTERS = (
     *relational.LISTS,
     Option("capture.instance.include.list", Kind.EXPRESSIONS, "Capture instances to read.", []),
     Option("capture.instance.exclude.list", Kind.EXPRESSIONS, "Capture instances to pass over.", []),
-    Option("table.ignore.builtin", Kind.BOOLEAN, "Whether system tables are left out.", True,
-           notice="system tables have no change tables"),
+    changetables.BUILTIN,
 )  # fmt: skip
 
 PLACEHOLDER = Option(
@@ -113,8 +111,7 @@ CHANGES = (
     Option("internal.change.column.filter.override", Kind.BOOLEAN,
            "Whether columns that are not captured are read by snapshots.", False,
            unsupported="changes would lack the columns that the snapshot has shown"),
-    Option("internal.log.position.check.enable", Kind.BOOLEAN, "Whether the position is checked at start.", True,
-           notice="the change tables are always compared with the checkpoint"),
+    changetables.POSITION_CHECK,
 )  # fmt: skip
 
 _TABLE = r'(?:"(?:[^"]|"")+"|[^".]+)'

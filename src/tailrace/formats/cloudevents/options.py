@@ -14,7 +14,7 @@ from tailrace.formats.given import Given
 from tailrace.formats.json.encoding import JSON, NUMERIC, Json
 from tailrace.formats.others import other
 
-_LOGIN = re.compile(r"//[^/,@]*@")
+_LOGIN = re.compile(r"//[^/]*@")
 VALUE, HEADER, GENERATE = "value", "header", "generate"
 
 

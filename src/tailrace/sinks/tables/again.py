@@ -26,7 +26,7 @@ from tailrace.sinks.tables.batch import TableBatch, in_session
 from tailrace.sinks.tables.formats.base import Once, Stored
 from tailrace.sinks.tables.positions import Positions
 from tailrace.sinks.tables.rows import row_schema
-from tailrace.sinks.tables.statements import Reduced, quoted
+from tailrace.sinks.tables.statements import GONE, Reduced, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,10 +40,15 @@ _LEFT = "s.op, s.position, s.ordinal, s.part, s.at, s.missing"
 
 
 class Again:
-    """Reads values again for all tables of a sink. `open_present` opens a session with the source."""
+    """Reads values again for all tables of a sink. `open_present` opens a session with the source. Where that is not
+    `wanted`, it is done as long as an earlier run's reading is ahead of the log: values of its rows may be lost."""
 
-    def __init__(self, open_present: Callable[[], Present], positions: Positions) -> None:
-        self._open, self._positions = open_present, positions
+    def __init__(self, open_present: Callable[[], Present], positions: Positions, wanted: bool) -> None:
+        self._open, self._positions, self._wanted = open_present, positions, wanted
+
+    def reads(self, batch: TableBatch) -> bool:
+        """Whether values that nobody has are read again."""
+        return self._wanted or self.is_doubtful(batch)
 
     def is_doubtful(self, batch: TableBatch) -> bool:
         """Whether rows of the table may be newer than a change of the batch, and so be other rows of the same key."""
@@ -103,7 +108,7 @@ def told(table: str, reduced: Reduced, rows: str, doubtful: bool) -> str:
     )
     nobody = "true" if reduced.emptied else f"(o.{first} is null{' or s.origin is not null' if doubtful else ''})"
     return (
-        f"select s.*, s.missing is not null and s.op <> 'd' and {nobody} as lost "
+        f"select s.*, s.missing is not null and not {GONE} and {nobody} as lost "
         f"from {rows} s left join {table} o on {joined}"
     )
 

@@ -91,22 +91,26 @@ class TableBatch:
         named = f"database = {database} and schema = {schema} and table = {table}"
         return self.frame.where(f"op = {literal(BLOCK)} and {named}").select("key", "value")
 
-    def reduced(self) -> DataFrame:
-        """The last row of each key, without those that the last truncate has removed."""
+    def reduced(self, keeps_deletes: bool) -> DataFrame:
+        """The last row of each key, without those that the last truncate has removed, or with these as `t`."""
         form = self.form
         if all(head.apart for head in self.heads) and self.truncate is None:
-            rows = self._blocks().mapInArrow(OpeningApart(form), _declared(form))
+            rows = self._blocks().mapInArrow(OpeningApart(form, keeps_deletes), _declared(form))
             return self._at_most(rows, self._tasks(rows))
         rows = self.opened()
-        if self.truncate is not None and len(self.heads) > 1:
-            position, ordinal = literal(self.truncate[0]), self.truncate[1]
-            # what an incremental snapshot has read of a table that is emptied in the same batch is gone, too
-            rows = rows.where(
-                f"op <> 'r' and (position > {position} or (position = {position} and ordinal > {ordinal}))"
-            )
         if len(self.heads) == 1:
             return rows
-        return self.parted(rows).mapInArrow(Reducing(form), _declared(form))
+        behind = None
+        if self.truncate is not None:
+            position, ordinal = literal(self.truncate[0]), self.truncate[1]
+            behind = f"(position > {position} or (position = {position} and ordinal > {ordinal}))"
+            # what an incremental snapshot has read of a table that is emptied in the same batch is gone, too
+            rows = rows.where("op <> 'r'" if keeps_deletes else f"op <> 'r' and {behind}")
+        rows = self.parted(rows).mapInArrow(Reducing(form, keeps_deletes), _declared(form))
+        if behind is None or not keeps_deletes:
+            return rows
+        op, *others = rows.columns
+        return rows.selectExpr(f"if({behind}, {op}, 't') {op}", *others)
 
     def parted(self, rows: DataFrame) -> DataFrame:
         """Rows with all that belongs together in one partition."""

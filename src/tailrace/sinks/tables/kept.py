@@ -49,7 +49,7 @@ class Kept(ABC):
             if not target.is_beyond(part.forms, batch.number):
                 self._bring(stored, part, number)
         self._bring(stored, last[1])
-        return target.version()
+        return target.version(batch.number)
 
     def parts(self, batch: TableBatch) -> Sequence[TableBatch]:
         """The parts of a batch that are brought in one after another."""
@@ -61,7 +61,8 @@ class Kept(ABC):
         self.demand(part)
         batch = replace(part, into=self._target.prepare(part.forms))
         written = self._target.written(batch.number)
-        once = Once(self._owner.pipeline, batch.number, metadata(batch.number, batch.snapshot), number)
+        told = metadata(batch.number, batch.snapshot, self._target.run)
+        once = Once(self._owner.pipeline, batch.number, told, number)
         if self.appends(batch, written):
             self._append(stored, batch, once)
         else:

@@ -34,7 +34,7 @@ class Latest(Kept):
     def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
         session = stored.session
         form, view = batch.form, _ROWS
-        in_session(session, batch.reduced()).createOrReplaceTempView(_ROWS)
+        in_session(session, batch.reduced(bool(self.own))).createOrReplaceTempView(_ROWS)
         if batch.moved:
             doubtful = self._again is not None and self._again.is_doubtful(batch)
             moved = statements.moved(stored.name(), form, _ROWS, self._unknown, doubtful)
@@ -45,6 +45,6 @@ class Latest(Kept):
         try:
             stored.merge(reduced.merge(), once)
         except Exception as error:
-            if self._again is None or unknown_column(str(error)) is None:
+            if self._again is None or not self._again.reads(batch) or unknown_column(str(error)) is None:
                 raise
             self._again.merge(stored, batch, once, reduced, _ROWS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config.naming import replacement_fault
@@ -27,11 +28,15 @@ OPTIONS = (
 FIELD = "__dbz__physicalTableIdentifier"
 """The column that tells the tables apart whose rows are in one, called as ByLogicalTableRouter calls it."""
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PLACE = re.compile(r"\$\{([^}]*)\}")
 _PARTS = ("database", "schema", "table")
 
 Table = tuple[str, str, str]
 """A table of the source: database, schema, table."""
+
+Known = dict[str, tuple[str, Table, bool]]
+"""The targets by their paths in lower case: the path, the table, and whether others are put into it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +66,25 @@ class Names:
         """Where a table is."""
         return f"{root}/{statements.folder(_filled(self.folder, table))}"
 
-    def demand_alone(self, path: str, table: Table, known: dict[str, tuple[str, Table]]) -> None:
+    def demand_alone(self, path: str, table: Table, known: Known, routed: bool = False) -> None:
         """Raise SinkError where another table of `known` has this path, or one that differs by the case of its letters
-        alone; else add it there."""
+        alone; else add it there. `routed` says that others of the source are put into it."""
         source = ".".join(table)
         if path.rpartition("/")[2].lower() == NAME:
             raise SinkError(
                 f"{source} would be written over {NAME}.", "Set debezium.sink.tables.table.name.format otherwise."
             )
-        other, of = known.setdefault(path.lower(), (path, table))
+        other, of, was_routed = known.setdefault(path.lower(), (path, table, routed))
         if (other, of) != (path, table):
             how = f"one target, {path}" if other == path else f"targets that differ by case alone, {other} and {path}"
             raise SinkError(
                 f"{'.'.join(of)} and {source} have {how}.",
                 "Set debezium.sink.tables.table.name.format to tell them apart, or route one of them to another name.",
+            )
+        if routed != was_routed:
+            raise SinkError(
+                f"{source} has rows of its own, and others are routed to it.",
+                "Let debezium.sink.tables.route.regex match it too, or route the others to another name.",
             )
 
     def register(self, spark: SparkSession, path: str, table: Table) -> None:
@@ -92,6 +102,12 @@ class Names:
                 f"Spark's catalog knows {called} as a table at {known}.",
                 "Set debezium.sink.tables.catalog.name.format otherwise, or drop that table from the catalog.",
             )
+
+
+def absolute(path: str) -> str:
+    """A path as table formats take it: absolute, or with a scheme."""
+    path = path.rstrip("/") or "/"
+    return path if _SCHEME.match(path) else str(Path(path).absolute())
 
 
 def _filled(text: str, table: Table) -> str:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import replay, statements
-from tailrace.sinks.tables.formats.base import Columns, Once
-from tailrace.sinks.tables.formats.delta import Delta, DeltaTable
-from tailrace.sinks.tables.formats.known import found_at
+from tailrace.sinks.tables.formats.base import Columns, Once, Stored, TableFormat
+from tailrace.sinks.tables.formats.known import FORMATS, found_at
 from tailrace.sinks.tables.log import CHANGE
 from tailrace.sinks.tables.positions import COLUMNS, NAME, Moment, Positions, whole_moments
 from tailrace.sinks.tables.replay import Shape
@@ -33,7 +32,8 @@ REBUILT, CONTINUED = "tailrace.rebuilt", "tailrace.continued"
 
 _COPIED = ("tailrace.", "delta.feature.", "delta.enable")
 _MAPPING = "delta.columnMapping.mode"
-_IDLE = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "CREATE TABLE", "SET TBLPROPERTIES"})
+_COMMITS = 1000
+"""How far back writes of others are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,8 @@ def rebuild(spark: SparkSession, source: str, target: str, wanted: Wanted) -> li
     What an earlier rebuild has made there, whole or not, is made anew. Raises SinkError where `source` is no log, or
     has no such moment; where `target` has tables of others, which stay as they are; or where a value is lacking.
     """
+    # formats set in a session how it writes
+    spark = spark.newSession()
     if source == target:
         raise SinkError("A rebuild cannot have the log's own path.", "Name another path to rebuild to.")
     first, newest = _moments(spark, source)
@@ -89,7 +91,8 @@ def rebuild(spark: SparkSession, source: str, target: str, wanted: Wanted) -> li
     log = {name: _logged(spark, source, name, newest["versions"][name]) for name in chosen}
     until, at = _until(list(log.values()), (first, newest), wanted.at)
     tables = [log[name] for name in chosen if not wanted.tables or name in wanted.tables]
-    pipeline = properties(spark, f"{source}/{NAME}")[PIPELINE]
+    kind = found_at(spark, f"{source}/{NAME}")
+    pipeline = kind.table(spark, f"{source}/{NAME}").properties()[PIPELINE]
     continues = wanted.at is None and len(tables) == len(names)
     told = {"from": source, "position": at.position, "batch": at.batch, "continues": continues}
     owner = pipeline if continues else f"a rebuild of {source} at {at.position}"
@@ -97,17 +100,17 @@ def rebuild(spark: SparkSession, source: str, target: str, wanted: Wanted) -> li
     places = [f"{target}/{name}" for name in (NAME, *(table.name for table in tables))]
     storage = HadoopStorage(spark)
     for place in places:
-        _demand_rebuilt(spark, storage, place)
+        _demand_rebuilt(spark, place)
     shapes = [table.shape(wanted.unknown) for table in tables]
     for place in places:
         storage.delete(place)
-    making = _Making(spark, wanted, until, mark, Once(pipeline, at.batch, metadata(at.batch, "-")))
+    making = _Making(spark, kind, wanted, until, mark, Once(pipeline, at.batch, metadata(at.batch, "-")))
     versions = {
         table.name: making.make(f"{target}/{table.name}", table, shape)
         for table, shape in zip(tables, shapes, strict=True)
     }
-    spark.sql(statements.create(f"{target}/{NAME}", COLUMNS, mark))
-    positions = Positions(f"{target}/{NAME}", newest["query"], owner, Delta())
+    kind.table(spark, f"{target}/{NAME}").create(COLUMNS, mark)
+    positions = Positions(f"{target}/{NAME}", newest["query"], owner, kind)
     positions.open(spark, at.batch)
     positions.add(spark, at, True, versions)
     return sorted(versions)
@@ -116,10 +119,10 @@ def rebuild(spark: SparkSession, source: str, target: str, wanted: Wanted) -> li
 def demand_sound(spark: SparkSession, path: str, pipeline: str) -> None:
     """Raise SinkError where a pipeline cannot go on with what is under `path`: where that is a log which it has left,
     or was rebuilt and is not where the pipeline's checkpoint is."""
-    place = f"{path}/{NAME}"
-    if not HadoopStorage(spark).sizes(f"{place}/_delta_log", "*.json"):
+    positions = _stored(spark, f"{path}/{NAME}")
+    if positions is None:
         return
-    told = properties(spark, place)
+    told = positions.properties()
     if CONTINUED in told:
         raise SinkError(
             f"The log under {path} has ended: its pipeline has gone on with {told[CONTINUED]}.", "Name that path."
@@ -133,41 +136,40 @@ def demand_sound(spark: SparkSession, path: str, pipeline: str) -> None:
             "with them.",
             "Name another path, or rebuild all of the tables at their newest moment.",
         )
-    if told[PIPELINE] != pipeline or _newest_batch(spark, place) > mark["batch"]:
+    if told[PIPELINE] != pipeline or _newest_batch(positions) > mark["batch"]:
         return
-    log = f"{mark['from']}/{NAME}"
-    if not HadoopStorage(spark).sizes(f"{log}/_delta_log", "*.json"):
+    log = _stored(spark, f"{mark['from']}/{NAME}")
+    if log is None:
         raise SinkError(
             f"{mark['from']}, from which the tables under {path} were rebuilt, is not there to be compared.",
             "Bring it back, or begin with a new path and a new checkpoint.",
         )
-    elsewhere = properties(spark, log).get(CONTINUED, path)
+    elsewhere = log.properties().get(CONTINUED, path)
     if elsewhere != path:
         raise SinkError(f"This pipeline has gone on with {elsewhere} already.", "Name that path.")
-    if _newest_batch(spark, log) > mark["batch"]:
+    if _newest_batch(log) > mark["batch"]:
         raise SinkError(
             f"The log under {mark['from']} has gone on since the tables under {path} were rebuilt.",
             "Rebuild them again; its pipeline must have delivered whole transactions alone before.",
         )
-    spark.sql(statements.set_properties(log, {CONTINUED: path}))
+    log.announce((), {CONTINUED: path})
 
 
-def properties(spark: SparkSession, path: str) -> dict[str, str]:
-    """The properties of a table."""
-    rows = spark.sql(f"show tblproperties {statements.at_path(path)}").collect()
-    return {row["key"]: row["value"] for row in rows}
+def _stored(spark: SparkSession, path: str) -> Stored | None:
+    """The table at a path; None where there is none."""
+    storage = HadoopStorage(spark)
+    found = (kind for kind in FORMATS.values() if storage.sizes(f"{path}/{kind.marker}", "*.json"))
+    return next((kind.table(spark, path) for kind in found), None)
 
 
-def _newest_batch(spark: SparkSession, place: str) -> int:
-    row = spark.read.format("delta").load(place).selectExpr("max(batch) as batch").first()
+def _newest_batch(positions: Stored) -> int:
+    row = positions.rows().selectExpr("max(batch) as batch").first()
     return -1 if row is None or row["batch"] is None else int(row["batch"])
 
 
 def _moments(spark: SparkSession, source: str) -> tuple[Any, Any]:
     """The first and the newest whole moment of a log."""
     rows = whole_moments(spark, source).orderBy("batch")
-    if found_at(spark, f"{source}/{NAME}").name != Delta.name:
-        raise SinkError("Tables are rebuilt from logs in the format delta alone.", "Read the database anew.")
     first, newest = rows.first(), rows.orderBy("batch", ascending=False).first()
     if first is None or newest is None:
         raise SinkError(f"{source} has no whole moment yet.", "Let its pipeline run on until the snapshot is over.")
@@ -176,24 +178,20 @@ def _moments(spark: SparkSession, source: str) -> tuple[Any, Any]:
 
 def _logged(spark: SparkSession, source: str, name: str, version: int) -> _Logged:
     path = f"{source}/{name}"
-    told = properties(spark, path)
+    stored = found_at(spark, path).table(spark, path)
+    told = stored.properties()
     if told.get(MODE) != "log":
         raise SinkError(
             f"The table {path} has the mode {told.get(MODE)}, and only the mode log has every change.",
             "Name the path of a pipeline with debezium.sink.tables.mode = log.",
         )
-    history = spark.sql(f"describe history {statements.at_path(path)}").select("operation", "operationParameters")
-    keys, made = set(), {"CREATE TABLE": False, "RENAME COLUMN": False}
-    for row in history.where("operation in ('CREATE TABLE', 'RENAME COLUMN', 'SET TBLPROPERTIES')").collect():
-        made[row["operation"]] = True
-        keys.add(json.loads(row["operationParameters"].get("properties") or "{}").get(KEY))
-    if len(keys - {None}) > 1:
+    keys, renamed = stored.past(KEY)
+    if len(keys) > 1:
         raise SinkError(
             f"The key of the table {path} is made of other columns than before, or of columns that had other names.",
             "Leave the table out by naming the others, or read the database anew.",
         )
-    renamed = made["RENAME COLUMN"] or (False if made["CREATE TABLE"] else None)
-    return _Logged(name, spark.read.format("delta").option("versionAsOf", version).load(path), told, renamed)
+    return _Logged(name, stored.rows(version), told, renamed)
 
 
 def _until(tables: Sequence[_Logged], moments: tuple[Any, Any], at: str | datetime | None) -> tuple[str, Moment]:
@@ -226,27 +224,27 @@ def _until(tables: Sequence[_Logged], moments: tuple[Any, Any], at: str | dateti
     return until, Moment(newest["batch"], position, ordinal, time)
 
 
-def _demand_rebuilt(spark: SparkSession, storage: HadoopStorage, place: str) -> None:
+def _demand_rebuilt(spark: SparkSession, place: str) -> None:
     """Raise SinkError where something is at `place` that no rebuild has made, or that a pipeline has gone on with."""
-    found = storage.sizes(place)
-    commits = storage.sizes(f"{place}/_delta_log", "*.json")
-    if not found or (not commits and set(found) == {"_delta_log"}):
+    stored = _stored(spark, place)
+    begun = {kind.marker for kind in FORMATS.values()}
+    if stored is None and begun.issuperset(HadoopStorage(spark).sizes(place)):
         return
-    told = properties(spark, place) if commits else {}
-    if REBUILT not in told:
+    told = {} if stored is None else stored.properties()
+    if stored is None or REBUILT not in told:
         raise SinkError(f"{place} is there already, and no rebuild has made it.", "Name another path, or move it away.")
     batch = json.loads(told[REBUILT])["batch"]
     own = {metadata(batch, "-"), metadata(batch, "")}
-    for row in spark.sql(f"describe history {statements.at_path(place)}").collect():
-        if row["operation"] not in _IDLE and row["userMetadata"] not in own:
-            raise SinkError(f"{place} was rebuilt, and has been written to since.", "Name another path.")
+    if any(commit.changes and commit.metadata not in own for commit in stored.commits(_COMMITS)):
+        raise SinkError(f"{place} was rebuilt, and has been written to since.", "Name another path.")
 
 
 @dataclass(frozen=True, slots=True)
 class _Making:
-    """How tables are made: of the changes of which `until` is true, with the properties `mark`."""
+    """How tables of a format are made: of the changes of which `until` is true, with the properties `mark`."""
 
     spark: SparkSession
+    kind: TableFormat
     wanted: Wanted
     until: str
     mark: Mapping[str, str]
@@ -263,10 +261,10 @@ class _Making:
         else:
             rows, own = replay.every_version(found, shape), VALIDITY
         columns = _columns(table.columns, own)
-        self.spark.sql(statements.create(path, columns, self._properties(table)))
+        stored = self.kind.table(self.spark, path)
+        stored.create(columns, self._properties(table))
         try:
-            made = rows.select(*(statements.quoted(name) for name, _ in columns))
-            DeltaTable(self.spark, path).append(made, self.once)
+            stored.append(rows.select(*(statements.quoted(name) for name, _ in columns)), self.once)
         except Exception as error:
             lacking = statements.unknown_column(str(error))
             if lacking is None:
@@ -275,7 +273,7 @@ class _Making:
                 f"No change in the log has the value of the column {lacking} of a row of {table.name}.",
                 "Rebuild with --unknown-values null.",
             ) from None
-        return int(self.spark.sql(f"describe history {statements.at_path(path)} limit 1").collect()[0]["version"])
+        return stored.commits(1)[0].version
 
     def _properties(self, table: _Logged) -> dict[str, str]:
         """Those of the log's table, with what is other here."""

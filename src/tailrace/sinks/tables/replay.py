@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.log import CHANGE
+from tailrace.sinks.tables.rows import is_value
 from tailrace.sinks.tables.statements import KEPT, UNKNOWN, literal, quoted
 from tailrace.sinks.tables.versions import VALIDITY
 
@@ -235,8 +236,4 @@ def _known(rows: DataFrame, shape: Shape, absent: Sequence[int]) -> DataFrame:
         kind = rows.schema[f"c{place}"].dataType.simpleString()
         raised = f"if(array_contains(lacks, {place}), cast(raise_error({told}) as {kind}), c{place}) as c{place}"
         values.append(raised if place in absent else f"c{place}")
-    return rows.selectExpr(*(name for name in rows.columns if not _is_value(name)), *values)
-
-
-def _is_value(name: str) -> bool:
-    return name[0] == "c" and name[1:].isdigit()
+    return rows.selectExpr(*(name for name in rows.columns if not is_value(name)), *values)

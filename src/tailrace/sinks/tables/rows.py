@@ -53,7 +53,7 @@ class Opening:
         for field in schema:
             if field.name == _SINCE.name:
                 columns[field.name] = pa.repeat(place_text(head.first), rows.num_rows)
-            elif field.name in rows.schema.names and not _is_own(field.name):
+            elif field.name in rows.schema.names and not is_value(field.name):
                 columns[field.name] = rows[field.name]
         if places != tuple(range(len(form.names))) or form.key != self.target.key or form.types != self.target.types:
             columns["missing"] = _renumbered(rows["missing"], places) if head.missing else rows["missing"]
@@ -97,34 +97,39 @@ def _as(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.
     return values if values.type.equals(kind) else values.cast(kind)
 
 
-def _is_own(name: str) -> bool:
+def is_value(name: str) -> bool:
+    """Whether a column of a block's rows has values of a column of the source's."""
     return name[0] == "c" and name[1:].isdigit()
 
 
 @dataclass(frozen=True, slots=True)
 class Reducing:
-    """Leaves the last row of each key of all rows of a partition, with values that it misses from those before it."""
+    """Leaves the last row of each key of all rows of a partition, with values that it misses from those before it;
+    with `keeps_deletes` rows that are gone, too."""
 
     target: Form
+    keeps_deletes: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = gathered(batches, self.target)
         if rows.num_rows:
             order = [(name, "ascending") for name in ("position", "ordinal", "part")]
-            yield from reduced(rows.sort_by(order).combine_chunks(), self.target).to_batches()
+            yield from reduced(rows.sort_by(order).combine_chunks(), self.target, self.keeps_deletes).to_batches()
 
 
 @dataclass(frozen=True, slots=True)
 class OpeningApart:
-    """Opens blocks and leaves the last row of each key, where no other partition has rows of the same keys."""
+    """Opens blocks and leaves the last row of each key, where no other partition has rows of the same keys;
+    with `keeps_deletes` rows that are gone, too."""
 
     target: Form
+    keeps_deletes: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = list(Opening(self.target).blocks(batches))
         whole = (part for rows in found for part in rows.to_batches())
         # a block has one row of a key
-        yield from whole if len(found) < 2 else Reducing(self.target)(whole)
+        yield from whole if len(found) < 2 else Reducing(self.target, self.keeps_deletes)(whole)
 
 
 def gathered(batches: Iterator[pa.RecordBatch], target: Form) -> pa.Table:
@@ -139,8 +144,8 @@ def gathered(batches: Iterator[pa.RecordBatch], target: Form) -> pa.Table:
     return pa.Table.from_batches(map(as_declared, batches), schema).combine_chunks()
 
 
-def reduced(rows: pa.Table, target: Form) -> pa.Table:
-    """The last row of each key, of rows in order."""
+def reduced(rows: pa.Table, target: Form, keeps_deletes: bool = False) -> pa.Table:
+    """The last row of each key, of rows in order; `keeps_deletes` as in Reducing."""
     keys = [rows[f"c{index}"].combine_chunks() for index in target.key]
     group = groups(keys)
     left = lasts(group)
@@ -149,7 +154,7 @@ def reduced(rows: pa.Table, target: Form) -> pa.Table:
     previous = before(group)
     origins = rows["origin"].combine_chunks()
     link(rows, keys, origins, previous)
-    misses, unknown, found = missed(rows, target, previous)
+    misses, unknown, found = missed(rows, target, previous, keeps_deletes)
     columns: dict[str, pa.Array] = {}
     for index in np.flatnonzero(misses.any(axis=1)).tolist():
         places = found[index][left]
@@ -163,12 +168,15 @@ def reduced(rows: pa.Table, target: Form) -> pa.Table:
     return pa.table([whole[name] for name in rows.schema.names], schema=rows.schema)
 
 
-def missed(rows: pa.Table, target: Form, previous: Int64s) -> tuple[Flags, Flags, dict[int, Int64s]]:
+def missed(
+    rows: pa.Table, target: Form, previous: Int64s, keeps_deletes: bool = False
+) -> tuple[Flags, Flags, dict[int, Int64s]]:
     """Which columns the rows miss, and which of these no row before has either; for each column that some row misses,
-    the rows that the values are in."""
+    the rows that the values are in. Of rows that are gone nothing is known and nothing wanted, unless deletes are kept.
+    """
     misses = flagged(rows["missing"].combine_chunks(), len(target.names))
     ops = rows["op"].combine_chunks()
-    gone = np.asarray(pc.is_in(ops, pa.array(["d", "t"])))
+    gone = np.zeros(len(ops), np.bool_) if keeps_deletes else np.asarray(pc.is_in(ops, pa.array(["d", "t"])))
     unknown: Flags = np.zeros_like(misses)
     found = {}
     for index in np.flatnonzero(misses.any(axis=1)).tolist():

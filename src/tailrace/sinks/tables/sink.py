@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailrace.columns.blocks import BLOCK, EVERY, LAST, Head
+from tailrace.columns.blocks import BLOCK, COUNTED, EVERY, KEPT, LAST, Head
 from tailrace.config.config import Config
 from tailrace.connectors.present import Present
 from tailrace.connectors.registry import find, parse
@@ -30,7 +29,7 @@ from tailrace.sinks.tables.history import History
 from tailrace.sinks.tables.kept import Kept
 from tailrace.sinks.tables.latest import Latest
 from tailrace.sinks.tables.log import Log
-from tailrace.sinks.tables.names import OPTIONS, Names, Table
+from tailrace.sinks.tables.names import OPTIONS, Known, Names, absolute
 from tailrace.sinks.tables.positions import NAME, Moment, Positions
 from tailrace.sinks.tables.rebuild import demand_sound
 from tailrace.sinks.tables.statements import unknown_column
@@ -46,7 +45,6 @@ _WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": 
 _BATCH_BYTES = 128 << 20
 """Most of the log in a batch of `latest`: a MERGE of many changes takes hardly longer than one of few, and of the
 changes of a key one leaves the tasks."""
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class TablesSink(Sink):
@@ -59,6 +57,7 @@ class TablesSink(Sink):
 
     name = "tables"
     columns = ("key", "value", "op", "database", "schema", "table", "position", "ordinal", "source_ts")
+    changes = COUNTED
     order = "key"
     delivery = "exactly once"
     jars: tuple[Jar, ...] = Delta.jars
@@ -70,9 +69,7 @@ class TablesSink(Sink):
             ("path", "mode", "upsert-keep-deletes", *OPTIONS, "tables.at.once", "unknown.values", "added.default",
              "format", *(f"schema.{kind}" for kind in CHOICES))
         )  # fmt: skip
-        path = given.required("path").rstrip("/") or "/"
-        # table formats take no path that is relative
-        self.path = path if _SCHEME.match(path) else str(Path(path).absolute())
+        self.path = absolute(given.required("path"))
         self.format = FORMATS[given.choice("format", Delta.name, tuple(FORMATS))]
         self.jars, self.settings = self.format.jars, self.format.settings
         self.mode = given.choice("mode", "latest", _MODES)
@@ -85,6 +82,7 @@ class TablesSink(Sink):
         stops = given.choice("added.default", "stop", ("stop", "null")) == "stop"
         self.policies = Policies(**{kind: _policy(given, kind) for kind in CHOICES}, stops_at_defaults=stops)
         self._describe: Describe | None = None
+        self.can_read_again = False
         self._gathers = False
         self.names = Names.of(given)
         if self.names.catalog and self.format.name != Delta.name:
@@ -103,7 +101,11 @@ class TablesSink(Sink):
         if not source.traits.gives_blocks:
             raise SinkError(f"The connector {source.connector} gives no rows for tables.", "Use another sink.")
         self._describe, self._source = find(source.connector).load_describe(), source
-        if self.unknown == "reselect" and not find(source.connector).present:
+        present = bool(find(source.connector).present)
+        self.can_read_again = (
+            present and self.mode == "latest" and self.format.name == Delta.name and self.names.routing is None
+        )
+        if self.unknown == "reselect" and not present:
             raise SinkError(
                 f"unknown.values = reselect is not there for the connector {source.connector}.", "Set it to stop."
             )
@@ -121,7 +123,8 @@ class TablesSink(Sink):
             )
 
     def source_options(self) -> dict[str, str]:
-        blocks = {"row.blocks": LAST if self.mode == "latest" else EVERY}
+        held = EVERY if self.mode != "latest" else KEPT if self.keeps_deletes else LAST
+        blocks = {"row.blocks": held}
         return blocks if self.names.routing is None else {**blocks, "row.route": self.names.routing.text()}
 
     def source_defaults(self) -> dict[str, str]:
@@ -189,9 +192,11 @@ class Writer:
         self._tables: dict[str, Kept] = {}
         self._registered: set[str] = set()
         self._sessions: dict[str, SparkSession] = {}
-        self._sources: dict[str, tuple[str, Table]] = {}
+        self._sources: Known = {}
         self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline, sink.format)
-        self._again = Again(sink.present, self._positions) if sink.unknown == "reselect" else None
+        self._again = None
+        if sink.can_read_again and sink.unknown != "null":
+            self._again = Again(sink.present, self._positions, sink.unknown == "reselect")
 
     def write(self, batch: DataFrame, number: int) -> None:
         """The function of foreachBatch. Raises SinkError where a table cannot be written."""
@@ -239,7 +244,8 @@ class Writer:
 
     def _table(self, part: TableBatch) -> Kept:
         path, source = self._sink.names.path(self._sink.path, part.table), ".".join(filter(None, part.table))
-        self._sink.names.demand_alone(path, part.table, self._sources)
+        for routed in {head.routed for head in part.heads}:
+            self._sink.names.demand_alone(path, part.table, self._sources, routed)
         if path not in self._tables:
             unknown = self._sink.unknown
             kept: dict[str, Callable[[], Kept]] = {

@@ -18,7 +18,11 @@ DELETED, OP, SOURCE_TS = "__deleted", "__op", "__source_ts_ns"
 """The columns of soft deletes, called as debezium-server-iceberg calls them."""
 
 KEPT = ((DELETED, "string"), (OP, "string"), (SOURCE_TS, "bigint"))
-_KEPT_VALUES = ("if(s.op = 'd', 'true', 'false')", "s.op", "unix_micros(s.at) * 1000")
+
+GONE = "s.op in ('d', 't')"
+"""Whether a row of a batch is one that the source has no more, in SQL."""
+
+_KEPT_VALUES = (f"if({GONE}, 'true', 'false')", "s.op", "unix_micros(s.at) * 1000")
 
 
 def quoted(name: str) -> str:
@@ -152,23 +156,24 @@ class Merge:
     """The rows of the view `view`, `s`, against those of the table, `t`; no two rows of `s` may be `on` one of `t`.
 
     The first of the clauses `matched` that holds says what becomes of a row of the table that has a row of the view,
-    `inserted` which other rows of the view become rows of the table, `beyond` what becomes of the other rows of the
-    table (None: they stay).
+    `inserted` which other rows of the view become rows of the table (None: none), `beyond` what becomes of the other
+    rows of the table (None: they stay).
     """
 
     view: str
     on: str
     matched: tuple[Clause, ...]
-    inserted: Clause
+    inserted: Clause | None
     beyond: Clause | None = None
 
     def statement(self, table: str) -> str:
         """The MERGE of SQL; `table` is the table's name there."""
         parts = [f"merge into {table} t using {self.view} s on {self.on}"]
         parts += [f"when matched{_and(clause)} then {_done(clause)}" for clause in self.matched]
-        values = self.inserted.values or {}
-        listed = f"({', '.join(map(quoted, values))}) values ({', '.join(values.values())})"
-        parts.append(f"when not matched{_and(self.inserted)} then insert {listed}")
+        if self.inserted is not None:
+            values = self.inserted.values or {}
+            listed = f"({', '.join(map(quoted, values))}) values ({', '.join(values.values())})"
+            parts.append(f"when not matched{_and(self.inserted)} then insert {listed}")
         if self.beyond is not None:
             parts.append(f"when not matched by source{_and(self.beyond)} then {_done(self.beyond)}")
         return " ".join(parts)
@@ -212,23 +217,25 @@ class Reduced:
                 self.view, keys, (Clause("s.op = 'd'"), Clause("", updated)), Clause("s.op <> 'd'", new), beyond
             )
         marks = {name: value for (name, _), value in zip(KEPT, _KEPT_VALUES, strict=True)}
-        matched = (Clause("s.op = 'd'", marks), Clause("", updated | marks))
+        matched = (Clause("", updated | marks),)
         beyond = Clause("", {DELETED: "'true'", OP: "'t'"}) if self.emptied else None
         return Merge(self.view, keys, matched, Clause("", new | marks), beyond)
 
     def _kept(self, place: int) -> str:
         if not self.missing or place in self.form.key:
             return f"s.c{place}"
-        if self.emptied:
-            return self._new(place)
-        return f"if(array_contains(s.missing, {place}), t.{quoted(self.form.names[place])}, s.c{place})"
+        kept = f"if(array_contains(s.missing, {place}), t.{quoted(self.form.names[place])}, s.c{place})"
+        if not self.emptied:
+            return kept
+        return f"if(s.op = 't', {kept}, {self._new(place)})" if self.keeps_deletes else self._new(place)
 
     def _new(self, place: int) -> str:
         if not self.missing or self.unknown == "null" or place in self.form.key:
             return f"s.c{place}"
         kind = type_of(self.form.types[place])
         told = literal(f"{UNKNOWN} {json.dumps(self.form.names[place])}")
-        return f"if(array_contains(s.missing, {place}), cast(raise_error({told}) as {kind}), s.c{place})"
+        nobody = f"array_contains(s.missing, {place})" + (f" and not {GONE}" if self.keeps_deletes else "")
+        return f"if({nobody}, cast(raise_error({told}) as {kind}), s.c{place})"
 
 
 UNKNOWN = "tailrace: neither the log nor the table has the value of column"
@@ -260,7 +267,7 @@ def moved(table: str, form: Form, view: str, unknown: str = "null", doubtful: bo
         if unknown != "null" and place not in form.key:
             # what the table has under the new key is another row's
             told, kind = literal(f"{UNKNOWN} {json.dumps(name)}"), type_of(form.types[place])
-            strange = f"s.origin is not null and array_contains(s.missing, {place})"
+            strange = f"s.origin is not null and not {GONE} and array_contains(s.missing, {place})"
             own = f"if({strange}, cast(raise_error({told}) as {kind}), {own})"
         parts.append(f"if({held}, o.{quoted(name)}, {own}) c{place}")
     return f"select {', '.join(parts)} from {view} s left join {table} o on {joined}"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from tailrace.columns.blocks import Form, Place
 from tailrace.errors import SinkError
@@ -48,6 +49,8 @@ class Target:
         self._seen: Form | None = None
         self._written: str | None = None
         self._newest = -1
+        self.run = uuid4().hex
+        """By what commits of this object are told from those of another process."""
 
     @property
     def path(self) -> str:
@@ -111,11 +114,11 @@ class Target:
             # somebody else's rows, or too many other commits: what is known of the pipeline's own holds no more
             self._written = "" if is_all else _FOREIGN
             for commit in commits:
-                told = _told(commit.metadata)
-                if told is not None:
-                    self._newest = int(told.get("batch", 0))
+                own = told(commit.metadata)
+                if own is not None:
+                    self._newest = int(own.get("batch", 0))
                     self._demand_order(number, self._newest)
-                    self._written = str(told.get("snapshot", ""))
+                    self._written = str(own.get("snapshot", ""))
                     break
                 if commit.changes:
                     self._written = _FOREIGN
@@ -139,18 +142,33 @@ class Target:
                 "Name another path and another checkpoint.",
             )
 
+    def _demand_alone(self, number: int, newest: int, run: str) -> None:
+        # a batch that was there when this object came is one that is repeated
+        if run != self.run and newest >= number > self._newest:
+            raise SinkError(
+                f"Another process has written batch {newest} to the table {self.path}, with a copy of this pipeline's "
+                "checkpoint.",
+                "Let one of the two run alone, and begin with the other anew, with another path and another "
+                "checkpoint.",
+            )
+
     def note(self, snapshot: str) -> None:
         """Keep in mind what was written last: the snapshot, "-" for changes."""
         self._written = snapshot
 
-    def version(self) -> int:
-        """The table's version after a batch: that of the newest commit of this pipeline, for what others have done
-        since is not of the source; the newest of all where the pipeline has none."""
+    def version(self, number: int) -> int:
+        """The table's version after the batch `number`: that of the newest commit of this pipeline, for what others
+        have done since is not of the source; the newest of all where the pipeline has none.
+
+        Raises SinkError where somebody else has written the batch under this pipeline's id: nothing was written then.
+        """
         commits: Sequence[Commit] = ()
         for limit in (1, _COMMITS):
             commits = self.stored.commits(limit)
             for commit in commits:
-                if _told(commit.metadata) is not None:
+                own = told(commit.metadata)
+                if own is not None:
+                    self._demand_alone(number, int(own.get("batch", 0)), own.get("run", self.run))
                     return commit.version
         return commits[0].version if commits else 0
 
@@ -259,15 +277,16 @@ _FOREIGN = "?"
 _COMMITS = 20
 
 
-def metadata(batch: int, snapshot: str) -> str:
-    """What a commit to a table says of itself."""
-    return json.dumps({"tailrace": {"batch": batch, "snapshot": snapshot}})
+def metadata(batch: int, snapshot: str, run: str = "") -> str:
+    """What a commit to a table says of itself; `run` is that of its Target."""
+    return json.dumps({"tailrace": {"batch": batch, "snapshot": snapshot} | ({"run": run} if run else {})})
 
 
-def _told(text: str | None) -> dict[str, Any] | None:
+def told(text: str | None) -> dict[str, Any] | None:
+    """What a commit says of itself by `metadata`; None where it says nothing."""
     try:
         found = json.loads(text or "null")
     except ValueError:
         return None
-    told = found.get("tailrace") if isinstance(found, dict) else None
-    return told if isinstance(told, dict) else None
+    own = found.get("tailrace") if isinstance(found, dict) else None
+    return own if isinstance(own, dict) else None

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.columns.blocks import Form
-from tailrace.columns.reduction import NONE, Int64s, before, groups, listed, roots
+from tailrace.columns.reduction import NONE, Flags, Int64s, before, flagged, groups, listed, roots
 from tailrace.sinks.tables.rows import former, gathered, link, missed, row_schema
 from tailrace.sinks.tables.statements import UNKNOWN, Clause, Merge, literal, quoted, type_of
 
@@ -24,6 +24,8 @@ _UNTIL = (
     pa.field("to_at", pa.timestamp("us", tz="UTC")),
     pa.field("opens", pa.bool_()),
 )
+
+_ALIKE = pa.list_(pa.field("element", pa.int32()))
 
 VALIDITY = (
     ("__valid_from", "string"),
@@ -43,31 +45,104 @@ def version_schema(target: Form) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
-    """Says of all rows of a partition, which has every change of its keys and every truncate, how long each lasts."""
+    """Says of all rows of a partition, which has every change of its keys and every truncate, how long each lasts.
+
+    The rows are those of `news`, with `alike` behind the others.
+    """
 
     target: Form
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = gathered(batches, self.target)
+        known: list[pa.Array] = []
+
+        def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+            known.append(batch.column(batch.num_columns - 1).cast(_ALIKE))
+            return batch.select(range(batch.num_columns - 1))
+
+        rows = gathered(map(plain, batches), self.target)
         if rows.num_rows:
             order = [(name, "ascending") for name in ("position", "ordinal", "part")]
-            yield from lasting(rows.sort_by(order).combine_chunks(), self.target).to_batches()
+            places = pc.sort_indices(rows, sort_keys=order)
+            alike = pa.concat_arrays(known).take(places)
+            yield from lasting(rows.take(places).combine_chunks(), self.target, alike).to_batches()
 
 
-def lasting(rows: pa.Table, target: Form) -> pa.Table:
-    """Rows in order, with the values that those before them have, and where each ends.
+def lasting(rows: pa.Table, target: Form, alike: pa.Array) -> pa.Table:
+    """Rows in order, with the values that those before them have, and where each ends; without rows of snapshots that
+    are as the ones before them. `alike` is the column of `news`.
 
     `opens` says that a row is its key's first, so that the version of before ends there. What is still missing is that
     of the key in `origin`, before the batch.
     """
-    count = rows.num_rows
-    emptying = np.asarray(pc.equal(rows["op"].combine_chunks(), "t"))
-    truncates = np.flatnonzero(emptying)
+    keys, previous = _chained(rows, target)
+    filled = pa.table(_filled(rows, keys, previous, target), schema=rows.schema)
+    repeated = _repeated(filled, previous, target, alike)
+    if repeated.any():
+        filled = filled.filter(pa.array(~repeated)).combine_chunks()
+        _, previous = _chained(filled, target)
+    return _ended(filled, previous, target)
+
+
+def _chained(rows: pa.Table, target: Form) -> tuple[list[pa.Array], Int64s]:
+    """The key's columns, and of each row the one of its key before it."""
     keys = [rows[f"c{index}"].combine_chunks() for index in target.key]
     group = groups(keys)
     # a truncate is of no key
+    truncates = np.flatnonzero(_emptying(rows))
     group[truncates] = NONE - 1 - np.arange(len(truncates))
-    previous = before(group)
+    return keys, before(group)
+
+
+def _emptying(rows: pa.Table) -> Flags:
+    return np.asarray(pc.equal(rows["op"].combine_chunks(), "t"))
+
+
+def _repeated(rows: pa.Table, previous: Int64s, target: Form, alike: pa.Array) -> Flags:
+    """Which rows a later snapshot has read that are as the row before them, of the batch or else of the table."""
+    count = rows.num_rows
+    ops = rows["op"].combine_chunks()
+    reads = np.flatnonzero(np.asarray(pc.equal(ops, "r")))
+    found: Flags = np.zeros(count, np.bool_)
+    if not len(reads):
+        return found
+    emptied = np.searchsorted(np.flatnonzero(_emptying(rows)), np.arange(count))
+    earlier = previous[reads]
+    first = earlier == NONE
+    # what a truncate lies between is another row
+    same = np.where(first, emptied[reads] == 0, emptied[reads] == emptied[earlier])
+    same &= first | ~np.asarray(pc.equal(ops, "d"))[earlier]
+    places, others = pa.array(reads), pa.array(np.where(first, 0, earlier))
+    table = flagged(alike.take(places), len(target.names))
+    unknown = flagged(rows["missing"].combine_chunks().take(others), len(target.names))
+    # the table's value is known here under the row's own key alone
+    own = np.asarray(rows["origin"].combine_chunks().take(others).is_null())
+    for index in range(len(target.names)):
+        values = rows[f"c{index}"].combine_chunks()
+        equal = np.where(unknown[index], table[index] & own, _alike(values.take(places), values.take(others)))
+        same &= np.where(first, table[index], equal)
+    found[reads] = same
+    return found
+
+
+def _alike(values: pa.Array, others: pa.Array) -> Flags:
+    """Which values are the same: null as null, NaN as NaN, and 0 is not -0."""
+    if pa.types.is_floating(values.type):
+        bits = pa.int32() if values.type.bit_width == 32 else pa.int64()
+        nan = pa.scalar(float("nan"), values.type)
+        values, others = (pc.if_else(pc.is_nan(side), nan, side).view(bits) for side in (values, others))
+    if pa.types.is_nested(values.type):
+        pairs = zip(values.to_pylist(), others.to_pylist(), strict=True)
+        return np.array([value == other for value, other in pairs], np.bool_)
+    equal = pc.coalesce(pc.equal(values, others), pc.and_(values.is_null(), others.is_null()))
+    found: Flags = np.asarray(equal)
+    return found
+
+
+def _ended(rows: pa.Table, previous: Int64s, target: Form) -> pa.Table:
+    """Rows with where each ends, and whether it is its key's first."""
+    count = rows.num_rows
+    emptying = _emptying(rows)
+    truncates = np.flatnonzero(emptying)
     following = np.full(count, count, np.int64)
     known = previous != NONE
     following[previous[known]] = np.flatnonzero(known)
@@ -77,10 +152,9 @@ def lasting(rows: pa.Table, target: Form) -> pa.Table:
     until = np.minimum(following, emptied)
     earlier = np.searchsorted(truncates, np.arange(count)) > 0
     opens = ~known & ~earlier & ~emptying
-    filled = _filled(rows, keys, previous, target)
     ends = pa.array(until, mask=until == count)
     own = {"to_position": "position", "to_ordinal": "ordinal", "to_at": "at"}
-    columns = [filled[name] for name in rows.schema.names]
+    columns = [rows[name] for name in rows.schema.names]
     columns += [rows[name].combine_chunks().take(ends) for name in own.values()]
     return pa.table([*columns, pa.array(opens)], schema=version_schema(target))
 
@@ -113,17 +187,19 @@ def _joined(form: Form, own: bool, side: str) -> str:
 
 
 def news(table: str, form: Form, view: str) -> str:
-    """The query for those rows of `view` that tell the table something: neither older than the version that it has, as
-    a second snapshot may have shown it, nor a snapshot's row that is as the table has it."""
+    """The query for those rows of `view` that are not older than the version that the table has, as a second snapshot
+    may have shown it. `alike` are of a snapshot's row the columns in which it is as the table's open version."""
     first = quoted(form.names[form.key[0]])
-    same = " and ".join(
-        f"to_json(struct(p.{quoted(name)})) <=> to_json(struct(s.c{place} as {quoted(name)}))"
+    same = ", ".join(
+        f"if(to_json(struct(p.{quoted(name)})) <=> to_json(struct(s.c{place} as {quoted(name)})), {place}, null)"
         for place, name in enumerate(form.names)
     )
+    alike = f"if(s.op = 'r' and p.{first} is not null, array_compact(array({same})), null)"
     older = "(s.position < p.__valid_from or (s.position = p.__valid_from and s.ordinal <= p.__valid_from_ordinal))"
     return (
-        f"select s.* from {view} s left join {table} p on p.__valid_to is null and {_joined(form, True, 'p')} "
-        f"where p.{first} is null or not ({older} or (s.op = 'r' and {same}))"
+        f"select s.*, {alike} alike from {view} s "
+        f"left join {table} p on p.__valid_to is null and {_joined(form, True, 'p')} "
+        f"where p.{first} is null or not {older}"
     )
 
 

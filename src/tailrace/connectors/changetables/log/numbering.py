@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from tailrace.columns.batch import Boundary, ChangeBatch, Counts, Int64s
+from tailrace.columns.reduction import running
 from tailrace.connectors.changetables.log.merging import order_of
 from tailrace.connectors.changetables.log.reconcile import one_text
 from tailrace.connectors.changetables.log.tasks import Part, Source, change_batches
@@ -50,8 +51,8 @@ def numbered(source: Source, parts: Sequence[Part]) -> tuple[list[Part], list[Bo
     table = np.array([known[part.table.id] for part in parts])[of_part]
     place = np.argsort(whole, kind="stable")
     positions, transaction = np.unique(commit_of, return_inverse=True)
-    total = _running(weight[place], transaction[place])
-    by_table = _running(weight[place], transaction[place] * len(parts) + table[place])
+    total = running(weight[place], transaction[place])
+    by_table = running(weight[place], transaction[place] * len(parts) + table[place])
     numbers = np.empty((2, len(whole)), np.int64)
     numbers[0, place], numbers[1, place] = total, by_table
     found = []
@@ -100,18 +101,6 @@ def _key_changes(batch: ChangeBatch) -> npt.NDArray[np.bool_]:
     if batch.before.present is not None:
         differs = differs & batch.before.present
     result: npt.NDArray[np.bool_] = changed & differs
-    return result
-
-
-def _running(weight: Int64s, group: Int64s) -> Int64s:
-    """For each entry 1 + the weights before it in its group."""
-    order = np.argsort(group, kind="stable")
-    sums = np.cumsum(weight[order]) - weight[order]
-    ordered = group[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    base = np.repeat(sums[starts], np.diff(np.r_[starts, len(group)]))
-    result = np.empty(len(group), np.int64)
-    result[order] = sums - base + 1
     return result
 
 

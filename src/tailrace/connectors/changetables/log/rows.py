@@ -5,7 +5,7 @@ All of it works on whole columns: neither a row nor a value becomes a Python obj
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ def whole(fetches: Iterator[ChangeRows], pairs: bool) -> Iterator[ChangeRows]:
     """
     kept: ChangeRows | None = None
     for fetch in fetches:
-        rows = fetch if kept is None else _joined(kept, fetch)
+        rows = fetch if kept is None else _all([kept, fetch])
         kept = None
         if not len(rows):
             continue
@@ -45,14 +45,52 @@ def whole(fetches: Iterator[ChangeRows], pairs: bool) -> Iterator[ChangeRows]:
         yield kept
 
 
-def _joined(first: ChangeRows, second: ChangeRows) -> ChangeRows:
+def together(cuts: Iterator[ChangeRows], key: Sequence[int]) -> Iterator[ChangeRows]:
+    """The same rows, as `whole` gives them, cut so that no transaction is apart from where on it changes keys.
+
+    `key` are the places of the key's columns. What is held is one transaction at most.
+    """
+    kept: list[ChangeRows] = []
+    for given in cuts:
+        rows, last = given, int(np.flatnonzero(_differs(given.commit, b""))[-1])
+        if kept and rows.commit[0] != kept[-1].commit[0]:
+            yield _all(kept)
+            kept = []
+        if kept and not last:
+            kept.append(rows)
+            continue
+        if kept:
+            yield _all([*kept, _slice(rows, 0, last)])
+            rows, last, kept = _slice(rows, last, len(rows)), 0, []
+        rest = _slice(rows, last, len(rows))
+        if not _changes_keys(rest, key):
+            yield rows
+            continue
+        if last:
+            yield _slice(rows, 0, last)
+        kept = [rest]
+    if kept:
+        yield _all(kept)
+
+
+def _changes_keys(rows: ChangeRows, key: Sequence[int]) -> bool:
+    """Whether an update of one transaction's rows, or what may be one, changes a key."""
+    updates = np.isin(rows.operation[:-1], (BEFORE, DELETE)) & np.isin(rows.operation[1:], (AFTER, INSERT))
+    places = pa.array(np.flatnonzero(updates))
+    return any(
+        pc.any(pc.not_equal(rows.columns[place].take(places), rows.columns[place].slice(1).take(places))).as_py()
+        for place in key
+    )
+
+
+def _all(parts: Sequence[ChangeRows]) -> ChangeRows:
     return ChangeRows(
-        pa.concat_arrays([first.commit, second.commit]),
-        pa.concat_arrays([first.change, second.change]),
-        np.concatenate([first.operation, second.operation]),
-        [pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True)],
-        None if first.command is None or second.command is None else np.concatenate([first.command, second.command]),
-        {place: np.concatenate([flags, second.touched[place]]) for place, flags in first.touched.items()},
+        pa.concat_arrays([part.commit for part in parts]),
+        pa.concat_arrays([part.change for part in parts]),
+        np.concatenate([part.operation for part in parts]),
+        [pa.concat_arrays(columns) for columns in zip(*(part.columns for part in parts), strict=True)],
+        None if parts[0].command is None else np.concatenate([part.command for part in parts]),
+        {place: np.concatenate([part.touched[place] for part in parts]) for place in parts[0].touched},
     )
 
 

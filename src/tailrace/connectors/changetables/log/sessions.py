@@ -98,12 +98,14 @@ class Retries:
                 self.pause(failure, error, runtime)
 
 
-def changes(dialect: Dialect, database: str, span: Span, table: TableSchema, retries: Retries) -> Iterator[ChangeRows]:
+def changes(
+    dialect: Dialect, database: str, span: Span, table: TableSchema, retries: Retries, *, masked: bool = False
+) -> Iterator[ChangeRows]:
     """The rows of a span, through lost connections: behind the rows that were given, the reading goes on.
 
-    `table` names the columns to read. A session may lead to another server than the planner's does: one that is behind
-    it is waited for. Raises PositionLost when that takes too long, and when rows of the span were cleaned up
-    meanwhile: the rows that were given may then have a gap, and nothing of the batch may be committed.
+    `table` names the columns to read; `masked` as in Session. A session may lead to another server than the planner's
+    does: one that is behind it is waited for. Raises PositionLost when that takes too long, and when rows of the span
+    were cleaned up meanwhile: the rows that were given may then have a gap, and nothing of the batch may be committed.
     """
     given = _Given(span.after)
     failure = 0
@@ -117,7 +119,7 @@ def changes(dialect: Dialect, database: str, span: Span, table: TableSchema, ret
                     behind += 1
                     raise _behind(span)
                 behind = 0
-                for fetched in session.changes(span.era.capture, table, after, span.upto):
+                for fetched in session.changes(span.era.capture, table, after, span.upto, masked=masked):
                     rows = fetched
                     if skip:
                         rows = _without(fetched, skip)

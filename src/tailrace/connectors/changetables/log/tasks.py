@@ -108,7 +108,8 @@ class LogTask:
 
 def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
     """The changes of one table, span after span."""
-    from tailrace.connectors.changetables.log.rows import Assembly, Times, skipped_rows, whole
+    from tailrace.connectors.changetables.log.rows import Assembly, Times, skipped_rows, together, whole
+    from tailrace.events.table_plan import table_plan
 
     skipped = skipped_rows(source.settings.skipped_operations, source.dialect.pairs)
     for part in parts:
@@ -123,7 +124,12 @@ def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
         assembly = Assembly(part.table, known, dialect.pairs, skipped, dialect.unsent, exact)
         rows = changes(source.dialect, part.database, span, part.table, source.retries)
         first = 0
-        for cut in whole(rows, source.dialect.pairs):
+        cuts = whole(rows, dialect.pairs)
+        if source.settings.blocks and dialect.pairs:
+            # rows may take over keys from one another anywhere in a transaction
+            key = [column.index for column in table_plan(part.table, source.settings, source.form).key]
+            cuts = together(cuts, key)
+        for cut in cuts:
             batch = assembly.batch(cut)
             if batch is not None and source.skips_unchanged:
                 batch = changed(batch, source.settings)
@@ -175,6 +181,10 @@ class SnapshotTask:
     raised then, unless none was given; a restart of the query reads the chunk anew. Where the statement is one that
     a signal has asked for (`asked`) and it fails, that is logged and the rest of its rows is left out: the batch is
     planned, and would fail again at each start.
+
+    `moving` says that rows may move while they are read, as under read_committed, so that one may be read twice. In
+    blocks it is given once: rows come in the order of the key, and where there is none their block is no snapshot's,
+    whose rows are taken to be new, each with a key of its own.
     """
 
     source: Source
@@ -186,6 +196,7 @@ class SnapshotTask:
     position: bytes
     at_us: int
     asked: bool = False
+    moving: bool = False
 
     def __repr__(self) -> str:
         return f"SnapshotTask({self.table.id}, chunk {self.chunk.number})"
@@ -197,17 +208,40 @@ class SnapshotTask:
         ordinal = (self.chunk.number + 1) << 40
         held: ChangeBatch | None = None
         opened = True
-        for columns in self._rows():
+        moving = self.moving and bool(self.source.settings.blocks)
+        for columns in self._once() if moving else self._rows():
             batch = read_batch(self.table, columns, Marker.TRUE, self.position, self.at_us, ordinal)
             if not len(batch):
                 continue
             ordinal += len(batch)
+            if moving and not self.rows.key:
+                batch.marker = np.full(len(batch), Marker.INCREMENTAL, np.uint8)
+                yield from to_rows(batch, self.source.settings, self.source.form)
+                continue
             if held is not None:
                 yield from to_rows(self._marked(held, opened, False), self.source.settings, self.source.form)
                 opened = False
             held = batch
         if held is not None:
             yield from to_rows(self._marked(held, opened, True), self.source.settings, self.source.form)
+
+    def _once(self) -> Iterator[list[pa.Array]]:
+        """The rows, without those that have the key of the row before."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from tailrace.connectors.changetables.log.reconcile import one_text
+
+        last = pa.nulls(1, pa.binary())
+        for columns in self._rows():
+            if not self.rows.key or not len(columns[0]):
+                yield columns
+                continue
+            keys = one_text([columns[self.table.index(name)] for name in self.rows.key]).cast(pa.binary())
+            before = pa.concat_arrays([last, keys[:-1]])
+            last = keys[-1:]
+            again = pc.fill_null(pc.equal(keys, before), False)
+            yield [column.filter(pc.invert(again)) for column in columns] if pc.any(again).as_py() else columns
 
     def _rows(self) -> Iterator[list[pa.Array]]:
         """The rows, through lost connections as long as it is known where to go on."""

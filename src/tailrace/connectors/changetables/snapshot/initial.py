@@ -179,6 +179,7 @@ class TableSnapshots:
                     reached[self.database(id_).name].position,
                     snapshot.at_us,
                     bool(snapshot.conditions),
+                    self._config["snapshot.isolation.mode"] == "read_committed",
                 )
             )
         return tasks

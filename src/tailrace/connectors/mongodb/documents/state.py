@@ -42,9 +42,6 @@ class ExtractNewDocumentState:
             raise ConfigError("; ".join(faults) + ".", "Correct the options.")
         return replace(self, settings=settings, notices=(*self.notices, *settings.notices))
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> Rewritten:
         chosen = self.settings
         if record.value is None:

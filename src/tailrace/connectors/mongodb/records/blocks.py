@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.columns.batch import Int32s
-from tailrace.columns.blocks import LAST, Form, Head
-from tailrace.columns.reduction import groups, lasts
-from tailrace.columns.typed import VARIANT
+from tailrace.columns.blocks import DOCUMENTS, EVERY, KEPT, ROWS, Head
+from tailrace.columns.reduction import NONE, before, groups, lasts, listed, sources
 from tailrace.connectors.mongodb.log.position import Position
 from tailrace.connectors.mongodb.records import texts, typed
 from tailrace.connectors.mongodb.records.envelope import table_id
@@ -28,9 +27,6 @@ from tailrace.connectors.mongodb.values.field_filters import field_filter
 from tailrace.errors import ConversionError
 from tailrace.events.blocks import block_row
 from tailrace.values.fragments import json_array
-
-FORM = Form(("_id", "document"), (pa.string(), VARIANT), (0,))
-"""What every collection's table has."""
 
 _MOST_BYTES = 32 << 20
 _DELETE, _UPDATE = ord("d"), ord("u")
@@ -48,15 +44,24 @@ def block_rows(segment: Segment, settings: MongoSettings) -> Iterator[tuple[pa.R
     op = _operations(segment, found, settings)
     keys = json_array(texts.values(segment.data, found.key, texts.key_form(settings)))
     left = np.arange(len(segment))
-    if settings.events.blocks == LAST:
-        left = lasts(groups([keys]))
+    if settings.events.blocks == ROWS:
+        own = _own(segment, found.after, keys, (left, left), settings)
+        yield pa.RecordBatch.from_arrays(own, ["c0", "c1"]), np.full(1, len(segment) - 1, np.int32)
+        return
+    # whose document each change shows
+    shown = left
+    if settings.events.blocks != EVERY:
+        group = groups([keys])
+        left = lasts(group)
+        if settings.events.blocks == KEPT:
+            shown = sources(before(group), (op != _DELETE) & (found.after.places >= 0))
     size = np.cumsum(segment.sizes()[left])
     low = 0
     while low < len(left):
         limit = _MOST_BYTES + (int(size[low - 1]) if low else 0)
         high = max(int(np.searchsorted(size, limit, side="right")), low + 1)
-        rows = _rows(segment, found, op, keys, left[low:high], settings)
-        yield _block(segment, rows, settings), np.full(1, len(segment) - 1, np.int32)
+        rows = _rows(segment, found, op, keys, (left[low:high], shown[left[low:high]]), settings)
+        yield _block(segment, rows, settings, 0 if low else len(segment)), np.full(1, len(segment) - 1, np.int32)
         low = high
 
 
@@ -92,18 +97,14 @@ def _rows(
     found: Images,
     op: npt.NDArray[np.uint8],
     keys: pa.Array,
-    left: npt.NDArray[np.int64],
+    places: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
     settings: MongoSettings,
 ) -> pa.RecordBatch:
+    left, source = places
     count = len(left)
-    edits = field_filter(settings.excluded, settings.renames, *segment.namespace)
-    after = found.after.where(op != _DELETE)
-    documents = Values(after.places[left], after.kinds[left])
-    shown = typed.documents(segment.data, documents, None if edits is None else edits.documents)
-    ids = [json.loads(text) for text in keys.take(pa.array(left)).to_pylist()]
     ms = np.where(found.has_wall, found.wall_ms, (segment.time >> 32) * 1000)[left]
     us = np.full(count, segment.read_ns // 1000, np.int64) if segment.read_ns else ms * 1000
-    origin = FORM.schema.field("origin").type
+    origin = DOCUMENTS.schema.field("origin").type
     return pa.RecordBatch.from_arrays(
         [
             _LETTERS.take(pa.array(op[left])),
@@ -111,19 +112,36 @@ def _rows(
             pa.array(segment.number[left], pa.int64()),
             pa.array(np.zeros(count, np.int8)),
             pa.array(us).cast(pa.timestamp("us", tz="UTC")),
-            pa.nulls(count, FORM.schema.field("missing").type),
+            listed(np.array([np.zeros(count, np.bool_), source == NONE])),
             pa.nulls(count, origin),
-            pa.array(ids, pa.string()),
-            shown,
+            *_own(segment, found.after.where(op != _DELETE), keys, places, settings),
         ],
-        schema=FORM.schema,
+        schema=DOCUMENTS.schema,
     )
 
 
-def _block(segment: Segment, rows: pa.RecordBatch, settings: MongoSettings) -> pa.RecordBatch:
+def _own(
+    segment: Segment,
+    after: Values,
+    keys: pa.Array,
+    places: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    settings: MongoSettings,
+) -> list[pa.Array]:
+    """The table's own columns: the keys of some changes, and the documents that others have; NONE stands for none."""
+    left, source = places
+    edits = field_filter(settings.excluded, settings.renames, *segment.namespace)
+    documents = Values(after.places[source], after.kinds[source]).where(source != NONE)
+    shown = typed.documents(segment.data, documents, None if edits is None else edits.documents)
+    ids = [json.loads(text) for text in keys.take(pa.array(left)).to_pylist()]
+    return [pa.array(ids, pa.string()), shown]
+
+
+def _block(segment: Segment, rows: pa.RecordBatch, settings: MongoSettings, changes: int) -> pa.RecordBatch:
     table = table_id(segment.namespace)
     first, last = ((str(rows["position"][row]), int(rows["ordinal"][row].as_py())) for row in (0, rows.num_rows - 1))
     # Chunks are not read at one moment, so that one of them may show a document that another has shown already: no
     # snapshot is named, which lets the rows be merged.
-    head = Head(table.database, table.schema, table.table, FORM, rows.num_rows, first, last)
+    missing = rows["missing"].null_count < rows.num_rows
+    named = table.database, table.schema, table.table
+    head = Head(*named, DOCUMENTS, rows.num_rows, first, last, missing=missing, changes=changes)
     return block_row(head, rows, int(pc.max(rows["at"]).value), settings.events)

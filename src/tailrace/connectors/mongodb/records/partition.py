@@ -44,8 +44,9 @@ def tasks_of(
         whole = _in_order([part for parts in found.values() for part in parts])
         return [LogTask(tuple(whole), settings)] if whole else []
     topics: dict[str, list[Segment]] = {}
+    shared = names.shared(settings.events, map(table_id, found))
     for namespace, parts in found.items():
-        topics.setdefault(names.topic(settings.events, table_id(namespace)), []).extend(parts)
+        topics.setdefault(shared[table_id(namespace)], []).extend(parts)
     loads: list[list[Segment]] = [[] for _ in range(parallelism)]
     unsplit: list[list[Segment]] = []
     for parts in topics.values():

@@ -47,9 +47,9 @@ class LogTask:
         from tailrace.events import names
 
         found: dict[str, list[Segment]] = {}
+        shared = names.shared(self.settings.events, (table_id(segment.namespace) for segment in self.segments))
         for segment in filter(len, self.segments):
-            topic = names.topic(self.settings.events, table_id(segment.namespace))
-            found.setdefault(topic, []).append(segment)
+            found.setdefault(shared[table_id(segment.namespace)], []).append(segment)
         return list(found.values())
 
 

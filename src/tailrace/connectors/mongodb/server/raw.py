@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BATCH = 10_000
 """Documents that a log is asked for at once; the server ends a batch at 16 MB in any case."""
 _CURSOR = ("cursor", "operationTime")
-_BATCH = ("firstBatch", "nextBatch", "id", "postBatchResumeToken", "ns")
+_BATCH = ("firstBatch", "nextBatch", "id", "postBatchResumeToken", "ns", "atClusterTime")
 
 
 def concern(after: int) -> dict[str, Any]:
@@ -41,18 +41,27 @@ def concern(after: int) -> dict[str, Any]:
     return {"readConcern": {"level": "majority", "afterClusterTime": at}}
 
 
+def concern_at(time: int) -> dict[str, Any]:
+    """What lets a read command see what a majority has at the timestamp `time`: all up to it, and nothing later."""
+    from bson.timestamp import Timestamp
+
+    return {"readConcern": {"level": "snapshot", "atClusterTime": Timestamp(time >> 32, time & 0xFFFFFFFF)}}
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One answer of a cursor: `data` holds all of it, `starts` the places of its documents.
 
     `token` is the resume token behind the batch, a BSON document, None where the server gives none; `at` the server's
-    operation time when it answered (seconds in the upper half of an int64), 0 where it says none.
+    operation time when it answered (seconds in the upper half of an int64), `seen_at` the time at which it has read
+    with `concern_at`. Both are 0 where it says none.
     """
 
     data: Bytes
     starts: Int64s
     token: bytes | None
     at: int
+    seen_at: int = 0
 
 
 def read_answer(data: Bytes) -> tuple[Answer, int, str]:
@@ -75,7 +84,8 @@ def read_answer(data: Bytes) -> tuple[Answer, int, str]:
         token = data[at : at + int(fields.load(data, at))].tobytes()
     namespace = fields.text(data, int(inner[4, 0])) if kinds[4, 0] == fields.STRING else ""
     at_time = int(fields.int64s(data, outer[1], outer_kinds[1])[0])
-    return Answer(data, starts, token, at_time), int(fields.int64s(data, inner[2], kinds[2])[0]), namespace
+    seen_at = int(fields.int64s(data, inner[5], kinds[5])[0])
+    return Answer(data, starts, token, at_time, seen_at), int(fields.int64s(data, inner[2], kinds[2])[0]), namespace
 
 
 @functools.cache

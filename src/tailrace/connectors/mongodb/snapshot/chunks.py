@@ -102,7 +102,7 @@ def plan(
         if not len(RawCursor(client, name[0], wanted).next().starts):
             continue
         count = client[name[0]][name[1]].estimated_document_count()
-        split.append((name, _bounds(client, name, -(-count // chunk_documents))))
+        split.append((name, bounds(client, name, -(-count // chunk_documents))))
     return planned(split, tuple(pair for pair in conditions if pair[0] in dict(split)))
 
 
@@ -135,7 +135,7 @@ def condition(text: str) -> dict[str, Any]:
     return found
 
 
-def _bounds(client: MongoClient[Any], name: Namespace, chunks: int) -> list[str]:
+def bounds(client: MongoClient[Any], name: Namespace, chunks: int) -> list[str]:
     """Where to cut a collection into `chunks` of about the same size; no cuts for one that cannot be sampled."""
     from pymongo.errors import OperationFailure
 

@@ -28,11 +28,13 @@ def placed(tasks: Sequence[LogTask], documents: Sequence[Segment], settings: Mon
     """The tasks of a batch with the `documents` of its window, each at the end of the task that changes its key."""
     found = list(tasks)
     alone: list[LogTask] = []
+    every = [*documents, *(part for task in tasks for part in task.segments)]
+    shared = names.shared(settings.events, (table_id(segment.namespace) for segment in every))
     for segment in documents:
-        topic = _topic(segment, settings)
+        topic = shared[table_id(segment.namespace)]
         keys, left = _keys(segment, settings), np.ones(len(segment), np.bool_)
         for place, task in enumerate(tasks):
-            parts = [part for part in task.segments if _topic(part, settings) == topic]
+            parts = [part for part in task.segments if shared[table_id(part.namespace)] == topic]
             if not parts:
                 continue
             which = left & _among(keys, [_keys(part, settings) for part in parts])
@@ -55,10 +57,6 @@ def _among(keys: Int64s | None, changed: Sequence[Int64s | None]) -> Flags:
     if keys is None or len(known) < len(changed):
         return np.ones(1, np.bool_)
     return np.isin(keys, np.concatenate(known))
-
-
-def _topic(segment: Segment, settings: MongoSettings) -> str:
-    return names.topic(settings.events, table_id(segment.namespace))
 
 
 def _keys(segment: Segment, settings: MongoSettings) -> Int64s | None:

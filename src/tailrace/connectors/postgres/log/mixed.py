@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.buffers import move
-from tailrace.columns.batch import Bytes, Image, Int32s, Int64s, Transactions
+from tailrace.columns.batch import Bytes, Image, Int32s, Int64s
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.compiled import kernel
 from tailrace.connectors.postgres.log.form import FORM
@@ -27,6 +27,7 @@ from tailrace.connectors.postgres.protocol.decoder import decode
 from tailrace.connectors.postgres.protocol.kernel import frozen, pooled, uint16, uint32
 from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
 from tailrace.errors import DecodeError
+from tailrace.events import names
 from tailrace.events.pool import Pool, Pooled
 from tailrace.events.records import rows_of_tables
 from tailrace.events.settings import EventSettings
@@ -53,7 +54,8 @@ def records(
         return
     pool = _pool(settings)
     tables = pool.tables(segment.tables)
-    for fits, members in _groups(tables):
+    shared = names.shared(settings, (table.id for table in segment.tables))
+    for fits, members in _groups(tables, [shared[table.id] for table in segment.tables]):
         part = _only(segment, members)
         if not fits:
             yield apart(part)
@@ -73,14 +75,14 @@ def _pool(settings: EventSettings) -> Pool:
     return Pool(settings, FORM)
 
 
-def _groups(tables: Sequence[Pooled]) -> list[tuple[bool, list[int]]]:
+def _groups(tables: Sequence[Pooled], shared: Sequence[str]) -> list[tuple[bool, list[int]]]:
     """The tables by number, in groups that are converted together, and, the others, that are not.
 
-    Tables that share a topic are in one group. Others are, as long as they have at most MOST_PLACES places.
+    Tables that share a topic, `shared`, are in one group. Others are, as long as they have at most MOST_PLACES places.
     """
     topics: dict[str, list[int]] = {}
-    for number, found in enumerate(tables):
-        topics.setdefault(found.plan.topic, []).append(number)
+    for number, topic in enumerate(shared):
+        topics.setdefault(topic, []).append(number)
     groups: list[tuple[bool, list[int]]] = []
     places: set[int] = set()
     for members in topics.values():
@@ -219,7 +221,7 @@ def _renumbered(segment: MixedSegment, members: Sequence[int]) -> Int32s:
 def apart(segment: MixedSegment) -> list[Segment]:
     """The messages as segments of one table each, with their places among all."""
     found: list[Segment] = []
-    every, total, order = segment.transactions, segment.total_order, segment.table_order
+    total, order = segment.total_order, segment.table_order
     for number in np.unique(segment.table).tolist():
         rows = np.flatnonzero(segment.table == number)
         data, offsets = scan.gather(segment.data, segment.offsets, rows)
@@ -232,9 +234,7 @@ def apart(segment: MixedSegment) -> list[Segment]:
                 lsn=segment.lsn[rows],
                 transaction=transaction.astype(np.int32),
                 ordinal=segment.ordinal[rows],
-                transactions=Transactions(
-                    every.xid[used], every.commit_lsn[used], every.commit_us[used], every.previous_end[used]
-                ),
+                transactions=segment.transactions.part(used),
                 total_order=None if total is None else total[rows],
                 table_order=None if order is None else order[rows],
                 place=rows,

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tailrace.columns.batch import Bytes, Counts, Int32s, Int64s
+from tailrace.columns.reduction import running
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.protocol import pgoutput, scan
 from tailrace.errors import DecodeError
@@ -96,9 +97,9 @@ class Numbering:
         of_version = np.array([known[name] for name in names] or [0], np.int64)
         table = np.where(entry_version < 0, len(known), of_version[np.maximum(entry_version, 0)])
         weight, place = weights[entry_row], transaction[entry_row]
-        total = _running(weight, place)
+        total = running(weight, place)
         total[place == 0] += sum(carried.values())
-        by_table = _running(weight, place * (len(known) + 1) + table)
+        by_table = running(weight, place * (len(known) + 1) + table)
         for name, count in carried.items():
             if name in known:
                 by_table[(place == 0) & (table == known[name])] += count
@@ -165,18 +166,6 @@ class Numbering:
             found = (int(total[entry]), int(by_table[entry]))
             numbers.truncates[message] = (*numbers.truncates.get(message, ()), found)
         return numbers
-
-
-def _running(weight: Int64s, group: Int64s) -> Int64s:
-    """For each entry 1 + the weights before it in its group."""
-    order = np.argsort(group, kind="stable")
-    sums = np.cumsum(weight[order]) - weight[order]
-    sorted_group = group[order]
-    starts = np.flatnonzero(np.r_[True, sorted_group[1:] != sorted_group[:-1]]) if len(group) else np.empty(0, np.int64)
-    base = np.repeat(sums[starts], np.diff(np.r_[starts, len(group)]))
-    result = np.empty(len(group), np.int64)
-    result[order] = sums - base + 1
-    return result
 
 
 def _key_differs(data: Bytes, offsets: Int64s, message: int, indexes: Int32s) -> bool:

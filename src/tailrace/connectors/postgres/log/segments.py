@@ -320,14 +320,12 @@ def _transactions(parts: Sequence[_Taken]) -> tuple[Int32s, Transactions]:
     numbers, pieces, base = [], [], 0
     for part in parts:
         used, number = np.unique(part.stretch.transaction[part.rows], return_inverse=True)
-        source = part.stretch.transactions
-        pieces.append((source.xid[used], source.commit_lsn[used], source.commit_us[used], source.previous_end[used]))
+        pieces.append(part.stretch.transactions.part(used))
         numbers.append((number + base).astype(np.int32))
         base += len(used)
     if len(parts) == 1:
-        return numbers[0], Transactions(*pieces[0])
-    columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
-    return np.concatenate(numbers), Transactions(*columns)
+        return numbers[0], pieces[0]
+    return np.concatenate(numbers), Transactions.joined(pieces)
 
 
 def _buckets(

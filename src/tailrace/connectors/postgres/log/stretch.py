@@ -114,7 +114,6 @@ class Stretch:
                 np.concatenate([self.numbers.table, other.numbers.table]),
                 self.numbers.truncates | truncates,
             )
-        of = [stretch.transactions for stretch in (self, other)]
         return Stretch(
             data=np.concatenate(parts),
             offsets=np.concatenate(starts),
@@ -124,12 +123,7 @@ class Stretch:
             lsn=np.concatenate([self.lsn, other.lsn]),
             transaction=np.concatenate([self.transaction, other.transaction + np.int32(transactions)]),
             ordinal=np.concatenate([self.ordinal, other.ordinal]),
-            transactions=Transactions(
-                xid=np.concatenate([one.xid for one in of]),
-                commit_lsn=np.concatenate([one.commit_lsn for one in of]),
-                commit_us=np.concatenate([one.commit_us for one in of]),
-                previous_end=np.concatenate([one.previous_end for one in of]),
-            ),
+            transactions=Transactions.joined([self.transactions, other.transactions]),
             end_rows=np.concatenate([self.end_rows, other.end_rows + len(self)]),
             end_commit=np.concatenate([self.end_commit, other.end_commit]),
             end_end=np.concatenate([self.end_end, other.end_end]),

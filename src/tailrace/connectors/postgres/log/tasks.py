@@ -64,8 +64,9 @@ class LogTask:
         from tailrace.log.interleaving import in_log_order
 
         topics: dict[str, list[Segment]] = {}
+        shared = names.shared(self.settings, (segment.table.id for segment in segments))
         for segment in segments:
-            topics.setdefault(names.topic(self.settings, segment.table.id), []).append(segment)
+            topics.setdefault(shared[segment.table.id], []).append(segment)
         for parts in topics.values():
             places = [part.place for part in parts if part.place is not None]
             if len(parts) > 1 and len(places) == len(parts):

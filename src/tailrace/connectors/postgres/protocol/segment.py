@@ -65,7 +65,6 @@ class Segment:
         of = self.transaction[low:high]
         # transactions have the order of the log, so that those of neighbours are neighbours
         first, last = (int(of.min()), int(of.max()) + 1) if high > low else (0, 0)
-        every = self.transactions
 
         def part(numbers: Int64s | None) -> Int64s | None:
             return None if numbers is None else numbers[low:high]
@@ -77,12 +76,7 @@ class Segment:
             self.lsn[low:high],
             of - np.int32(first),
             self.ordinal[low:high],
-            Transactions(
-                every.xid[first:last],
-                every.commit_lsn[first:last],
-                every.commit_us[first:last],
-                every.previous_end[first:last],
-            ),
+            self.transactions.part(slice(first, last)),
             part(self.total_order),
             part(self.table_order),
             part(self.place),

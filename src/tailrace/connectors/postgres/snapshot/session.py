@@ -269,7 +269,7 @@ class SnapshotSession:
         by_pages = self._connection.info.server_version >= 140000
         storage = self.storage([oid for oid, _, _ in tables])
         sizes = self._sizes([oid for oid, _, relkind in tables if relkind == "r"] if by_pages else [])
-        filled = self._filled([table for table in tables if str(table[1]) not in {*statements, *counts}])
+        filled = self._filled([one for one in tables if not any(str(one[1]) in of for of in (statements, counts))])
         for place, (oid, name, _) in enumerate(tables):
             statement, known = statements.get(str(name)), counts.get(str(name))
             if known is not None:

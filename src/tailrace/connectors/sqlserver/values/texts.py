@@ -9,9 +9,11 @@ made text by the server, by the styles of "CAST and CONVERT (Transact-SQL)". The
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.buffers import text_buffers
 from tailrace.columns import Column
 from tailrace.connectors.sqlserver.values.declaration import precision_and_scale
 from tailrace.errors import ConversionError
@@ -150,3 +152,13 @@ def hexadecimal(values: pa.Array) -> pa.Array:
 def positions(values: pa.Array) -> pa.Array:
     """LSNs as the driver gives them, as `binary`."""
     return pc.cast(values, pa.binary())
+
+
+def has_bit(masks: pa.Array, number: int) -> npt.NDArray[np.bool_]:
+    """Whether each __$update_mask has the bit of a column, of which the first is the last byte's lowest."""
+    data, bounds = text_buffers(pc.fill_null(masks.cast(pa.binary()), b""))
+    places = bounds[1:] - 1 - number // 8
+    inside = places >= bounds[:-1]
+    found: npt.NDArray[np.bool_] = np.zeros(len(masks), np.bool_)
+    found[inside] = data[places[inside]] >> number % 8 & 1
+    return found

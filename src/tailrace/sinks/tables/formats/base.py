@@ -100,6 +100,10 @@ class Stored(ABC):
         """The newest commits, the newest first."""
 
     @abstractmethod
+    def past(self, name: str) -> tuple[frozenset[str], bool | None]:
+        """The values that a property has had; and whether columns were renamed, None where nobody knows any more."""
+
+    @abstractmethod
     def create(self, columns: Columns, properties: Mapping[str, str]) -> None:
         """Make the table. Raises SinkError where it cannot have these columns."""
 
@@ -118,6 +122,23 @@ class Stored(ABC):
     @abstractmethod
     def merge(self, merge: Merge, once: Once) -> None:
         """Bring rows in that the table may have already."""
+
+    @abstractmethod
+    def mend(self, merge: Merge) -> None:
+        """Do a merge by no batch."""
+
+    @abstractmethod
+    def remove(self, where: str) -> int:
+        """Delete rows, by no batch; how many they were."""
+
+    @abstractmethod
+    def compact(self) -> str:
+        """Put small files together; what was done. Raises the format's conflict where somebody else was faster."""
+
+    @abstractmethod
+    def clean(self, version: int | None, hours: int) -> str:
+        """Remove files that no version needs from `version` on (None: from the newest one), nor one of the last hours;
+        what was done. What tells that a pipeline's batch is in the table stays."""
 
 
 class TableFormat(ABC):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,13 +29,16 @@ _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 _TRIES = 20
 
+LONGEST = 168
+"""Hours. Delta Lake forgets after them which file was removed when (`delta.deletedFileRetentionDuration`)."""
+
 CONFLICT = re.compile(r"\bDELTA_(?:CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHANGED)\b")
 """What Delta Lake says where another commit was in the way of one."""
 
 IDLE = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 """Commits to a table that leave its rows as they are."""
 
-_CHANGING = frozenset({"MERGE", "WRITE", "DELETE", "UPDATE", "TRUNCATE"})
+_CHANGING = frozenset({"MERGE", "WRITE", "DELETE", "UPDATE", "TRUNCATE", "RESTORE"})
 _OWN = frozenset({"CREATE TABLE", "ADD COLUMNS", "SET TBLPROPERTIES", "RENAME COLUMN", "CHANGE COLUMN", "DROP COLUMNS"})
 
 _PROPERTIES = {
@@ -112,6 +116,14 @@ class DeltaTable(Stored):
             found.append((version, told.get("operation", ""), told.get("userMetadata")))
         return found
 
+    def past(self, name: str) -> tuple[frozenset[str], bool | None]:
+        history = self.session.sql(f"describe history {self.name()}").select("operation", "operationParameters")
+        rows = history.where("operation in ('CREATE TABLE', 'RENAME COLUMN', 'SET TBLPROPERTIES')").collect()
+        done = {row["operation"] for row in rows}
+        values = {json.loads(row["operationParameters"].get("properties") or "{}").get(name) for row in rows}
+        renamed = "RENAME COLUMN" in done or (False if "CREATE TABLE" in done else None)
+        return frozenset(values - {None}), renamed
+
     def create(self, columns: Columns, properties: Mapping[str, str]) -> None:
         told = {**_PROPERTIES, **properties}
         if statements.needs_mapping([name for name, _ in columns]):
@@ -162,6 +174,37 @@ class DeltaTable(Stored):
         is_maintained = bool(told) and told[0][0] in IDLE
         own = bool(others) and (others[0][0] in _OWN or '"tailrace"' in others[0][1])
         return is_maintained and own
+
+    def mend(self, merge: Merge) -> None:
+        self.session.sql(merge.statement(self.name()))
+
+    def remove(self, where: str) -> int:
+        return int(self.session.sql(f"delete from {self.name()} where {where}").collect()[0][0])
+
+    def compact(self) -> str:
+        told = self.session.sql(f"optimize {self.name()}").collect()[0]["metrics"]
+        return f"{told['numFilesRemoved']} files made into {told['numFilesAdded']}"
+
+    def clean(self, version: int | None, hours: int) -> str:
+        if version is not None:
+            # what that version is made of is needed since the next one came
+            since = self._written(version + 1)
+            hours = max(hours, 0 if since is None else int((time.time() - since) / 3600) + 2)
+        if hours > LONGEST:
+            return f"no files removed: a moment needs the version {version}, which is older than {LONGEST} hours"
+        conf = self.session.conf
+        conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+        # into so many parts VACUUM cuts the list of files: 10,000 where nobody says otherwise
+        parts = 4 * self.session.sparkContext.defaultParallelism
+        conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", str(parts))
+        self.session.sql(f"vacuum {self.name()} retain {hours} hours").collect()
+        return f"files removed that were in no version of the last {hours} hours"
+
+    def _written(self, version: int) -> float | None:
+        """The time of a commit, in s; None where it is not there."""
+        file = self.session._jvm.org.apache.hadoop.fs.Path(f"{self.path}/_delta_log/{version:020}.json")  # type: ignore[union-attr]
+        system = file.getFileSystem(self.session._jsparkSession.sessionState().newHadoopConf())
+        return float(system.getFileStatus(file).getModificationTime()) / 1000 if system.exists(file) else None
 
 
 class Delta(TableFormat):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from tailrace.errors import SinkError
 from tailrace.jar import Jar
 from tailrace.sinks.tables.formats.base import Stored, TableFormat
-from tailrace.sinks.tables.formats.iceberg.library import is_there
+from tailrace.sinks.tables.formats.iceberg.library import CONFLICT, is_there
 from tailrace.sinks.tables.formats.iceberg.table import IcebergTable
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class Iceberg(TableFormat):
         Jar("com.github.ben-manes.caffeine", "caffeine", "3.1.8", _CAFFEINE),
     )
     settings: ClassVar[Mapping[str, str]] = {}
-    conflict = re.compile(r"\borg\.apache\.iceberg\.exceptions\.(?:ValidationException|Commit\w*Exception)")
+    conflict = CONFLICT
 
     def demand(self, spark: SparkSession) -> None:
         if not is_there(spark):

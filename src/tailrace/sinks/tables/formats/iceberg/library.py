@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import fcntl
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tailrace.sinks.tables.formats.iceberg.schemas import schema_of
+from tailrace.sinks.tables.evolution import Step
+from tailrace.sinks.tables.formats.iceberg.schemas import mapping_of, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+CONFLICT = re.compile(r"\borg\.apache\.iceberg\.exceptions\.(?:ValidationException|Commit\w*Exception)")
+"""What Iceberg says where another commit was in the way of one."""
+
+WRITER, MAINTAINED = "tailrace.writer", "tailrace.maintained"
+"""What the summary of a snapshot has of a pipeline's write, and of maintenance."""
+
+_BELOW = re.compile(r".*/((?:data|metadata)/.+)")
+_LOST = re.compile(r"\.avro$|/[0-9a-f-]{36}\.metadata\.json$")
+"""What of the metadata a commit may leave that was not done."""
+
+T = TypeVar("T")
 
 _MAPPING = "schema.name-mapping.default"
 _PROPERTIES = {
@@ -32,6 +48,16 @@ class Files:
     snapshot: int | None
     data: tuple[str, ...] = ()
     deletes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A snapshot: its id, its time in ms, its operation and what its writer said of it."""
+
+    id: int
+    at: int
+    operation: str
+    summary: Mapping[str, str]
 
 
 class Library:
@@ -59,28 +85,45 @@ class Library:
         self._table.refresh()
 
     def create(self, columns: Sequence[tuple[str, str]], properties: Mapping[str, str]) -> None:
-        """Make the table. Files without the numbers of columns are read by their names."""
+        """Make the table."""
         schema = self._iceberg.SchemaParser.fromJson(schema_of(columns))
         unparted = self._iceberg.PartitionSpec.unpartitioned()
         self._known = self._tables.create(schema, unparted, self._map({**_PROPERTIES, **properties}), self.path)
-        mapping = self._iceberg.mapping.MappingUtil.create(self._known.schema())
-        text = self._iceberg.mapping.NameMappingParser.toJson(mapping)
-        self._known.updateProperties().set(_MAPPING, text).commit()
+        self.alter((), {})
 
-    def add(self, columns: Sequence[tuple[str, str]], properties: Mapping[str, str]) -> None:
-        """Add columns and set properties, in one commit."""
-        change = self._table.newTransaction()
-        update = change.updateSchema()
-        found = self._iceberg.SchemaParser.fromJson(schema_of(columns)).columns()
-        for (name, _), field in zip(columns, found, strict=True):
-            # with the parent that it has not, a name may have dots
-            update.addColumn(None, name, field.type())
-        update.commit()
+    def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+        """Alter columns and set properties, in one commit."""
+        mapping, change = self.mapping(), self._table.newTransaction()
+        for step in steps:
+            # one by one: a name that a step leaves may be the next one's
+            update = change.updateSchema()
+            self._altered(update, step)
+            update.commit()
         told = change.updateProperties()
-        for name, text in properties.items():
+        # Iceberg has altered it by the names of the columns, which files do not follow
+        new = mapping_of(str(self._iceberg.SchemaParser.toJson(change.table().schema())), mapping)
+        for name, text in {**properties, _MAPPING: new}.items():
             told.set(name, text)
         told.commit()
-        change.commitTransaction()
+        with self._alone():
+            change.commitTransaction()
+
+    def _altered(self, update: Any, step: Step) -> None:
+        if step.what == "drop":
+            update.deleteColumn(step.name)
+        elif step.what == "rename":
+            update.renameColumn(step.name, step.to)
+        else:
+            kind = self._iceberg.SchemaParser.fromJson(schema_of([(step.name, step.to)])).columns()[0].type()
+            if step.what == "widen":
+                update.updateColumn(step.name, kind)
+            else:
+                # with the parent that it has not, a name may have dots
+                update.addColumn(None, step.name, kind)
+
+    def mapping(self) -> str:
+        """The name mapping, of all columns that there have been."""
+        return self.properties().get(_MAPPING) or mapping_of(self.schema())
 
     def properties(self) -> dict[str, str]:
         """The table's properties."""
@@ -94,29 +137,104 @@ class Library:
             found = table.schemas().get(table.snapshot(snapshot).schemaId())
         return str(self._iceberg.SchemaParser.toJson(found))
 
+    def schemas(self) -> list[str]:
+        """The JSON of all schemas that there have been."""
+        return [str(self._iceberg.SchemaParser.toJson(one)) for one in self._table.schemas().values()]
+
     def snapshot(self) -> int | None:
         """The id of the newest snapshot; None where nothing was written yet."""
         found = self._table.currentSnapshot()
         return None if found is None else int(found.snapshotId())
 
-    def snapshots(self) -> Iterator[tuple[int, str, dict[str, str]]]:
-        """Id, operation and summary of the snapshots, the newest first."""
+    def snapshots(self) -> Iterator[Snapshot]:
+        """The snapshots, the newest first."""
         table = self._table
         found = table.currentSnapshot()
         while found is not None:
-            yield int(found.snapshotId()), str(found.operation()), dict(found.summary())
             parent = found.parentId()
+            yield Snapshot(
+                int(found.snapshotId()), int(found.timestampMillis()), str(found.operation()), dict(found.summary())
+            )
             found = None if parent is None else table.snapshot(parent)
+
+    def has(self, snapshot: int) -> bool:
+        """Whether a snapshot is kept."""
+        return self._table.snapshot(snapshot) is not None
 
     def files(self, snapshot: int | None) -> Files:
         """The files of a snapshot."""
         if snapshot is None:
             return Files(None)
-        table, found = self._table, self._table.snapshot(snapshot)
-        io, read = table.io(), self._iceberg.ManifestFiles
-        data = [read.read(manifest, io, table.specs()) for manifest in found.dataManifests(io)]
-        deletes = [read.readDeleteManifest(manifest, io, table.specs()) for manifest in found.deleteManifests(io)]
-        return Files(snapshot, _locations(data), _locations(deletes))
+        data, deletes = self._listed(snapshot, _location)
+        return Files(snapshot, tuple(data), tuple(deletes))
+
+    def entries(self, snapshot: int) -> tuple[list[Any], list[Any]]:
+        """The files of a snapshot as Iceberg's own objects: those of rows and those of deletes."""
+        # a reader gives one object again and again
+        return self._listed(snapshot, lambda file: file.copy())
+
+    def _listed(self, snapshot: int, take: Callable[[Any], T]) -> tuple[list[T], list[T]]:
+        io, found = self._table.io(), self._table.snapshot(snapshot)
+        data = [file for one in found.dataManifests(io) for file in self._read(one, take)]
+        return data, [file for one in found.deleteManifests(io) for file in self._read(one, take)]
+
+    def _read(self, manifest: Any, take: Callable[[Any], T]) -> list[T]:
+        """What `take` makes of the files that a manifest has."""
+        table, reading = self._table, self._iceberg.ManifestFiles
+        is_data = str(manifest.content()) == "DATA"
+        read = reading.read if is_data else reading.readDeleteManifest
+        reader = read(manifest, table.io(), table.specs())
+        try:
+            files, found = reader.iterator(), []
+            while files.hasNext():
+                found.append(take(files.next()))
+            return found
+        finally:
+            reader.close()
+
+    def expire(self, snapshots: Sequence[int]) -> None:
+        """Forget snapshots, and remove the files that no other one names."""
+        # those that are named alone, and none for its age
+        change = self._table.expireSnapshots().expireOlderThan(1)
+        for snapshot in snapshots:
+            change.expireSnapshotId(snapshot)
+        with self._alone():
+            change.commit()
+
+    def sweep(self, until: float) -> int:
+        """Remove the files that no kept snapshot names and that nobody has written to since `until`, in s; how many
+        they were."""
+        named = {_below(path) for path in self._named()}
+        system = self._hadoop.fs.Path(self.path).getFileSystem(self._conf)
+        removed = 0
+        for status in self._all(system, "data") + self._all(system, "metadata"):
+            path = str(status.getPath())
+            own = _below(path)
+            is_other = own in named or (own.startswith("metadata/") and not _LOST.search(own))
+            if not is_other and status.getModificationTime() < until * 1000:
+                system.delete(status.getPath(), False)
+                removed += 1
+        return removed
+
+    def _all(self, system: Any, folder: str) -> list[Any]:
+        """The files in a directory of the table and below it, as `FileStatus` of Hadoop."""
+        place, all_files = self._hadoop.fs.Path(f"{self.path}/{folder}"), []
+        if system.exists(place):
+            found = system.listFiles(place, True)
+            while found.hasNext():
+                all_files.append(found.next())
+        return all_files
+
+    def _named(self) -> set[str]:
+        """The paths of all files that the kept snapshots name, and of the lists of files that they are in."""
+        io, found = self._table.io(), set[str]()
+        manifests: dict[str, Any] = {}
+        for snapshot in self._table.snapshots():
+            found.add(str(snapshot.manifestListLocation()))
+            manifests |= {str(one.path()): one for one in snapshot.allManifests(io)}
+        for manifest in manifests.values():
+            found.update(self._read(manifest, _location))
+        return found | manifests.keys()
 
     def written(self, folder: str) -> list[Any]:
         """The Parquet files in a directory, as `FileStatus` of Hadoop."""
@@ -164,18 +282,49 @@ class Library:
             change.validateDataFilesExist(paths).validateDeletedFiles()
             change.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
         change.conflictDetectionFilter(everything)
+        return self._committed(change, summary)
+
+    def rewrite(
+        self, base: int, old: Sequence[Any], data: Sequence[Any], deletes: Sequence[Any], summary: Mapping[str, str]
+    ) -> int:
+        """Put files in the place of `old` ones of the snapshot `base`; the id of the new snapshot.
+
+        Files and deletes that were added since stay. Iceberg's ValidationException says that an old file is gone, or
+        has new deletes.
+        """
+        change = self._table.newRewrite().validateFromSnapshot(base)
+        for file in old:
+            change.deleteFile(file)
+        for file in (*data, *deletes):
+            change.addFile(file)
+        return self._committed(change, summary)
+
+    def _committed(self, change: Any, summary: Mapping[str, str]) -> int:
         for name, text in summary.items():
             change.set(name, text)
-        change.commit()
+        with self._alone():
+            change.commit()
         found = self.snapshot()
         assert found is not None
         return found
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one process of the machine commit at a time, where the table is on its disk: a rename replaces a file
+        there, and Iceberg looks before it renames."""
+        place = self._hadoop.fs.Path(self.path)
+        if str(place.getFileSystem(self._conf).getUri().getScheme()) != "file":
+            yield
+            return
+        with open(f"{place.toUri().getPath()}/metadata/.tailrace-lock", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def _change(self, whole: bool) -> Any:
         return self._table.newOverwrite() if whole else self._table.newRowDelta()
 
     def _metrics(self, path: str, config: Any) -> Any:
-        mapping = self._iceberg.mapping.NameMappingParser.fromJson(self.properties()[_MAPPING])
+        mapping = self._iceberg.mapping.NameMappingParser.fromJson(self.mapping())
         return self._iceberg.parquet.ParquetUtil.fileMetrics(self._table.io().newInputFile(path), config, mapping)
 
     def _map(self, told: Mapping[str, str]) -> Any:
@@ -185,11 +334,11 @@ class Library:
         return made
 
 
-def _locations(readers: Sequence[Any]) -> tuple[str, ...]:
-    found = []
-    for reader in readers:
-        files = reader.iterator()
-        while files.hasNext():
-            found.append(str(files.next().location()))
-        reader.close()
-    return tuple(found)
+def _location(file: Any) -> str:
+    return str(file.location())
+
+
+def _below(path: str) -> str:
+    """A path below the directory of its table."""
+    found = _BELOW.fullmatch(path)
+    return path if found is None else found[1]

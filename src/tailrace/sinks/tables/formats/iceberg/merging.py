@@ -69,8 +69,9 @@ class Merging:
         """The rows that come, those that take the place of others among them."""
         merge = self._merge
         cases = [(f"t.{ROW} is not null and {_holds(clause)}", clause.values) for clause in merge.matched]
-        values = dict.fromkeys(self._columns, "null") | dict(merge.inserted.values or {})
-        cases.append((f"t.{ROW} is null and {_holds(merge.inserted)}", values))
+        if merge.inserted is not None:
+            values = dict.fromkeys(self._columns, "null") | dict(merge.inserted.values or {})
+            cases.append((f"t.{ROW} is null and {_holds(merge.inserted)}", values))
         comes = _case([(when, "false" if told is None else "true") for when, told in cases])
         rows = self._session.sql(
             f"select {self._values(cases)} from {_NEW} s left join {_FOUND} t on {merge.on} where {comes}"
@@ -114,4 +115,4 @@ def _holds(clause: Clause) -> str:
 
 
 def _case(cases: Sequence[tuple[str, str]]) -> str:
-    return f"case {' '.join(f'when {when} then {then}' for when, then in cases)} end"
+    return f"case {' '.join(f'when {when} then {then}' for when, then in cases)} end" if cases else "null"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ _PLAIN = {
     "timestamp": "timestamptz",
     "timestamp_ntz": "timestamp",
 }
+_DECIMAL = re.compile(r"decimal\((?P<digits>\d+),(?P<scale>\d+)\)")
 _BACK = {"int": "int", **{theirs: ours for ours, theirs in _PLAIN.items() if theirs != "int"}}
 
 
@@ -56,10 +58,59 @@ def columns_of(schema: str) -> dict[str, DataType]:
     return {field["name"]: _back(field["type"]) for field in json.loads(schema)["fields"]}
 
 
+def mapping_of(schema: str, known: str = "[]") -> str:
+    """Iceberg's name mapping, which says what files call the columns: that of before, `known`, and the columns of
+    `schema` that are new.
+
+    A column keeps its name there for good, whatever the table calls it, and no other column gets it, though the first
+    one is dropped. So files can be read by names, older ones too.
+    """
+    found = json.loads(known)
+    numbers = {entry["field-id"] for entry in found}
+    taken = {entry["names"][0].lower() for entry in found}
+    for field in json.loads(schema)["fields"]:
+        if field["id"] not in numbers:
+            name = field["name"]
+            while name.lower() in taken:
+                name = f"{name}-{field['id']}"
+            taken.add(name.lower())
+            found.append(_mapped(field["id"], name, field["type"]))
+    return json.dumps(found)
+
+
+def stored_names(schema: str, mapping: str) -> dict[str, str]:
+    """What files call the columns of a schema, by the names that these have in it."""
+    stored = {entry["field-id"]: entry["names"][0] for entry in json.loads(mapping)}
+    return {field["name"]: stored[field["id"]] for field in json.loads(schema)["fields"]}
+
+
+def widens(old: str, new: str) -> bool:
+    """Whether Iceberg lets a column of Spark's type `old` become one of the type `new`."""
+    if (old, new) in (("int", "bigint"), ("float", "double")):
+        return True
+    was, wanted = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
+    if was is None or wanted is None:
+        return False
+    return was["scale"] == wanted["scale"] and int(was["digits"]) <= int(wanted["digits"])
+
+
 def ids_of(schema: str) -> dict[str, int]:
     """The numbers of the columns of a schema; none where a column is nested, whose inner numbers Spark cannot write."""
     fields = json.loads(schema)["fields"]
     return {} if any(isinstance(field["type"], dict) for field in fields) else {f["name"]: f["id"] for f in fields}
+
+
+def _mapped(number: int, name: str, kind: Any) -> dict[str, Any]:
+    inner = [] if isinstance(kind, str) else [_mapped(*one) for one in _inner(kind)]
+    return {"field-id": number, "names": [name]} | ({"fields": inner} if inner else {})
+
+
+def _inner(kind: Mapping[str, Any]) -> list[tuple[int, str, Any]]:
+    """The columns that a nested one is made of: their numbers, names and types."""
+    if kind["type"] == "struct":
+        return [(field["id"], field["name"], field["type"]) for field in kind["fields"]]
+    parts = ("element",) if kind["type"] == "list" else ("key", "value")
+    return [(kind[f"{part}-id"], part, kind[part]) for part in parts]
 
 
 def _parsed(name: str, kind: str) -> DataType:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from dataclasses import replace
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,16 +16,25 @@ from tailrace.errors import SinkError
 from tailrace.sinks.tables.evolution import Step
 from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored
 from tailrace.sinks.tables.formats.iceberg import schemas
-from tailrace.sinks.tables.formats.iceberg.library import Files, Library
+from tailrace.sinks.tables.formats.iceberg.library import CONFLICT, MAINTAINED, WRITER, Files, Library
 from tailrace.sinks.tables.formats.iceberg.merging import FILE, ROW, Merging
+from tailrace.sinks.tables.formats.iceberg.upkeep import cleaned, compacted
 from tailrace.sinks.tables.statements import Merge, literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-_PIPELINE, _WRITER, _BATCH, _TOLD = "tailrace.pipeline", "tailrace.writer", "tailrace.batch", "tailrace.metadata"
-"""What the summary of a snapshot has of its write."""
+_PIPELINE, _BATCH, _TOLD = "tailrace.pipeline", "tailrace.batch", "tailrace.metadata"
+"""What the summary of a snapshot has of its write, beside `WRITER`."""
+
+_TRIES = 20
+
+_OWN_FILE = re.compile(r"[0-9a-f-]{36}/[^/]+")
+"""A file of rows below the directory `data`; other writers have no directory for each write."""
+
+_KEPT, _PAST = frozenset({"tailrace.key"}), ".before"
+"""The properties of which earlier values are kept, under this name; Iceberg itself forgets them."""
 
 _VIEW = "tailrace_stored"
 _DELETES = "file_path string, pos bigint"
@@ -38,7 +50,8 @@ class IcebergTable(Stored):
 
     def __init__(self, session: SparkSession, path: str) -> None:
         super().__init__(session, path)
-        self._library = Library(session, path)
+        self.library = Library(session, path)
+        """What Iceberg knows of the table."""
         self._files = Files(None)
 
     def held(self, kind: pa.DataType) -> pa.DataType:
@@ -50,82 +63,146 @@ class IcebergTable(Stored):
 
     def rows(self, version: int | None = None) -> DataFrame:
         if version is None:
-            return self._live(self._now(), self.columns())
-        if not version:
-            # before the first snapshot
-            return self._live(Files(None), self.columns())
-        return self._live(self._library.files(version), schemas.columns_of(self._library.schema(version)))
+            return self.live(self.now(), self.library.schema())
+        # 0 is before the first snapshot
+        at = version or None
+        if at is not None and not self.library.has(at):
+            raise SinkError(
+                f"The table {self.path} does not keep its version {version} any more.",
+                "Name a newer moment; tailrace maintain --vacuum keeps the versions of all moments that it keeps.",
+            )
+        return self.live(self.library.files(at), self.library.schema(at))
 
     def columns(self) -> dict[str, DataType]:
-        return schemas.columns_of(self._library.schema())
+        return schemas.columns_of(self.library.schema())
 
     def properties(self) -> dict[str, str]:
-        return self._library.properties()
+        return self.library.properties()
 
     def commits(self, most: int) -> list[Commit]:
-        self._library.refresh()
-        found = islice(self._library.snapshots(), most)
-        return [Commit(version, told.get(_TOLD), operation != "replace") for version, operation, told in found]
+        self.library.refresh()
+        found = islice(self.library.snapshots(), most)
+        return [Commit(one.id, one.summary.get(_TOLD), one.operation != "replace") for one in found]
+
+    def past(self, name: str) -> tuple[frozenset[str], bool | None]:
+        told = self.properties()
+        values = json.loads(told.get(f"{name}{_PAST}", "[]")) + ([told[name]] if name in told else [])
+        called: dict[int, set[str]] = {}
+        for schema in self.library.schemas():
+            for field in json.loads(schema)["fields"]:
+                called.setdefault(field["id"], set()).add(field["name"])
+        return frozenset(values), any(len(names) > 1 for names in called.values())
 
     def create(self, columns: Columns, properties: Mapping[str, str]) -> None:
-        self._library.create(columns, properties)
+        self.library.create(columns, properties)
 
     def announce(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
-        for step in steps:
-            if step.what != "add":
-                ignored = "" if step.what == "widen" else f" Or set debezium.sink.tables.schema.{step.what} = ignore."
-                raise SinkError(
-                    f"The table {self.path} cannot follow its source: a table of Iceberg gets new columns here, and "
-                    f"the column {step.name} needs a {step.what}.",
-                    "Begin anew with debezium.sink.tables.format = delta, another path and another checkpoint."
-                    f"{ignored}",
-                )
+        self._demand_promotions(steps)
         if not properties.items() <= self.properties().items():
-            self._library.add((), properties)
+            self.library.alter((), properties)
+
+    def _demand_promotions(self, steps: Sequence[Step]) -> None:
+        """Raise SinkError where a column is to be of a type that Iceberg does not let it become."""
+        kinds = {name: kind.simpleString() for name, kind in self.columns().items()}
+        for step in steps:
+            if step.what == "rename":
+                kinds[step.to] = kinds.pop(step.name)
+            elif step.what == "widen" and not schemas.widens(kinds[step.name], step.to):
+                raise SinkError(
+                    f"The table {self.path} cannot follow its source: its column {step.name} is of the type {step.to} "
+                    f"now, and was of {kinds[step.name]}, which Iceberg does not let become that.",
+                    "Begin anew with debezium.sink.tables.format = delta, another path and another checkpoint.",
+                )
 
     def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
-        self._library.add([(step.name, step.to) for step in steps], properties)
+        told = self.properties()
+        other = [name for name in _KEPT & properties.keys() if told.get(name, properties[name]) != properties[name]]
+        past = {f"{name}{_PAST}": json.dumps(sorted(self.past(name)[0])) for name in other}
+        self.library.alter(steps, {**properties, **past})
 
     def append(self, rows: DataFrame, once: Once) -> None:
-        base = self._now()
-        if not self._is_done(once):
-            self._commit(base, self._write_rows(rows), (), once)
+        self._bring(once, lambda base: self._commit(base, self.write_rows(rows), (), once))
 
     def merge(self, merge: Merge, once: Once) -> None:
-        base = self._now()
-        if self._is_done(once):
-            return
+        self._bring(once, lambda base: self._merge(merge, base, once))
+
+    def mend(self, merge: Merge) -> None:
+        self._merge(merge, self.now(), None)
+
+    def _merge(self, merge: Merge, base: Files, once: Once | None) -> None:
         merging = Merging(self.session, merge, self.columns())
         try:
-            merging.begin(self._raw(base, merging.reads), self._deleted(base))
-            data = self._write_rows(merging.rows())
-            deletes = () if merging.replaces else self._write_places(merging.places())
+            merging.begin(self._raw(base, self.library.schema(), list(merging.reads)), self.deleted(base))
+            data = self.write_rows(merging.rows())
+            deletes = () if merging.replaces else self.write_places(merging.places())
         finally:
             merging.end()
         self._commit(base, data, deletes, once, merging.replaces)
 
-    def _now(self) -> Files:
+    def _bring(self, once: Once, write: Callable[[Files], None]) -> None:
+        """Write to the newest snapshot, once, and again where nothing but maintenance was in the way."""
+        for left in reversed(range(_TRIES)):
+            base = self.now()
+            if self._is_done(once):
+                return
+            try:
+                write(base)
+                return
+            except Exception as error:
+                if not left or not CONFLICT.search(str(error)) or not self._was_maintained(base):
+                    raise
+
+    def _was_maintained(self, base: Files) -> bool:
+        """Whether there was a commit since `base`, and maintenance alone has committed."""
+        self.library.refresh()
+        since = takewhile(lambda one: one.id != base.snapshot, self.library.snapshots())
+        marks = [MAINTAINED in one.summary for one in since]
+        return bool(marks) and all(marks)
+
+    def remove(self, where: str) -> int:
+        base = self.now()
+        gone = self._placed(base, self.library.schema()).where(where)
+        deletes = self.write_places(gone.selectExpr(f"{FILE} as file_path", f"{ROW} as pos"))
+        if deletes:
+            self._commit(base, (), deletes, None)
+        return sum(int(file.recordCount()) for file in deletes)
+
+    def compact(self) -> str:
+        return compacted(self)
+
+    def clean(self, version: int | None, hours: int) -> str:
+        return cleaned(self, version, hours)
+
+    def now(self) -> Files:
         """The files of the newest snapshot."""
-        self._library.refresh()
-        snapshot = self._library.snapshot()
+        self.library.refresh()
+        snapshot = self.library.snapshot()
         if snapshot != self._files.snapshot:
-            self._files = self._library.files(snapshot)
+            self._files = self.library.files(snapshot)
         return self._files
 
     def _is_done(self, once: Once) -> bool:
         """Whether the table has the batch, or one behind it."""
-        for _, _, told in self._library.snapshots():
-            if told.get(_WRITER) == once.application:
+        for one in self.library.snapshots():
+            told = one.summary
+            if told.get(WRITER) in (once.application, replace(once, part=None).application):
                 return int(told[_BATCH]) >= once.batch
             if told.get(_PIPELINE) == once.pipeline and int(told[_BATCH]) < once.batch:
                 return False
         return False
 
     def _commit(
-        self, base: Files, data: Sequence[Any], deletes: Sequence[Any], once: Once, whole: bool = False
+        self, base: Files, data: Sequence[Any], deletes: Sequence[Any], once: Once | None, whole: bool = False
     ) -> None:
-        summary = {_PIPELINE: once.pipeline, _WRITER: once.application, _BATCH: str(once.batch), _TOLD: once.metadata}
-        found = self._library.commit(base, data, deletes, summary, whole)
+        summary = {MAINTAINED: "true"}
+        if once is not None:
+            own = {WRITER: once.application, _BATCH: str(once.batch), _TOLD: once.metadata}
+            summary = {_PIPELINE: once.pipeline, **own}
+        found = self.library.commit(base, data, deletes, summary, whole)
+        parent = next(islice(self.library.snapshots(), 1, None), None)
+        if (None if parent is None else parent.id) != base.snapshot:
+            # maintenance has committed meanwhile: what the files are is to be read
+            return
         before = Files(base.snapshot) if whole else base
         self._files = Files(
             found,
@@ -133,23 +210,23 @@ class IcebergTable(Stored):
             (*before.deletes, *(str(file.location()) for file in deletes)),
         )
 
-    def _write_rows(self, rows: DataFrame) -> list[Any]:
+    def write_rows(self, rows: DataFrame) -> list[Any]:
         """The files with rows, whose columns may stand in any order."""
         from pyspark.sql import functions as f
 
-        schema = self._library.schema()
-        ids, columns = schemas.ids_of(schema), []
+        schema = self.library.schema()
+        ids, stored, columns = schemas.ids_of(schema), self._stored(schema), []
         for name, kind in schemas.columns_of(schema).items():
             numbered = {"metadata": {"parquet.field.id": ids[name]}} if name in ids else {}
-            columns.append(f.col(quoted(name)).cast(kind).alias(name, **numbered))
-        return self._write(rows.select(*columns), self._library.data_file)
+            columns.append(f.col(quoted(name)).cast(kind).alias(stored[name], **numbered))
+        return self._write(rows.select(*columns), self.library.data_file)
 
-    def _write_places(self, places: DataFrame) -> list[Any]:
+    def write_places(self, places: DataFrame) -> list[Any]:
         """The files with the places of rows that are gone: `file_path` and `pos`."""
         from pyspark.sql import functions as f
 
         numbered = [f.col(name).alias(name, metadata={"parquet.field.id": number}) for name, number in _PLACES.items()]
-        return self._write(places.select(*numbered).sortWithinPartitions("file_path", "pos"), self._library.delete_file)
+        return self._write(places.select(*numbered).sortWithinPartitions("file_path", "pos"), self.library.delete_file)
 
     def _write(self, rows: DataFrame, described: Callable[[str, int], Any]) -> list[Any]:
         # INT96, as Spark writes without, is none of Iceberg's
@@ -160,37 +237,52 @@ class IcebergTable(Stored):
         writer.option("compression", "zstd").parquet(folder)
         found = [
             described(f"{folder}/{status.getPath().getName()}", status.getLen())
-            for status in self._library.written(folder)
+            for status in self.library.written(folder)
         ]
         return [file for file in found if file is not None]
 
-    def _live(self, files: Files, columns: Mapping[str, DataType]) -> DataFrame:
-        """The rows of a snapshot."""
-        raw, deleted = self._raw(files, columns), self._deleted(files)
-        if deleted is not None:
-            raw = raw.join(deleted, (raw[FILE] == deleted["file_path"]) & (raw[ROW] == deleted["pos"]), "left_anti")
-        return raw.drop(FILE, ROW)
+    def _stored(self, schema: str) -> dict[str, str]:
+        """What files call the columns of a schema."""
+        return schemas.stored_names(schema, self.library.mapping())
 
-    def _raw(self, files: Files, columns: Mapping[str, DataType]) -> DataFrame:
-        """The columns of all rows that the files of a snapshot have, deleted ones too, with the place of each."""
+    def live(self, files: Files, schema: str) -> DataFrame:
+        """The rows of a snapshot, whose columns are those of a schema."""
+        return self._placed(files, schema).drop(FILE, ROW)
+
+    def _placed(self, files: Files, schema: str) -> DataFrame:
+        """The rows of a snapshot with the place of each."""
+        raw, deleted = self._raw(files, schema), self.deleted(files)
+        if deleted is None:
+            return raw
+        return raw.join(deleted, (raw[FILE] == deleted["file_path"]) & (raw[ROW] == deleted["pos"]), "left_anti")
+
+    def _raw(self, files: Files, schema: str, names: Sequence[str] | None = None) -> DataFrame:
+        """Columns of a schema, all of them without `names`, of all rows that the files of a snapshot have, deleted ones
+        too, with the place of each."""
         from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-        fields = [StructField(name, kind) for name, kind in columns.items()]
+        columns = schemas.columns_of(schema)
+        if names is not None:
+            columns = {name: columns[name] for name in names}
         if not files.data:
+            fields = [StructField(name, kind) for name, kind in columns.items()]
             places = [StructField(FILE, StringType()), StructField(ROW, LongType())]
             return self.session.createDataFrame([], StructType([*fields, *places]))
+        stored = self._stored(schema)
         below = f"{self.path}/data/"
         for path in files.data:
-            if not path.startswith(below):
+            if not path.startswith(below) or not _OWN_FILE.fullmatch(path, len(below)):
                 raise SinkError(
-                    f"The table {self.path} has files elsewhere: somebody else has written to it.",
-                    "Let this pipeline alone write there.",
+                    f"The table {self.path} has files that tailrace has not written.",
+                    "Let this pipeline alone write there, and maintain it with tailrace maintain.",
                 )
+        fields = [StructField(stored[name], kind) for name, kind in columns.items()]
         found = self.session.read.schema(StructType(fields)).parquet(*files.data)
         # Spark shows the path as a URI, in which the directory may be written otherwise
         file = f"concat({literal(below)}, substring_index(_metadata.file_path, '/data/', -1))"
-        return found.selectExpr(*map(quoted, columns), f"{file} {FILE}", f"_metadata.row_index {ROW}")
+        named = [f"{quoted(stored[name])} as {quoted(name)}" for name in columns]
+        return found.selectExpr(*named, f"{file} {FILE}", f"_metadata.row_index {ROW}")
 
-    def _deleted(self, files: Files) -> DataFrame | None:
+    def deleted(self, files: Files) -> DataFrame | None:
         """The places of rows that are gone; None where there are none."""
         return self.session.read.schema(_DELETES).parquet(*files.deletes) if files.deletes else None

@@ -1,0 +1,209 @@
+"""Tasks that read tables as they were at one position, while others write. Worker.
+
+Sessions of these databases share no snapshot. So a task reads its rows at any time behind the position, writes a row to
+the signal table, and waits until that is captured: the change tables then have all that the task may have seen. What
+they say behind the position is undone.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import IO, TYPE_CHECKING, Any
+
+from tailrace.columns.batch import Marker
+from tailrace.columns.table import TableId, TableSchema
+from tailrace.connectors.changetables.dialect import Key, KeyRange, Position, Session
+from tailrace.connectors.changetables.eras import Era, Eras
+from tailrace.connectors.changetables.log.sessions import borrowed, changes
+from tailrace.connectors.changetables.log.tasks import Source
+from tailrace.connectors.changetables.log.undoing import Past, Undoing
+from tailrace.errors import PositionLost, PrerequisiteError, SpoolFailed
+from tailrace.runtime import THREADS, Runtime
+from tailrace.snapshot.signals import WINDOW_CLOSE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# How long a row of the signal table may take until it is captured, in s, and the pause between two looks.
+CAPTURED_SECONDS, LOOK = 180.0, 0.05
+_NUMBERS = frozenset(("tinyint", "smallint", "int", "integer", "bigint", "decimal", "numeric"))
+_DATES = frozenset(("date",))
+_MEMORY = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SignalTable:
+    """The signal table, its change table, and whether rows are deleted when they have served."""
+
+    table: TableId
+    era: Era
+    deletes: bool
+
+    def mark(self, session: Session, after: Position, runtime: Runtime = THREADS) -> Position:
+        """Write a row; its commit position, as soon as it is captured: so is all that was visible before.
+
+        Raises PrerequisiteError where that takes too long.
+        """
+        number = f"tailrace-read-{secrets.token_hex(8)}"
+        session.write_signal(self.table, number, WINDOW_CLOSE, None)
+        deadline = runtime.monotonic() + CAPTURED_SECONDS
+        while runtime.monotonic() < deadline:
+            newest = session.newest()
+            if newest is not None and newest > after:
+                found = self._find(session, number, after, newest)
+                if found is not None:
+                    if self.deletes:
+                        session.delete_signal(self.table, number)
+                    return found
+                after = newest
+            runtime.sleep(LOOK)
+        raise PrerequisiteError(
+            f"A row that was written to {self.table} was not captured within {CAPTURED_SECONDS:.0f} s.",
+            "See whether the capture process is running, and read again.",
+        )
+
+    def _find(self, session: Session, number: str, after: Position, upto: Position) -> Position | None:
+        first = replace(self.era.table, columns=self.era.table.columns[:1], key=())
+        for rows in session.changes(self.era.capture, first, after, upto):
+            for row, text in enumerate(rows.columns[0].to_pylist()):
+                if text is not None and text.decode("utf-8", "replace").strip() == number:
+                    found: Position = rows.commit[row].as_py()
+                    return found
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPart:
+    """A range of the keys of a table: `table` has the columns that are read, `number` sets its rows apart."""
+
+    table: TableSchema
+    era: Era
+    rows: KeyRange
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTask:
+    """The rows of some parts at `position`.
+
+    A lost connection is tried again. Raises PositionLost where changes behind the position are gone or a table was
+    altered meanwhile, and the errors of sessions.
+    """
+
+    source: Source
+    database: str
+    parts: tuple[HeldPart, ...]
+    signals: SignalTable
+    position: Position
+
+    def __repr__(self) -> str:
+        return f"HeldTask({len(self.parts)} parts)"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        with ExitStack() as stack:
+            kept = [(part, stack.enter_context(self._kept(part))) for part in self.parts]
+            upto = self._run(lambda session: self.signals.mark(session, self.position))
+            self._demand()
+            pasts: dict[TableId, Past] = {}
+            for part, file in kept:
+                # all parts of a table are behind one another
+                if part.table.id not in pasts:
+                    pasts = {part.table.id: self._past(part, upto)}
+                yield from self._rows(part, file, pasts[part.table.id])
+
+    def _run(self, work: Any) -> Any:
+        """What `work` gives of a session, through lost connections."""
+
+        def once() -> Any:
+            with borrowed(self.source.dialect, self.database) as session:
+                return work(session)
+
+        return self.source.retries.run(once, lambda: True)
+
+    def _kept(self, part: HeldPart) -> IO[bytes]:
+        """The rows of a part as they are found, in memory or a file without a name."""
+        import pyarrow as pa
+
+        def read(session: Session) -> IO[bytes]:
+            file: IO[bytes] = tempfile.SpooledTemporaryFile(_MEMORY)  # noqa: SIM115
+            schema = pa.schema([(str(place), pa.binary()) for place in range(len(part.table.columns))])
+            try:
+                with pa.ipc.new_stream(file, schema) as writer:
+                    for columns in session.rows(part.table, part.rows):
+                        writer.write_batch(pa.record_batch(columns, schema=schema))
+                file.seek(0)
+            except BaseException as error:
+                file.close()
+                if isinstance(error, OSError):
+                    raise SpoolFailed(
+                        f"The rows of {part.table.id} cannot be kept in {tempfile.gettempdir()}: {error.strerror}.",
+                        "Make room there, or name another directory by TMPDIR.",
+                    ) from None
+                raise
+            return file
+
+        found: IO[bytes] = self._run(read)
+        return found
+
+    def _demand(self) -> None:
+        """Raise PositionLost where a table is not what it was at the position."""
+        eras = {part.table.id: part.era for part in self.parts}
+        described = self._run(lambda session: session.describe([era.capture for era in eras.values()]))
+        for one, era in zip(described, eras.values(), strict=True):
+            if replace(one.table, version=era.table.version) != era.table:
+                raise _altered(era.table.id)
+
+    def _past(self, part: HeldPart, upto: Position) -> Past:
+        dialect, retries = self.source.dialect, self.source.retries
+        undoing = Undoing(part.table, part.era.table.key, dialect.unsent)
+        spans = Eras((part.era,)).spans(self.position, upto)
+        if not spans or spans[0].upto < upto:
+            raise _altered(part.table.id)
+        return undoing.past(changes(dialect, self.database, spans[0], part.table, retries, masked=True))
+
+    def _rows(self, part: HeldPart, file: IO[bytes], past: Past) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from tailrace.connectors.changetables.log.rows import read_batch
+        from tailrace.events.records import to_rows
+
+        ordinal = part.number << 40
+
+        def found() -> Iterator[list[pa.Array]]:
+            for batch in pa.ipc.open_stream(file):
+                yield past.unchanged(batch.columns)
+            yield past.rows(lambda key: is_within(part.table, part.rows, key))
+
+        for columns in found():
+            batch = read_batch(part.table, columns, Marker.TRUE, self.position, self.source.at_us, ordinal)
+            ordinal += len(batch)
+            if len(batch):
+                yield from to_rows(batch, self.source.settings, self.source.form)
+
+
+def _altered(table: TableId) -> PositionLost:
+    return PositionLost(f"The table {table} was altered while it was read.", "Load again: that takes a new moment.")
+
+
+def is_ordered(table: TableSchema, key: Sequence[str]) -> bool:
+    """Whether keys compare here as in the database, so that a table may be read in parts."""
+    return all(table.columns[table.index(name)].type_name.lower() in _NUMBERS | _DATES for name in key)
+
+
+def is_within(table: TableSchema, rows: KeyRange, key: Key) -> bool:
+    """Whether a row of this key is in the range."""
+    if rows.after is None and rows.upto is None:
+        return True
+    names = [table.columns[table.index(name)].type_name.lower() for name in rows.key]
+
+    def place(one: Key) -> tuple[Any, ...]:
+        return tuple(Decimal(text) if name in _NUMBERS else text for name, text in zip(names, one, strict=True))
+
+    return (rows.after is None or place(rows.after) < place(key)) and (
+        rows.upto is None or place(key) <= place(rows.upto)
+    )

@@ -1,0 +1,32 @@
+"""What Db2's rows are compared by: see tailrace.connectors.changetables.compared. Driver."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from tailrace.config import Config
+from tailrace.connectors.changetables.compared import ComparedTables
+from tailrace.connectors.db2.server.catalog import literal, quoted
+from tailrace.events.settings import EventSettings
+
+
+def compared(config: Config, settings: EventSettings) -> ComparedTables:
+    """See tailrace.connectors.held.Comparing."""
+    return ComparedTables(config, settings, *WRITTEN)
+
+
+def _value(value: Any) -> str:
+    """A value of a key as a constant."""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, bytes | bytearray):
+        return f"X'{bytes(value).hex().upper()}'"
+    if isinstance(value, int | Decimal):
+        return format(value, "f" if isinstance(value, Decimal) else "d")
+    return literal(value.isoformat(" ") if isinstance(value, datetime) else str(value))
+
+
+WRITTEN = quoted, _value
+"""How a name and a value are written."""

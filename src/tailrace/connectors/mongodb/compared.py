@@ -1,0 +1,151 @@
+"""Documents that are compared with tables, and which of their keys the log has between two positions. Driver.
+
+Documents are read as the initial snapshot reads them: what a majority has, each collection in chunks, over some time.
+The log then says which documents a change has touched since before the first of them was read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tailrace.columns.table import TableSchema
+from tailrace.config import Config
+from tailrace.connectors.held import Touched
+from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
+from tailrace.connectors.mongodb.log.majority import Majority
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
+from tailrace.connectors.mongodb.log.oplog import operation_time
+from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.log.stretch import Namespace
+from tailrace.connectors.mongodb.records import texts
+from tailrace.connectors.mongodb.records.blocks import position_texts
+from tailrace.connectors.mongodb.records.envelope import table_id
+from tailrace.connectors.mongodb.records.images import images
+from tailrace.connectors.mongodb.records.segment import STREAM, segments
+from tailrace.connectors.mongodb.server.connection import Address, connect
+from tailrace.connectors.mongodb.server.faults import explained
+from tailrace.connectors.mongodb.server.routers import is_sharded
+from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.mongodb.snapshot import chunks
+from tailrace.errors import PrerequisiteError
+from tailrace.events.form import SourceForm
+from tailrace.events.settings import EventSettings
+from tailrace.log.planner import Task
+from tailrace.values.fragments import json_array
+
+if TYPE_CHECKING:
+    from tailrace.connectors.mongodb.log.stretch import Rows
+
+_AWAIT_MS = 50
+"""How long the server may wait for changes, in ms."""
+
+
+class ComparedDocuments:
+    """See tailrace.connectors.held.Compared."""
+
+    form: SourceForm | None = None
+    committed = ""
+
+    def __init__(self, config: Config, settings: EventSettings) -> None:
+        """Connects. Raises PyMongo's errors and TailraceError."""
+        self._config = config
+        self._captured = CollectionFilter(config)
+        self._namespaces = Namespaces(self._captured)
+        self._read_upto = 0
+        self._client = connect(Address.of(config))
+        try:
+            name = str(self._client.admin.command("hello").get("setName") or "")
+            if is_sharded(self._client):
+                raise PrerequisiteError(
+                    "The collections of a sharded cluster cannot be compared: their documents are read over some time, "
+                    "and no router says up to which time all shards were read then.",
+                    "Compare those of a replica set.",
+                )
+        except BaseException:
+            self.close()
+            raise
+        self._settings = MongoSettings.of(config, settings, name)
+        self._majority = Majority(lambda: self._client)
+
+    def take(self) -> None:
+        explained(self._plan)()
+
+    def _plan(self) -> None:
+        config, client = self._config, self._client
+        at = Position(operation_time(client))
+        existing = chunks.collections(client, self._captured, self._settings.legacy)
+        names = chunks.chosen(config, existing, self._captured)
+        after = self._majority.after(names, at)
+        planned = chunks.plan(client, names, after=after).chunks
+        address, size = Address.of(config), config["snapshot.fetch.size"]
+        self._tasks = [
+            # a chunk that is the last one would otherwise give a document of another
+            chunks.SnapshotTask(address, replace(chunk, last=False), "", at, number, size, self._settings, after)
+            for number, chunk in enumerate(planned)
+        ]
+        self.position = _text(at.time)
+        self.tables = tuple(TableSchema(table_id(name), (), ()) for name in names)
+
+    def of_table(self, table: TableSchema) -> Sequence[Task]:
+        return [task for task in self._tasks if table_id(task.chunk.namespace) == table.id]
+
+    def is_running(self) -> bool | None:
+        return None
+
+    def is_told(self) -> bool:
+        # what was read is in the log up to here, and the log is read up to here when it is asked for
+        self._read_upto = explained(lambda: operation_time(self._client))()
+        return True
+
+    def touched(self, table: TableSchema, after: str, upto: str) -> Touched:
+        rows = explained(lambda: self._rows((table.id.schema, table.id.table), int(after, 16), int(upto, 16)))()
+        found: set[bytes] = set()
+        for parts in segments(rows, self._namespaces.names, STREAM).values():
+            for part in parts:
+                keys = texts.values(part.data, images(part).key, texts.key_form(self._settings))
+                found |= {json.loads(text).encode() for text in json_array(keys).to_pylist()}
+        return Touched((tuple(sorted(found)),) if found else ())
+
+    def _rows(self, name: Namespace, after: int, upto: int) -> list[Rows]:
+        """The changes of a collection behind a timestamp, up to another one and to where documents were read."""
+        most = max(upto, self._read_upto)
+        stream = StreamSettings.of(self._config, self._captured)
+        feed = ChangeStreamFeed(lambda: self._client, self._namespaces, stream, await_ms=_AWAIT_MS)
+        # without a token a stream begins with the changes of that very time
+        feed.open(Position(after))
+        found: list[Rows] = []
+        try:
+            reached = 0
+            while max(reached - 1, feed.caught_up_at) < most:
+                stretch = feed.read()
+                if stretch is None:
+                    continue
+                reached = stretch.reached.time
+                numbers = [number for number, known in enumerate(self._namespaces.names) if known == name]
+                own = np.isin(stretch.rows.namespace, numbers) & (stretch.rows.time > after)
+                if own.any():
+                    found.append(stretch.rows.part(np.flatnonzero(own)))
+        finally:
+            feed.close()
+        return found
+
+    def condition(self, names: Sequence[str], keys: Sequence[Sequence[Any]]) -> str:
+        return json.dumps({"_id": {"$in": [json.loads(text) for (text,) in keys]}})
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _text(time: int) -> str:
+    """A timestamp as the column `position` shows it."""
+    return str(position_texts(np.array([time], np.int64))[0].as_py())
+
+
+def compared(config: Config, settings: EventSettings) -> ComparedDocuments:
+    """See tailrace.connectors.held.Comparing."""
+    return explained(lambda: ComparedDocuments(config, settings))()

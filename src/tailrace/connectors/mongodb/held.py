@@ -1,0 +1,259 @@
+"""The documents of the captured collections at one timestamp, which every task names to the server. Holder process.
+
+A server of MongoDB 5 keeps its recent past (minSnapshotHistoryWindowInSeconds, 300 unless it was set), so nothing has
+to be kept open: each task reads with the read concern `snapshot` at the same `atClusterTime`, and demands that the
+server says that it did.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tailrace.config import Config
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter
+from tailrace.connectors.mongodb.log.oplog import operation_time
+from tailrace.connectors.mongodb.log.stretch import Namespace
+from tailrace.connectors.mongodb.records.segment import Segment, read_documents
+from tailrace.connectors.mongodb.server.connection import Address, connect, retries
+from tailrace.connectors.mongodb.server.faults import explained, explained_error, is_passing
+from tailrace.connectors.mongodb.server.raw import Answer, RawCursor, concern_at
+from tailrace.connectors.mongodb.server.routers import is_sharded
+from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.mongodb.snapshot import chunks as snapshot
+from tailrace.connectors.mongodb.snapshot.plan import Chunk, planned
+from tailrace.errors import PositionLost, PrerequisiteError
+from tailrace.events.settings import EventSettings
+from tailrace.log.guardrail import guard_number
+from tailrace.log.planner import Task
+from tailrace.runtime import THREADS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pymongo import MongoClient
+
+log = logging.getLogger("tailrace")
+
+_ATTEMPTS = 5
+# The oldest version of the wire protocol whose servers read at a timestamp outside of a transaction: MongoDB 5.0.
+_WIRE = 13
+# So often a task tries again in a row what passes by itself, if errors.max.retries allows it.
+_TRIES = 8
+_TASKS = 4
+"""Tasks for each core, at most."""
+_TOO_OLD, _UNAVAILABLE = 239, 246
+_STREAM = "Read a stream: spark.readStream with snapshot.mode=initial_only ends after the snapshot."
+_GONE = (
+    "Load again: that takes a new moment. A larger minSnapshotHistoryWindowInSeconds of the server keeps moments for "
+    "longer."
+)
+
+
+class HeldDocuments:
+    """See tailrace.connectors.held. `position` is the moment, as the column `position` shows it."""
+
+    stays = False
+    position: str
+
+    def __init__(self, config: Config, settings: EventSettings) -> None:
+        """Takes the moment. Raises TailraceError and PyMongo's errors."""
+        self._config = config
+        self._captured = CollectionFilter(config)
+        address = Address.of(config)
+        with closing(connect(address)) as client:
+            shape = MongoSettings.of(config, settings, _replica_set(client))
+            at, found = self._taken(client, legacy=shape.legacy)
+            guard_number(config, len(found), "collections")
+            split = [(name, _bounds(client, name)) for name in snapshot.chosen(config, list(found), self._captured)]
+        plan = planned(split, snapshot.filters(config))
+        self.position = f"{at:016X}"
+        log.info("read of %d collections in %d chunks at %s", len(split), len(plan.chunks), self.position)
+        chunks = [
+            HeldChunk(chunk, plan.filter(chunk.namespace), number, found[chunk.namespace])
+            for number, chunk in enumerate(plan.chunks)
+        ]
+        attempts, first, longest = retries(config)
+        tries = _TRIES if attempts < 0 else min(attempts, _TRIES)
+        size = -(-len(chunks) // (_TASKS * (config["event.order.segments"] or os.cpu_count() or 1))) or 1
+        self.tasks: tuple[Task, ...] = tuple(
+            HeldTask(
+                address,
+                tuple(chunks[place : place + size]),
+                at,
+                shape,
+                config["snapshot.fetch.size"],
+                tries,
+                (first, longest),
+            )
+            for place in range(0, len(chunks), size)
+        )
+
+    def _taken(self, client: MongoClient[Any], *, legacy: bool) -> tuple[int, Mapping[Namespace, Any]]:
+        """A timestamp at which the captured collections were those that are returned, each with its UUID."""
+        found = identities(client, snapshot.collections(client, self._captured, legacy))
+        for _ in range(_ATTEMPTS):
+            at = operation_time(client)
+            before, found = found, identities(client, snapshot.collections(client, self._captured, legacy))
+            if before == found:
+                return at, found
+        raise PrerequisiteError(
+            f"Collections were made, dropped or renamed at each of {_ATTEMPTS} attempts to read them.",
+            "Read again when that is over.",
+        )
+
+    def is_read(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldChunk:
+    """A chunk with the condition of its collection, its number, and the UUID of the collection that was there."""
+
+    chunk: Chunk
+    filter: str
+    number: int
+    uuid: Any
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTask:
+    """The documents of some chunks at the timestamp `at`. Worker; holds the password.
+
+    Documents come in the order of `_id`, so that a lost connection costs no more than the answer that was lost. Raises
+    PositionLost where the server has the moment no more, ConnectionFailed, PrerequisiteError.
+    """
+
+    address: Address
+    chunks: tuple[HeldChunk, ...]
+    at: int
+    settings: MongoSettings
+    batch_size: int
+    tries: int
+    pauses: tuple[float, float]
+
+    def __repr__(self) -> str:
+        return f"HeldTask({len(self.chunks)} chunks)"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from pymongo.errors import PyMongoError
+
+        from tailrace.connectors.mongodb.records.records import to_rows
+
+        try:
+            with closing(connect(self.address)) as client:
+                for one in self.chunks:
+                    for segment in self._segments(client, one):
+                        yield from to_rows(segment, self.settings)
+        except PyMongoError as error:
+            raise self._explained(error) from None
+
+    def _segments(self, client: MongoClient[Any], one: HeldChunk) -> Iterator[Segment]:
+        given, failures = 0, 0
+        while True:
+            try:
+                for answer in self._answers(client, one, given):
+                    failures = 0
+                    yield self._read(one, answer, given)
+                    given += len(answer.starts)
+                self._demand(client, one)
+                return
+            except Exception as error:
+                if failures >= self.tries or not is_passing(error):
+                    raise
+                log.warning("reading the documents is interrupted (%s): it is tried again", type(error).__name__)
+            first, longest = self.pauses
+            THREADS.sleep(min(longest, first * 2**failures))
+            failures += 1
+
+    def _answers(self, client: MongoClient[Any], one: HeldChunk, given: int) -> Iterator[Answer]:
+        """What the server answers of the chunk behind its first `given` documents."""
+        database, _ = one.chunk.namespace
+        command = snapshot.find_command(one.chunk, one.filter, self.batch_size, 0) | concern_at(self.at)
+        command |= {"sort": {"_id": 1}} | ({"skip": given} if given else {})
+        with closing(RawCursor(client, database, command)) as cursor:
+            answer = cursor.next()
+            if answer.seen_at != self.at:
+                raise PrerequisiteError(
+                    "The server has not read at the time that was asked for, or does not say so.",
+                    f"spark.read needs a server of MongoDB 5.0 or later that takes atClusterTime. {_STREAM}",
+                )
+            while True:
+                if len(answer.starts):
+                    yield answer
+                if not cursor.alive:
+                    return
+                answer = cursor.next()
+
+    def _demand(self, client: MongoClient[Any], one: HeldChunk) -> None:
+        """A collection that is gone has no documents at any time, for some versions of the server."""
+        namespace = one.chunk.namespace
+        if identities(client, [namespace]) != {namespace: one.uuid}:
+            raise PositionLost(
+                f"The collection {'.'.join(namespace)} was dropped or renamed while it was read, and its past is gone.",
+                "Load again: that takes a new moment.",
+            )
+
+    def _read(self, one: HeldChunk, answer: Answer, given: int) -> Segment:
+        first = (one.number << 40) + given
+        read_ns = 0 if self.settings.legacy else time.time_ns()
+        return read_documents(one.chunk.namespace, answer.data, answer.starts, self.at, first, read_ns=read_ns)
+
+    def _explained(self, error: Exception) -> Exception:
+        code = getattr(error, "code", None)
+        if code == _TOO_OLD:
+            return PositionLost("The server no longer has its state of the moment that is read.", _GONE)
+        if code == _UNAVAILABLE:
+            return PositionLost("A collection was altered after the moment that is read, and its past is gone.", _GONE)
+        return explained_error(error)
+
+
+def _replica_set(client: MongoClient[Any]) -> str:
+    """The name of the replica set. Raises PrerequisiteError for what has no past that all tasks could read."""
+    hello = client.admin.command("hello")
+    if is_sharded(client):
+        raise PrerequisiteError(
+            "spark.read of a sharded cluster is not supported: a transaction over several shards can be seen before "
+            "its place in the log, so no position would be right.",
+            _STREAM,
+        )
+    name = str(hello.get("setName") or "")
+    if not name:
+        raise PrerequisiteError(
+            "The server is no member of a replica set, so its documents have no position.",
+            "Start it with --replSet and run rs.initiate().",
+        )
+    if hello.get("maxWireVersion", 0) < _WIRE:
+        raise PrerequisiteError(
+            "The server cannot read at a given time outside of a transaction.",
+            f"spark.read needs MongoDB 5.0 or later. {_STREAM}",
+        )
+    return name
+
+
+def _bounds(client: MongoClient[Any], name: Namespace) -> list[str]:
+    """Where to cut a collection, by what it is about now."""
+    count = client[name[0]][name[1]].estimated_document_count()
+    return snapshot.bounds(client, name, -(-count // snapshot.CHUNK_DOCUMENTS))
+
+
+def identities(client: MongoClient[Any], names: list[Namespace]) -> dict[Namespace, Any]:
+    """Those of the collections that are there, in their order, each with its UUID."""
+    listed: dict[Namespace, Any] = {}
+    for database in dict.fromkeys(database for database, _ in names):
+        own = [name for of, name in names if of == database]
+        for one in client[database].list_collections(filter={"name": {"$in": own}}):
+            listed[database, one["name"]] = one.get("info", {}).get("uuid")
+    return {name: listed[name] for name in names if name in listed}
+
+
+def held(config: Config, settings: EventSettings) -> HeldDocuments:
+    """See tailrace.connectors.held.Reading."""
+    return explained(HeldDocuments)(config, settings)

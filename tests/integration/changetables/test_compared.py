@@ -1,0 +1,136 @@
+"""What `tailrace verify` asks of SQL Server and Db2: rows, the keys that changes touch, and when the log tells all."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tailrace.columns.blocks import ROWS
+from tailrace.columns.table import TableSchema
+from tailrace.connectors import registry
+from tailrace.connectors.held import Compared
+from tailrace.errors import ConfigError
+from tailrace.events.settings import EventSettings
+from tailrace.runtime import THREADS
+from tdsserver.process import TestDatabase
+from tests.fix_db2 import Db2Database
+
+
+def opened(connector: str, options: dict[str, str]) -> Compared:
+    """What reads the source, not begun."""
+    config = registry.parse(connector, options | {"topic.prefix": "p", "row.blocks": "last"})
+    opening = registry.find(connector).load_compared()
+    assert opening is not None
+    return opening(config, replace(EventSettings.from_options(config, "verify"), blocks=ROWS))
+
+
+def rows(of: Compared, table: TableSchema) -> list[tuple[Any, ...]]:
+    """The rows of a table, as they are compared."""
+    batches = [batch for task in of.of_table(table) for batch in task.read()]
+    found = [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+    return sorted(found, key=repr)
+
+
+def keys(of: Compared, table: TableSchema, after: str) -> list[tuple[bytes, ...]]:
+    """The keys that are touched behind a position."""
+    touched = of.touched(table, after, of.position)
+    assert not touched.everything
+    return sorted(zip(*touched.columns, strict=True))
+
+
+def wait_until_told(of: Compared) -> None:
+    for _ in range(400):
+        if of.is_told():
+            return
+        THREADS.sleep(0.05)
+    raise AssertionError("the log does not tell")
+
+
+def test_sql_server(sqlserver_database: TestDatabase) -> None:
+    """Rows that were captured before the reading are in it; keys of all later changes are told, once all are there."""
+    database = sqlserver_database
+    database.execute(
+        "CREATE TABLE dbo.signals (id VARCHAR(42) NOT NULL PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048))",
+        "CREATE TABLE dbo.t (part NCHAR(2) NOT NULL, id INT NOT NULL, v NVARCHAR(MAX), PRIMARY KEY (part, id))",
+        "CREATE TABLE dbo.other (id INT NOT NULL PRIMARY KEY)",
+        *(f"INSERT INTO dbo.t VALUES (N'it', {i}, N'v{i}')" for i in range(5)),
+    )
+    database.enable("dbo.t", "dbo.other", "dbo.signals")
+    database.execute("UPDATE dbo.t SET v = N'w' WHERE id = 0")
+    database.capture()
+    options = database.options(signal_data_collection=f"{database.name}.dbo.signals") | {"driver.encrypt": "false"}
+    with closing(opened("sqlserver", options)) as found:
+        found.take()
+        other, t = found.tables
+        assert (str(other.id), str(t.id)) == ("dbo.other", "dbo.t")
+        database.stop_agent()
+        database.execute(
+            "UPDATE dbo.t SET v = N'x' WHERE id = 1",
+            "UPDATE dbo.t SET id = 9 WHERE id = 2",
+            "DELETE FROM dbo.t WHERE id = 3",
+        )
+        shown = rows(found, t)
+        assert shown == [("it", 0, "w"), ("it", 1, "x"), ("it", 4, "v4"), ("it", 9, "v2")]
+        assert rows(found, other) == []
+        # what is committed and not captured is not told of
+        assert not found.is_told()
+        assert not found.is_told()
+        database.start_agent()
+        wait_until_told(found)
+        late = [(b"it", b"1"), (b"it", b"2"), (b"it", b"3"), (b"it", b"9")]
+        assert keys(found, t, found.position) == late
+        assert keys(found, other, found.position) == []
+        # from a moment that is before the reading
+        start = bytes(database.query("SELECT start_lsn FROM cdc.change_tables WHERE capture_instance = 'dbo_t'")[0][0])
+        assert keys(found, t, start.hex().upper() + "~") == [(b"it", b"0"), *late]
+        # from one of which nothing is known
+        assert found.touched(t, "00" * 10, found.position).everything
+        assert database.query("SELECT type FROM dbo.signals") == [("snapshot-window-close",)]
+    assert database.query("SELECT * FROM dbo.signals") == []
+
+
+def test_a_later_commit_tells_without_a_signal_table(sqlserver_database: TestDatabase) -> None:
+    database = sqlserver_database
+    database.execute("CREATE TABLE dbo.t (id INT NOT NULL PRIMARY KEY, v INT)", "INSERT INTO dbo.t VALUES (1, 1)")
+    database.enable("dbo.t")
+    database.execute("UPDATE dbo.t SET v = 2")
+    database.capture()
+    options = database.options() | {"driver.encrypt": "false"}
+    with closing(opened("sqlserver", options)) as found:
+        found.take()
+        assert not found.is_told()
+        database.capture()
+        assert not found.is_told()
+        for number in range(200):
+            # its time may be that of the reading: the clock of commits has steps of 3 ms
+            database.execute(f"UPDATE dbo.t SET v = {number + 3}")
+            database.capture()
+            if found.is_told():
+                break
+        assert found.is_told()
+    with pytest.raises(ConfigError, match="the positions of their logs have no order"):
+        opened("sqlserver", options | {"database.names": f"{database.name},other"})
+
+
+def test_db2(db2: Db2Database) -> None:
+    db2.execute(
+        "CREATE TABLE INVENTORY.T (ID INTEGER NOT NULL, K VARCHAR(9) NOT NULL, V VARCHAR(20), PRIMARY KEY (K, ID))",
+        "CREATE TABLE INVENTORY.SIGNALS (ID VARCHAR(42) NOT NULL PRIMARY KEY, TYPE VARCHAR(32), DATA VARCHAR(2048))",
+    )
+    for name in ("T", "SIGNALS"):
+        db2.capture.register("INVENTORY", name)
+    db2.capture.run("INSERT INTO INVENTORY.T VALUES (1, 'a', 'v1'), (2, 'a', 'v2'), (3, 'a', NULL)")
+    options = db2.options(signal_data_collection="INVENTORY.SIGNALS", table_include_list=r"INVENTORY\..*")
+    with closing(opened("db2", options)) as found:
+        found.take()
+        (t,) = found.tables
+        db2.execute("UPDATE INVENTORY.T SET V = 'x' WHERE ID = 1", "DELETE FROM INVENTORY.T WHERE ID = 2")
+        assert rows(found, t) == [(1, "a", "x"), (3, "a", None)]
+        assert not found.is_told()
+        with db2.capture.working():
+            wait_until_told(found)
+        assert keys(found, t, found.position) == [(b"a", b"1"), (b"a", b"2")]
+    assert db2.capture.session.rows("SELECT * FROM INVENTORY.SIGNALS") == []

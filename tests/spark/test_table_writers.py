@@ -1,0 +1,141 @@
+"""Somebody else commits to a table between the reading and the commit of a batch's MERGE: real Delta Lake, no luck."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tailrace.columns.blocks import Form
+from tailrace.errors import SinkError
+from tailrace.sinks.tables.formats.base import Once
+from tailrace.sinks.tables.formats.delta import DeltaTable
+from tailrace.sinks.tables.sink import TablesSink
+from tailrace.sinks.tables.statements import Reduced
+from tailrace.sinks.tables.target import metadata
+from tests.spark.test_table_maintenance import opened, operations
+from tests.spark.test_table_rebuild import PIPELINE, START, Lake, Source, rows_of
+
+FORM = Form(("id", "v"), (pa.int64(), pa.int64()), (0,))
+
+
+@pytest.fixture
+def place(spark: SparkSession, tmp_path: Path) -> Path:
+    if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
+        pytest.skip("the jars of Delta Lake cannot be had")
+    return tmp_path / "lake"
+
+
+class Writing:
+    """Batches of updates of the rows 0 to 9 and of a new row, and what somebody does while one is merged."""
+
+    def __init__(self, spark: SparkSession, place: Path) -> None:
+        self.spark, self.place, self.path = spark, place, f"{place}/t"
+        spark.sql(f"create table delta.`{self.path}` (id bigint, v bigint) using delta "
+                  "tblproperties ('delta.enableDeletionVectors' = 'true')")  # fmt: skip
+        rows = spark.range(10).selectExpr("id", "0L as v").coalesce(1)
+        DeltaTable(spark, self.path).append(rows, Once(PIPELINE, 0, metadata(0, "-")))
+
+    def batch(
+        self, number: int, view: str, wait: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    ) -> DeltaTable:
+        """A table in a session of its own, with the rows of a batch as the view."""
+        session = self.spark.newSession()
+        schema = FORM.schema
+        rows = [("u", "0A", 0, 0, START, None, None, key, number) for key in (*range(10), 100 + number)]
+        made = session.createDataFrame(rows, from_arrow_schema(schema)).coalesce(1)
+        made.mapInArrow(wait, made.schema).createOrReplaceTempView(view)
+        return DeltaTable(session, self.path)
+
+    def merge(self, number: int, beside: Callable[[], object] = lambda: None) -> None:
+        """Merge a batch; it has begun to read its rows when `beside` is done."""
+        fifo, passed, view = f"{self.place}/fifo{number}", f"{self.place}/passed{number}", f"rows{number}"
+
+        def waiting(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                if not os.path.exists(passed):
+                    with open(fifo) as pipe:
+                        pipe.read()
+                yield batch
+
+        os.mkfifo(fifo)
+        table = self.batch(number, view, waiting)
+        once = Once(PIPELINE, number, metadata(number, "-"))
+        with ThreadPoolExecutor(1) as pool:
+            merging = pool.submit(table.merge, Reduced(FORM, view).merge(), once)
+            end = opened(fifo, merging)
+            try:
+                beside()
+            finally:
+                Path(passed).touch()
+                os.close(end)
+            merging.result()
+
+    def copied(self, number: int, value: int) -> None:
+        """What a pipeline with a copy of the checkpoint does."""
+        view = f"copied{number}"
+        table = self.batch(value, view, lambda batches: batches)
+        table.merge(Reduced(FORM, view).merge(), Once(PIPELINE, number, metadata(number, "-")))
+
+    def rows(self) -> dict[int, int]:
+        found = self.spark.read.format("delta").load(self.path).collect()
+        assert len({row["id"] for row in found}) == len(found)
+        return {row["id"]: row["v"] for row in found}
+
+
+def test_a_writer_in_between_is_one_clear_error_and_nothing_is_overwritten(spark: SparkSession, place: Path) -> None:
+    writing, sink = Writing(spark, place), TablesSink({"path": str(place)})
+    table = f"delta.`{writing.path}`"
+    wanted = dict.fromkeys(range(10), 0)
+    changes: list[tuple[str, dict[int, int | None]]] = [
+        (f"insert into {table} values (500, 7)", {500: 7}),
+        (f"delete from {table} where id = 3", {3: None}),
+        (f"update {table} set v = 70 where id = 4", {4: 70}),
+        (f"insert into {table} values (104, 7)", {104: 7}),
+    ]
+    for number, (statement, change) in enumerate(changes, 1):
+        with pytest.raises(Exception, match="DELTA_CONCURRENT") as caught:
+            writing.merge(number, lambda statement=statement: spark.sql(statement))  # type: ignore[misc]
+        known = sink.failure(str(caught.value))
+        assert isinstance(known, SinkError)
+        assert "Somebody else has written to a table" in str(known)
+        for key, value in change.items():
+            wanted = {other: known for other, known in wanted.items() if other != key}
+            wanted |= {} if value is None else {key: value}
+        assert writing.rows() == wanted
+    # the same batch again, as after the next start, finds the table as it is
+    writing.merge(9)
+    assert writing.rows() == dict.fromkeys(range(10), 9) | {500: 7, 104: 7, 109: 9}
+
+
+def test_files_that_are_put_together_in_between_are_no_hindrance(spark: SparkSession, place: Path) -> None:
+    writing = Writing(spark, place)
+    writing.merge(1)
+    writing.merge(2, lambda: spark.sql(f"optimize delta.`{writing.path}`"))
+    assert operations(spark, writing.path)[0] == "MERGE"
+    assert writing.rows() == dict.fromkeys(range(10), 2) | {101: 1, 102: 2}
+
+
+def test_a_copy_of_the_checkpoint_does_not_pass_for_the_pipeline_itself(spark: SparkSession, place: Path) -> None:
+    """Neither in the middle of a MERGE, nor where the copy has been faster: their batches hold different changes."""
+    writing = Writing(spark, place)
+    with pytest.raises(Exception, match="DELTA_CONCURRENT"):
+        writing.merge(1, lambda: writing.copied(1, 50))
+    assert writing.rows() == dict.fromkeys(range(10), 50) | {150: 50}
+    source = Source(random.Random(3))
+    own, copied = (Lake(spark, place / "two", "latest") for _ in range(2))
+    first, *batches = source.snapshot(8), source.batch(12), source.batch(12)
+    own.write(0, [last for _, last in first])
+    copied.write(0, [last for _, last in first])
+    copied.write(1, [last for _, last in batches[0]])
+    rows = rows_of(own.read())
+    with pytest.raises(SinkError, match="Another process has written batch 1"):
+        own.write(1, [last for _, last in batches[1]])
+    assert rows_of(own.read()) == rows
