@@ -7,6 +7,7 @@ next inserts them anew.
 
 from __future__ import annotations
 
+import gc
 import shutil
 import tempfile
 import time
@@ -103,6 +104,8 @@ def pipeline(workload: Workload, table: str, mode: str, folder: Path) -> Lake:
 
 def run(spark: SparkSession, lake: Lake) -> Written:
     """Write what the database has committed."""
+    # pipelines that have ended keep their last batch in the JVM's memory until Python lets go of them
+    gc.collect()
     before = size_of(lake.folder)
     started = time.monotonic()
     pipeline = Pipeline(from_entries(lake.entries, {}), spark)
