@@ -83,7 +83,7 @@ def test_what_is_ignored_and_what_stops(lake: Callable[..., Lake], database: Dat
     made.run()
     kept = made.rows("public.t", "id, v, w, __deleted, __op")
     assert kept == [
-        (1, 10, 1, "false", "u"), (2, 2, 2, "true", "d"), (3, 30, None, "false", "u"), (4, 4, None, "false", "c"),
+        (1, 10, 1, "false", "u"), (2, 2, None, "true", "d"), (3, 30, None, "false", "u"), (4, 4, None, "false", "c"),
     ]  # fmt: skip
     anew = "create table t (id int primary key, v bigint, w int)"
     database.execute("drop table t", anew, "insert into t values (9, 9, 9)")
