@@ -39,7 +39,7 @@ class Source:
 
     rows: Rows = field(default_factory=dict)
     kept: Kept = field(default_factory=dict)
-    """All rows that were ever there, with their last values and the letter of the last change."""
+    """All rows that were ever there, with their last values, and by what they went: d, t, or nothing yet."""
     changes: list[tuple[Change, bool]] = field(default_factory=list)
 
     def insert(self, key: int, number: int) -> None:
@@ -74,7 +74,7 @@ class Source:
 
     def _log(self, op: str, old: int | None, key: int, touches: bool = True) -> None:
         number, big = self.rows[key]
-        self.kept[key] = (number, big, "c" if old is not None else op)
+        self.kept[key] = (number, big, "")
         before = None if old is None else (None, str(old), None)
         after = (str(number), str(key), big if touches else None)
         # a null is no large value: the log always carries it
@@ -151,7 +151,7 @@ def merged_with_deletes(kept: Kept, found: Sequence[dict[str, Any]]) -> Kept:
             known = row["c1"] if row["origin"] is None else row["origin"]["k0"]
             assert op in "dt" or known in kept
             values[place] = kept[known][place // 2] if known in kept else None
-        after[row["c1"]] = (values[0], values[2], op)
+        after[row["c1"]] = (values[0], values[2], op if op in "dt" else "")
     return after
 
 
@@ -251,9 +251,15 @@ def versioned(table: list[Version], found: Sequence[dict[str, Any]]) -> list[Ver
             return None
         return [place for place, value in enumerate(now[row["c1"]]) if value == row[f"c{place}"]]
 
-    known = pa.array([alike(row) for row in opened.to_pylist()], pa.list_(pa.int32()))
-    given = opened.append_column("alike", known).combine_chunks().to_batches()
-    rows = [row for part in Lasting(form)(iter(given)) for row in part.to_pylist()]
+    def hashes(row: dict[str, Any]) -> list[int] | None:
+        if row["op"] == "r":
+            return [hash(row[f"c{place}"]) for place in range(3)]
+        return [hash(value) for value in now[row["c1"]]] if row["c1"] in now else None
+
+    told = opened.to_pylist()
+    given = opened.append_column("alike", pa.array(map(alike, told), pa.list_(pa.int32())))
+    given = given.append_column("hashes", pa.array(map(hashes, told), pa.list_(pa.int64())))
+    rows = [row for part in Lasting(form)(iter(given.combine_chunks().to_batches())) for row in part.to_pylist()]
     current = {key: big for key, _, big, _, end in table if end is None}
     truncate = min((row["position"] for row in rows if row["op"] == "t"), default=None)
     ends = {row["c1"]: row["position"] for row in rows if row["opens"]}

@@ -26,6 +26,7 @@ _UNTIL = (
 )
 
 _ALIKE = pa.list_(pa.field("element", pa.int32()))
+_HASHES = pa.list_(pa.field("element", pa.int64()))
 
 VALIDITY = (
     ("__valid_from", "string"),
@@ -47,36 +48,48 @@ def version_schema(target: Form) -> pa.Schema:
 class Lasting:
     """Says of all rows of a partition, which has every change of its keys and every truncate, how long each lasts.
 
-    The rows are those of `news`, with `alike` behind the others.
+    The rows are those of `news`, with `alike` and `hashes` behind the others.
     """
 
     target: Form
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        known: list[pa.Array] = []
+        alike: list[pa.Array] = []
+        hashes: list[pa.Array] = []
 
         def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-            known.append(batch.column(batch.num_columns - 1).cast(_ALIKE))
-            return batch.select(range(batch.num_columns - 1))
+            *_, own, other = batch.columns
+            alike.append(own.cast(_ALIKE))
+            hashes.append(other.cast(_HASHES))
+            return batch.select(range(batch.num_columns - 2))
 
         rows = gathered(map(plain, batches), self.target)
         if rows.num_rows:
             order = [(name, "ascending") for name in ("position", "ordinal", "part")]
             places = pc.sort_indices(rows, sort_keys=order)
-            alike = pa.concat_arrays(known).take(places)
-            yield from lasting(rows.take(places).combine_chunks(), self.target, alike).to_batches()
+            known = Known(pa.concat_arrays(alike).take(places), pa.concat_arrays(hashes).take(places))
+            yield from lasting(rows.take(places).combine_chunks(), self.target, known).to_batches()
 
 
-def lasting(rows: pa.Table, target: Form, alike: pa.Array) -> pa.Table:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What `news` says of rows and the table's open versions."""
+
+    alike: pa.Array
+    hashes: pa.Array
+
+
+def lasting(rows: pa.Table, target: Form, known: Known) -> pa.Table:
     """Rows in order, with the values that those before them have, and where each ends; without rows of snapshots that
-    are as the ones before them. `alike` is the column of `news`.
+    are as the ones before them.
 
     `opens` says that a row is its key's first, so that the version of before ends there. What is still missing is that
     of the key in `origin`, before the batch.
     """
     keys, previous = _chained(rows, target)
-    filled = pa.table(_filled(rows, keys, previous, target), schema=rows.schema)
-    repeated = _repeated(filled, previous, target, alike)
+    columns, linked = _filled(rows, keys, previous, target)
+    filled = pa.table(columns, schema=rows.schema)
+    repeated = _repeated(filled, (previous, linked), target, known)
     if repeated.any():
         filled = filled.filter(pa.array(~repeated)).combine_chunks()
         _, previous = _chained(filled, target)
@@ -97,8 +110,12 @@ def _emptying(rows: pa.Table) -> Flags:
     return np.asarray(pc.equal(rows["op"].combine_chunks(), "t"))
 
 
-def _repeated(rows: pa.Table, previous: Int64s, target: Form, alike: pa.Array) -> Flags:
-    """Which rows a later snapshot has read that are as the row before them, of the batch or else of the table."""
+def _repeated(rows: pa.Table, chains: tuple[Int64s, Int64s], target: Form, known: Known) -> Flags:
+    """Which rows a later snapshot has read that are as the row before them, of the batch or else of the table.
+
+    `chains` lead each row to the one of its key before it, and to the one that its row was.
+    """
+    previous, linked = chains
     count = rows.num_rows
     ops = rows["op"].combine_chunks()
     reads = np.flatnonzero(np.asarray(pc.equal(ops, "r")))
@@ -112,13 +129,16 @@ def _repeated(rows: pa.Table, previous: Int64s, target: Form, alike: pa.Array) -
     same = np.where(first, emptied[reads] == 0, emptied[reads] == emptied[earlier])
     same &= first | ~np.asarray(pc.equal(ops, "d"))[earlier]
     places, others = pa.array(reads), pa.array(np.where(first, 0, earlier))
-    table = flagged(alike.take(places), len(target.names))
+    table = flagged(known.alike.take(places), len(target.names))
     unknown = flagged(rows["missing"].combine_chunks().take(others), len(target.names))
-    # the table's value is known here under the row's own key alone
-    own = np.asarray(rows["origin"].combine_chunks().take(others).is_null())
+    # what nobody has in the batch is what the table has under the key that the row had before it
+    sides = known.hashes.take(places), known.hashes.take(pa.array(roots(linked)).take(others))
     for index in range(len(target.names)):
         values = rows[f"c{index}"].combine_chunks()
-        equal = np.where(unknown[index], table[index] & own, _alike(values.take(places), values.take(others)))
+        equal = _alike(values.take(places), values.take(others))
+        if unknown[index].any():
+            told = pc.fill_null(pc.equal(*(pc.list_element(side, index) for side in sides)), False)
+            equal = np.where(unknown[index], np.asarray(told), equal)
         same &= np.where(first, table[index], equal)
     found[reads] = same
     return found
@@ -159,11 +179,11 @@ def _ended(rows: pa.Table, previous: Int64s, target: Form) -> pa.Table:
     return pa.table([*columns, pa.array(opens)], schema=version_schema(target))
 
 
-def _filled(rows: pa.Table, keys: list[pa.Array], previous: Int64s, target: Form) -> dict[str, pa.Array]:
-    """The columns, with values that were missing from the rows before."""
+def _filled(rows: pa.Table, keys: list[pa.Array], previous: Int64s, target: Form) -> tuple[dict[str, pa.Array], Int64s]:
+    """The columns, with values that were missing from the rows before, and of each row the one that its row was."""
     columns = {name: rows[name].combine_chunks() for name in rows.schema.names}
     if columns["missing"].null_count == rows.num_rows:
-        return columns
+        return columns, previous
     origins = columns["origin"]
     linked = previous.copy()
     link(rows, keys, origins, linked)
@@ -176,7 +196,7 @@ def _filled(rows: pa.Table, keys: list[pa.Array], previous: Int64s, target: Form
         columns[f"c{index}"] = columns[f"c{index}"].take(pa.array(places, pa.int64(), mask=places == NONE))
     columns["missing"] = listed(unknown)
     columns["origin"] = former(keys, origins, roots(linked), np.asarray(unknown.any(axis=0)))
-    return columns
+    return columns, linked
 
 
 def _joined(form: Form, own: bool, side: str) -> str:
@@ -188,16 +208,22 @@ def _joined(form: Form, own: bool, side: str) -> str:
 
 def news(table: str, form: Form, view: str) -> str:
     """The query for those rows of `view` that are not older than the version that the table has, as a second snapshot
-    may have shown it. `alike` are of a snapshot's row the columns in which it is as the table's open version."""
+    may have shown it.
+
+    `alike` are of a snapshot's row the columns in which it is as the table's open version; `hashes` those of its
+    values, and of rows that miss values or end a key those of the open version's.
+    """
     first = quoted(form.names[form.key[0]])
-    same = ", ".join(
-        f"if(to_json(struct(p.{quoted(name)})) <=> to_json(struct(s.c{place} as {quoted(name)})), {place}, null)"
-        for place, name in enumerate(form.names)
-    )
+    given = [f"to_json(struct(s.c{place} as {quoted(name)}))" for place, name in enumerate(form.names)]
+    held = [f"to_json(struct(p.{quoted(name)}))" for name in form.names]
+    same = ", ".join(f"if({p} <=> {s}, {place}, null)" for place, (p, s) in enumerate(zip(held, given, strict=True)))
+    hashed = [f"array({', '.join(f'xxhash64({value})' for value in side)})" for side in (given, held)]
+    ends = f"p.{first} is not null and (s.missing is not null or s.op = 'd')"
+    hashes = f"if(s.op = 'r', {hashed[0]}, if({ends}, {hashed[1]}, null))"
     alike = f"if(s.op = 'r' and p.{first} is not null, array_compact(array({same})), null)"
     older = "(s.position < p.__valid_from or (s.position = p.__valid_from and s.ordinal <= p.__valid_from_ordinal))"
     return (
-        f"select s.*, {alike} alike from {view} s "
+        f"select s.*, {alike} alike, {hashes} hashes from {view} s "
         f"left join {table} p on p.__valid_to is null and {_joined(form, True, 'p')} "
         f"where p.{first} is null or not {older}"
     )
