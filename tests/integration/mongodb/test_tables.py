@@ -75,14 +75,6 @@ def test_history_needs_documents_as_they_were(
     made.run()
     kept.insert_one({"_id": 3})
     made.run()
-    print(
-        made.moments(),
-        [
-            p.read_text().splitlines()[-1]
-            for p in sorted((tmp_path / "checkpoint" / "offsets").iterdir())
-            if not p.name.startswith(".")
-        ],
-    )
     assert made.moments()[-1]
     assert documents(made, mongo_database, "__valid_to is null") == [
         ("1", {"_id": 1, "v": 1}, False), ("1", {"_id": 1, "v": 2}, True), ("2", {"_id": 2}, False),
