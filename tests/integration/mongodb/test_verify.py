@@ -18,9 +18,13 @@ from tests.integration.test_verify import found
 
 def test_documents(spark: SparkSession, mongo_database: MongoDatabase, tmp_path: Path) -> None:
     number, kept, name = bson.ObjectId(), mongo_database["c"], mongo_database.name
+    mongo_database.database.create_collection("c", changeStreamPreAndPostImages={"enabled": True})
     kept.insert_many([{"_id": number, "v": 1.0}, {"_id": "it's"}, *({"_id": i, "v": {"a": [i]}} for i in range(20))])
     made = shop(spark, tmp_path, mongo_database)
     made.set(source_signal_data_collection=f"{name}.signals")
+    # documents that are looked up are of a later moment than the batch, which is not whole then
+    made.entries["debezium.source.capture.mode"] = "change_streams_update_full"
+    made.set(source_capture_mode_full_update_type="post_image")
     made.run()
     # the first moment that is whole is behind what the snapshot may have shown
     for value in (1, 2):
