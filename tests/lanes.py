@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SERVER = "tdsserver"
 """The SQL Server of tests, a directory beside this one; its own tests are the last process's."""
-LANES = (("golden", "e2e"), ("contract", "extending", "integration"))
+LANES = (("golden", "e2e", "spark"), ("integration",))
 """The directories of each process but the last one, which has all others: most of them need no Spark and no server."""
 QUICK = (("unit",),)
 """The same for the tests of `--quick`."""

@@ -83,6 +83,8 @@ class Repair:
                 )
             self._send(wrong, {EXTRA, DUPLICATE})
             return self._shown(verified, None, wait_s)
+        # where the rows cannot be asked for nothing is removed either
+        _wanted(wrong, {EXTRA})
         pipeline = Pipeline(self._run, self._spark)
         try:
             # its lock: from here on nobody else writes
@@ -97,12 +99,10 @@ class Repair:
 
     def _send(self, tables: Sequence[TableResult], without: set[str]) -> int:
         """Ask for the rows of the keys that differ otherwise; how many signals that were."""
-        sent = 0
-        for table in tables:
-            for signal in signals(table, [key for key, kind in table.differing.items() if kind not in without]):
-                self._say(signalling.send(self._run.source, signal))
-                sent += 1
-        return sent
+        wanted = _wanted(tables, without)
+        for signal in wanted:
+            self._say(signalling.send(self._run.source, signal))
+        return len(wanted)
 
     def _shown(self, before: Verified, pipeline: Pipeline | None, wait_s: float) -> Verified:
         """What differs when the tables show what was asked for, or when the time is over."""
@@ -154,6 +154,15 @@ def _demand_running(pipeline: Pipeline | None) -> None:
     raise (failure and pipeline.cause(failure)) or TailraceError(
         "The pipeline has ended before the tables were mended.", "Run it by itself, and see why."
     )
+
+
+def _wanted(tables: Sequence[TableResult], without: set[str]) -> list[Signal]:
+    """The signals that ask for the rows of the keys that differ otherwise."""
+    return [
+        signal
+        for table in tables
+        for signal in signals(table, [key for key, kind in table.differing.items() if kind not in without])
+    ]
 
 
 def signals(table: TableResult, keys: Sequence[Key]) -> Iterator[Signal]:
