@@ -334,6 +334,18 @@ def versions_stay_after_a_failed_run() -> contextlib.AbstractContextManager[None
     return both()
 
 
+@contextmanager
+def what_a_transaction_drops_is_gone_before() -> Iterator[None]:
+    """Columns are counted as if a transaction dropped them before all that it writes, whatever is known of them."""
+    counted = evolution._counted
+
+    def wrong(sent: Any, named: Any, present: Any, judge: Any) -> Any:
+        return counted(sent, {}, present, judge)
+
+    with replaced(evolution, "_counted", wrong), replaced(evolution._Judge, "is_own", lambda self, xmin: False):
+        yield
+
+
 def snapshots_do_not_wait_for_standbys() -> contextlib.AbstractContextManager[None]:
     """A snapshot that is taken anew may lack what the log has brought before the slot begins."""
     return replaced(chunks, "waiting", lambda of: [])
@@ -398,6 +410,7 @@ OF_ROWS: tuple[Mutant, ...] = (
     altered_tables_are_not_waited_for,
     what_is_in_progress_counts_as_shown,
     versions_stay_after_a_failed_run,
+    what_a_transaction_drops_is_gone_before,
     snapshots_do_not_wait_for_standbys,
     snapshots_are_read_before_they_are_flushed,
     rows_that_moved_are_not_looked_for,

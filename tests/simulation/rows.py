@@ -276,8 +276,8 @@ class RowsHistory(History):
                 assert not {text, "all"} & changed.get(oid, set()), f"{row} beside changes of {changed[oid]}"
 
     def _check_facts(self, row: Row) -> None:
-        """Whether the columns are nullable, and their defaults: these are said by no message, and a column that has
-        another name by now, or is gone, may have been so when the catalog was asked."""
+        """Whether the columns are nullable, and their defaults: these are said by no message, and of a column that has
+        another name by now, or is gone, they may not be known any more."""
         (oid, columns, _), facts = row[4], row[5]
         present = self.server.tables.present(oid)
         for (name, _), (nullable, default) in zip(columns, facts, strict=True):
@@ -286,6 +286,24 @@ class RowsHistory(History):
                 assert default == column.default, f"{row}: the default of {name} is {default}, and not {column}"
                 if not self._was_altered(oid, column):
                     assert nullable == column.nullable, f"{row}: {name} is nullable: {nullable}, unlike {column}"
+        if present is not None and self._is_known(oid) and self._is_in_order(oid):
+            self._check_owners(row)
+
+    def _check_owners(self, row: Row) -> None:
+        """No column shows what another one has, be it there by now or not: what nobody knows of it is what every column
+        can be."""
+        (oid, columns, _), facts = row[4], row[5]
+        numbers = self.server.column_numbers(oid)
+        shapes = [shape for _, shape in self.server.tables.shapes[oid] if shape is not None]
+        for (name, _), (nullable, default) in zip(columns, facts, strict=True):
+            own = [one for one in (shape.numbered(numbers[name]) for shape in shapes) if one is not None]
+            assert default in {None, *(one.default for one in own)}, f"{row}: {name} has the default of another column"
+            assert nullable or not all(one.nullable for one in own), f"{row}: {name} is as nullable as another column"
+
+    def _is_in_order(self, oid: int) -> bool:
+        """Whether the table was altered in the order of the transactions' ids; one that took its id early and alters
+        late may be taken for an earlier one."""
+        return all(before <= after for (before, _), (after, _) in pairwise(self.server.tables.shapes[oid]))
 
     def _was_another(self, oid: int, column: Column) -> bool:
         """Whether another column, which is gone or renamed, had the column's name before."""

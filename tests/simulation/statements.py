@@ -73,7 +73,7 @@ def _present(session: TableSession, text: str, values: Sequence[Any]) -> Found:
     found: Found = []
     for oid in values[1]:
         shape = session.server.tables.shown(oid, seen)
-        columns = indexes = None
+        columns = indexes = dropped = None
         if shape is not None:
             columns = [
                 (one.number, one.name, not one.nullable, False, one.default, None, one.type, -1, one.xmin,
@@ -81,7 +81,7 @@ def _present(session: TableSession, text: str, values: Sequence[Any]) -> Found:
                 for one in shape.columns
             ]  # fmt: skip
             indexes = [(_index(shape), True, False, f"{shape.name}_pkey", shape.xmin, [KEY])]
-        dropped = session.server.tables.dropped(oid, seen)
+            dropped = session.server.tables.dropped(oid, seen)
         found.append((oid, seen.xmax, sorted(seen.running), end, columns, indexes, dropped))
     return found
 

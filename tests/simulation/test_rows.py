@@ -27,6 +27,7 @@ KINDS = {
     mutants.altered_tables_are_not_waited_for: AlteringHistory,
     mutants.what_is_in_progress_counts_as_shown: AlteringHistory,
     mutants.versions_stay_after_a_failed_run: AlteringHistory,
+    mutants.what_a_transaction_drops_is_gone_before: AlteringHistory,
     mutants.a_window_closes_early: WindowsHistory,
     mutants.rows_beside_their_changes: WindowsHistory,
     mutants.a_lost_snapshot_is_an_altered_table: WindowsHistory,

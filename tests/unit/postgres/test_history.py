@@ -300,3 +300,57 @@ def test_a_column_with_a_default_that_was_renamed_later_keeps_its_number() -> No
     present = Present(200, 5000, (shown(1, "a", 90, 90, default="1"), shown(3, "c", 150, 100, default="3")))
     found = evolved(relation("a", "b"), OLD, present, at(120))
     assert [(column.name, column.number, column.default) for column in found.columns][1] == ("b", 3, "3")
+
+
+# A column `v` that the transaction 110 has dropped, and another one that came much later, in one look at the catalog.
+V_DROPPED = Present(
+    200,
+    5000,
+    (
+        shown(1, "a", 10),
+        shown(3, "renamed", 150),
+        shown(4, "d", 160),
+        shown(5, "later", 170, 170, nullable=False, default="230"),
+    ),
+    dropped=((2, 110),),
+)
+
+
+@pytest.mark.parametrize(
+    ("known", "sent", "numbers"),
+    [
+        (("a", "v", "w"), ("a", "v", "w", "d"), [1, 2, 3, 4]),
+        # the message stands behind the statement that drops it, and so does the one before
+        (("a", "v", "w"), ("a", "w", "d"), [1, 3, 4]),
+        (("a", "", "w"), ("a", "w", "d"), [1, 3, 4]),
+    ],
+)
+def test_a_column_that_the_transaction_itself_drops_is_there_until_then(
+    known: tuple[str, ...], sent: tuple[str, ...], numbers: list[int]
+) -> None:
+    older = table(*(ColumnFacts(place, name) for place, name in enumerate(known, 1) if name))
+    found = evolved(relation(*sent), older, V_DROPPED, at(110))
+    assert found.columns == tuple(ColumnFacts(number, name) for number, name in zip(numbers, sent, strict=True))
+
+
+def test_a_column_that_one_transaction_makes_and_drops_is_not_one_that_came_later() -> None:
+    columns = (shown(1, "a", 10), shown(3, "c", 150, 150, nullable=False, default="9"))
+    present = Present(200, 5000, columns, dropped=((2, 110),))
+    found = evolved(relation("a", "b"), table(ColumnFacts(1, "a")), present, at(110))
+    assert [(column.name, column.nullable, column.default) for column in found.columns][1] == ("b", True, None)
+
+
+def test_a_transaction_with_an_older_id_that_writes_late_does_not_see_a_dropped_column_again() -> None:
+    """The transaction 120 has dropped `b`; what the one with the id 110 writes behind it is told without `b`."""
+    present = Present(200, 5000, (shown(1, "a", 10), shown(3, "c", 120, 120, default="9")), dropped=((2, 120),))
+    older = table(ColumnFacts(1, "a"), ColumnFacts(3, "c", default="9"))
+    assert evolved(relation("a", "c"), older, present, at(110)) == older
+
+
+def test_columns_that_have_changed_names_with_each_other_are_told_apart_by_their_places() -> None:
+    """`v` became `w` and `w` became `v`; later `w` got another type, and `v` was dropped."""
+    columns = (shown(1, "a", 10), shown(2, "w", 150), shown(4, "d", 10), shown(5, "v", 170, 170, default="5"))
+    present = Present(200, 5000, columns, dropped=((3, 160),))
+    older = table(*(ColumnFacts(place, name) for place, name in enumerate(("a", "v", "w", "d"), 1)))
+    found = evolved(relation("a", "w", "v", "d"), older, present, at(120))
+    assert [(column.name, column.number) for column in found.columns] == [("a", 1), ("w", 2), ("v", 3), ("d", 4)]

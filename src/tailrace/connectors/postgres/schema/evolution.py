@@ -7,6 +7,7 @@ holds. Writers of a table and statements that alter it exclude each other, so on
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -130,6 +131,12 @@ class _Judge:
         # ids below 3 are those of the server's own first rows and of frozen ones
         return xmin is not None and xmin >= 3 and not self.nothing_since and self._full(xmin) > self._at
 
+    def is_own(self, xmin: int) -> bool:
+        """Whether the moment's own transaction wrote the row, be it before the moment or after it."""
+        full = self._full(xmin)
+        # where nothing else has been committed since, a larger id is that of one of its savepoints
+        return xmin >= 3 and (full == self._at or (self.nothing_since and full > self._at))
+
     def newer(self, xmin: int | None) -> bool:
         """The same, and what is newer is held back."""
         if xmin is None or not self.is_newer(xmin):
@@ -149,7 +156,9 @@ def evolve(
     judge = _Judge(present, at)
     known = {column.number: column for column in older.columns} if older else {}
     shown = {column.facts.number: column for column in present.columns}
-    numbers = _counted(relation.columns, present, judge) or _numbers(relation.columns, known, shown, judge)
+    named = {column.name: number for number, column in known.items() if number > 0}
+    numbers = _counted(relation.columns, named, present, judge)
+    numbers = numbers or _numbers(relation.columns, named, known, present, judge)
     # Only the default identity is the primary key; the others flag other columns.
     flagged = {column.name for column in relation.columns if column.flags & 1 and relation.replica_identity == "d"}
     columns = tuple(
@@ -163,18 +172,30 @@ def evolve(
     return Attributes(columns, indexes, types), judge.held
 
 
-def _counted(sent: Sequence[RelationColumn], present: Present, judge: _Judge) -> list[int] | None:
+def _counted(
+    sent: Sequence[RelationColumn], named: Mapping[str, int], present: Present, judge: _Judge
+) -> list[int] | None:
     """The number of each column of a Relation message, by counting: columns get their numbers one after another, so the
     first ones of those that are there, and of those that have been dropped since, were there.
 
-    None where that does not go with the names that were there already (a column is generated, or is not published), or
-    where not every number is that of a column.
+    One that the message's own transaction has dropped, before the message or after it, was still there if the message
+    has the name that was known of it. None where such a column may have been there under a name that nobody knows,
+    where the numbers do not go with the names that were there already (a column is generated, or is not published),
+    where one whose name was known would not be there, or where not every number is that of a column.
     """
     every = {column.facts.number for column in present.columns} | {number for number, _ in present.dropped}
     if every != set(range(1, len(every) + 1)):
         return None
     found = [column.facts.number for column in present.columns if not column.facts.generated]
-    found = sorted([*found, *(number for number, xmin in present.dropped if judge.is_newer(xmin))])[: len(sent)]
+    found += [number for number, xmin in present.dropped if judge.is_newer(xmin)]
+    own = {number for number, xmin in present.dropped if judge.is_own(xmin)}
+    still = own & {named[column.name] for column in sent if column.name in named}
+    found = sorted([*found, *still])
+    for number in own - still:
+        place = bisect(found, number)
+        if place < len(sent) and sent[place].name not in named:
+            return None
+    found = found[: len(sent)]
     names = {
         column.facts.number: column.facts.name
         for column in present.columns
@@ -182,16 +203,23 @@ def _counted(sent: Sequence[RelationColumn], present: Present, judge: _Judge) ->
     }
     if len(found) < len(sent) or not names.keys() <= set(found):
         return None
-    fits = all(names.get(number, column.name) == column.name for number, column in zip(found, sent, strict=True))
-    return found if fits else None
+    if any(names.get(number, column.name) != column.name for number, column in zip(found, sent, strict=True)):
+        return None
+    # columns may have changed names with each other since; whether they are there does not go with that
+    shown = set(names.values())
+    still_there = {named[column.name] for column in sent if column.name in named and column.name not in shown}
+    return found if still_there <= set(found) else None
 
 
 def _numbers(
-    sent: Sequence[RelationColumn], known: Mapping[int, ColumnFacts], shown: Mapping[int, PresentColumn], judge: _Judge
+    sent: Sequence[RelationColumn],
+    named: Mapping[str, int],
+    known: Mapping[int, ColumnFacts],
+    present: Present,
+    judge: _Judge,
 ) -> list[int]:
     """The number of each column of a Relation message: by name, else by its place between its neighbours."""
-    older = {column.name: column.number for column in known.values() if column.number > 0}
-    now = {column.facts.name: column for column in shown.values()}
+    now = {column.facts.name: column for column in present.columns}
     # what the catalog shows of the moment is sure; a number of before may have been a guess
     sure = {
         column.name: now[column.name].facts.number
@@ -200,7 +228,7 @@ def _numbers(
     }
     found = []
     for column in sent:
-        before, after = older.get(column.name), now.get(column.name)
+        before, after = named.get(column.name), now.get(column.name)
         if column.name in sure:
             found.append(sure[column.name])
         elif before is None and after is not None:
@@ -208,9 +236,10 @@ def _numbers(
         else:
             found.append(0 if before is None or before in sure.values() else before)
     # the message lists columns in the order of their numbers
+    there = [column.facts for column in present.columns if not (column.facts.generated or _is_later(column, judge))]
     all_numbers = {
-        *(column.number for column in known.values() if column.number > 0 and not column.generated),
-        *(number for number, column in shown.items() if not column.facts.generated and not _is_later(column, judge)),
+        *(column.number for column in (*known.values(), *there) if column.number > 0 and not column.generated),
+        *(number for number, xmin in present.dropped if judge.is_newer(xmin) or judge.is_own(xmin)),
     }
     highest = 0
     for place, number in enumerate(found):
