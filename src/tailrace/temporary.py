@@ -36,6 +36,12 @@ def folder(prefix: str) -> str:
     return made
 
 
+def can_share_files() -> bool:
+    """Whether a process of this host can open another's files by their descriptors, as Linux has them in /proc."""
+    with tempfile.TemporaryFile() as file:
+        return os.path.exists(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+
+
 def sweep(prefix: str) -> None:
     """Remove this user's directories with that prefix whose processes are gone; others are left alone."""
     for found in Path(tempfile.gettempdir()).glob(f"{prefix}*"):

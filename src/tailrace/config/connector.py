@@ -229,6 +229,10 @@ OWN = (
            choices=("last", "every", "kept")),
     Option("row.route", Kind.TEXT,
            "For the sink of tables, which sets it: tables whose rows another one has. `tailrace run` refuses it."),
+    Option("tasks.in.files", Kind.BOOLEAN,
+           "Whether a batch of more than a megabyte lies in a file of the planner's host, in the directory for "
+           "temporary files, and not in Spark's plan; the workers must be processes of the same host and user. Unset: "
+           "true where Spark's master is local and has Linux's /proc.", False),
     Option("checkpoint.location", Kind.TEXT,
            "Directory of Spark's checkpoint, or a location with a scheme, as s3a://…; unset: .tailrace/<name>."),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -15,20 +15,7 @@ from tailrace.config import Config
 from tailrace.connectors import registry
 from tailrace.errors import ConfigError
 from tailrace.spark.ahead import ahead
-
-if TYPE_CHECKING:
-    from tailrace.log.planner import Task
-
-
-class ReadPartition(InputPartition):
-    """A task as Spark ships it."""
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-
-    def __repr__(self) -> str:
-        # The task may hold a password, and Spark prints partitions.
-        return "ReadPartition"
+from tailrace.spark.tasks import TaskPartition
 
 
 @dataclass(slots=True)
@@ -60,13 +47,13 @@ class SnapshotReader(DataSourceReader):
             settings = settings.as_typed(self.typed, self.columns)
         else:
             settings = replace(settings, columns=made_columns(self.columns))
-        return [ReadPartition(task) for task in tasks_of(self.config, settings)]
+        return [TaskPartition(task) for task in tasks_of(self.config, settings)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task. Worker."""
         # where there are no rows, Spark makes a partition of its own
-        if isinstance(partition, ReadPartition):
-            yield from ahead(batch.select(self.columns) for batch in partition.task.read())
+        if isinstance(partition, TaskPartition):
+            yield from ahead(batch.select(self.columns) for batch in partition.read())
 
 
 def demand(config: Config) -> None:

@@ -70,14 +70,16 @@ class CheckpointLock:
             self._file = -1
 
     def _lock(self, file: int, patience_s: float) -> None:
-        deadline = time.monotonic() + patience_s
+        deadline, is_again = time.monotonic() + patience_s, False
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 holder = _holder(file)
-                if _lives(holder) or time.monotonic() > deadline:
+                # who asks whether it is held holds it for a moment
+                if (is_again and _lives(holder)) or time.monotonic() > deadline:
                     raise self._taken(holder) from None
+                is_again = True
                 time.sleep(0.05)
             except OSError as error:
                 _log.warning("The checkpoint %s cannot be locked: %s.", self._directory, error.strerror)

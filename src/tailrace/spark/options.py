@@ -18,7 +18,7 @@ from tailrace.errors import ConfigError
 CARRIER = "tailrace.options.secret"
 """The option whose value is the JSON object of all options, their names as they were written."""
 
-_LIMIT = "event.max.change.bytes"
+_LIMIT, _IN_FILES = "event.max.change.bytes", "tasks.in.files"
 
 _log = logging.getLogger("tailrace")
 
@@ -31,16 +31,22 @@ def options(mapping: Mapping[str, str]) -> dict[str, str]:
     """`mapping` in a form that keeps the case of names: `readStream.format(…).options(**options(mapping))`. Driver.
 
     Plans, Spark's pages and its logs show nothing of any option. Where Spark runs already and `mapping` says nothing of
-    event.max.change.bytes, that becomes a share of the memory of Spark's JVM.
+    event.max.change.bytes, that becomes a share of the memory of Spark's JVM; of tasks.in.files, so does what the
+    master allows.
     """
     from pyspark import SparkContext
 
+    from tailrace.spark.cluster import is_local
     from tailrace.spark.memory import most_change_bytes
+    from tailrace.temporary import can_share_files
 
     given = dict(mapping)
+    named = {name.strip().lower() for name in given}
     context = SparkContext._active_spark_context
-    if context is not None and not any(name.strip().lower() == _LIMIT for name in given):
+    if context is not None and _LIMIT not in named:
         given[_LIMIT] = str(most_change_bytes(context))
+    if context is not None and _IN_FILES not in named:
+        given[_IN_FILES] = str(is_local(str(context.master)) and can_share_files()).lower()
     return {CARRIER: json.dumps(given, ensure_ascii=False)}
 
 

@@ -31,10 +31,11 @@ from tailrace.config import Config
 from tailrace.config.rows import is_typed
 from tailrace.connectors import registry
 from tailrace.connectors.descriptor import Descriptor
-from tailrace.log.planner import Planner, Task
+from tailrace.log.planner import Planner
 from tailrace.spark.ahead import ahead
 from tailrace.spark.batch import SnapshotReader, demand
 from tailrace.spark.options import unpacked
+from tailrace.spark.tasks import PlacedPartition, TaskFiles, TaskPartition
 
 _TYPES = {
     "key": "binary", "value": "binary", "headers": "array<struct<key: string, value: binary>>",
@@ -52,17 +53,6 @@ ROW_TYPE = row_type(COLUMNS)
 """Spark's type of rows of all columns."""
 
 
-class TaskPartition(InputPartition):
-    """A connector's task as Spark ships it."""
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-
-    def __repr__(self) -> str:
-        # The task may hold a password, and Spark prints partitions.
-        return "TaskPartition"
-
-
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream reader of every tailrace source. Constructed in several processes: no I/O until the first call."""
 
@@ -72,11 +62,12 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._typed = typed
         self._columns = columns_of(config) if typed is None or typed.schema is None else tuple(typed.schema.names)
         self._planner: Planner | None = None
+        self._files = TaskFiles() if config["tasks.in.files"] else None
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers get a copy that can only read: neither connections nor secrets go with it.
         kept = {"_run_id": self._run_id, "_columns": self._columns}
-        return {"_config": None, "_planner": None, "_typed": None, **kept}
+        return {"_config": None, "_planner": None, "_typed": None, "_files": None, **kept}
 
     def _plan(self) -> Planner:
         if self._planner is None:
@@ -107,6 +98,8 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch. `start` is in Spark's commit log: the slot may forget what is before. Planner."""
+        if self._files is not None:
+            self._files.passed(start)
         rows = bytes_ = None
         if isinstance(limit, ReadMaxRows):
             rows, bytes_ = limit.max_rows, self._max_bytes
@@ -125,17 +118,22 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._plan().stop_at_present()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of a batch, with everything that they need in them. Planner."""
-        return [TaskPartition(task) for task in self._plan().partitions(start, end)]
+        """The tasks of a batch, with everything that they need in them or in a file. Planner."""
+        tasks = self._plan().partitions(start, end)
+        if self._files is not None:
+            return self._files.placed(start, end, tasks)
+        return [TaskPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task, as Arrow record batches of the columns that the query wants. Worker."""
-        assert isinstance(partition, TaskPartition)
-        yield from ahead(batch.select(self._columns) for batch in partition.task.read())
+        assert isinstance(partition, TaskPartition | PlacedPartition)
+        yield from ahead(batch.select(self._columns) for batch in partition.read())
         _settle()
 
     def stop(self) -> None:
         """Release the planner's connections; Spark calls it only when the planner ends by itself. Planner."""
+        if self._files is not None:
+            self._files.close()
         if self._planner is not None:
             self._planner.close()
 

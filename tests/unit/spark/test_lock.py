@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -100,6 +101,18 @@ def test_a_run_of_another_host_counts_as_alive(tmp_path: Path) -> None:
         (tmp_path / FILE).write_text(json.dumps({"pid": 1 << 22, "host": "elsewhere.example"}))
         with pytest.raises(TailraceError, match=r"process 4194304 on elsewhere\.example"):
             CheckpointLock(tmp_path).acquire()
+
+
+def test_who_asks_whether_it_is_held_is_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`is_held` has the lock for a moment, when the process is alive that had it last."""
+    first = CheckpointLock(tmp_path)
+    first.acquire()
+    first.release()
+    asking = os.open(tmp_path / FILE, os.O_RDONLY)
+    fcntl.flock(asking, fcntl.LOCK_SH)
+    monkeypatch.setattr("tailrace.spark.lock.time.sleep", lambda seconds: fcntl.flock(asking, fcntl.LOCK_UN))
+    CheckpointLock(tmp_path).acquire()
+    os.close(asking)
 
 
 def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:

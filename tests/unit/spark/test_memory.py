@@ -54,6 +54,17 @@ def test_options_bring_it_to_the_source(monkeypatch: pytest.MonkeyPatch, given: 
     assert parse("postgres", unpacked(options(GIVEN | given)))["event.max.change.bytes"] == most
 
 
+@pytest.mark.parametrize(
+    ("master", "given", "in_files"),
+    [("local[*]", {}, True), ("local", {"tasks.in.files": "false"}, False), ("yarn", {}, False)],
+)
+def test_tasks_lie_in_files_where_workers_are_here(
+    monkeypatch: pytest.MonkeyPatch, master: str, given: dict[str, str], in_files: bool
+) -> None:
+    monkeypatch.setattr(SparkContext, "_active_spark_context", context(master, 2048, 1024))
+    assert parse("postgres", unpacked(options(GIVEN | given)))["tasks.in.files"] is in_files
+
+
 def test_nothing_is_guessed_where_spark_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     assert unpacked(options(GIVEN)) == GIVEN

@@ -22,7 +22,7 @@ def lower(mapping: dict[str, str]) -> dict[str, str]:
 
 
 def test_names_come_back_as_they_were_written() -> None:
-    given = GIVEN | {HASH: "a.b.c", "Slot.Name": "x", "event.max.change.bytes": "0"}
+    given = GIVEN | {HASH: "a.b.c", "Slot.Name": "x", "event.max.change.bytes": "0", "tasks.in.files": "false"}
     assert unpacked(lower(options(given))) == given
 
 

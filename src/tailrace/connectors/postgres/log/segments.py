@@ -10,6 +10,7 @@ records of several tables in order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,6 +29,8 @@ MANY_TOPICS = 256
 SMALL_TABLE_ROWS = 1024
 SMALL_TABLE_BYTES = 256 << 10
 MIXED_TABLES = 8
+# So many bytes of the log are copied by several threads: what takes its time is that the system clears fresh memory.
+_BESIDE_BYTES = 16 << 20
 # A table costs a task as much as this many rows do.
 _TABLE_ROWS = 16
 
@@ -88,15 +91,21 @@ def tasks(
     topics: dict[str, list[int]] = {}
     for version in picked:
         topics.setdefault(topic(versions[version]), []).append(version)
-    units: list[_Unit] = []
+    buckets: list[list[tuple[int, list[_Taken]]]] = []
     for members in topics.values():
-        buckets = _buckets(members, picked, versions, parallelism) if split else None
-        if buckets is None:
-            buckets = [_segments(versions, [(version, picked[version]) for version in members])]
-        for bucket in buckets:
-            units.append(
-                _Unit([segment.without_large(most) if most else segment for segment in bucket if len(segment)])
-            )
+        buckets += (_buckets(members, picked, versions, parallelism) if split else None) or [
+            [(version, picked[version]) for version in members]
+        ]
+
+    def unit(bucket: Sequence[tuple[int, Sequence[_Taken]]]) -> _Unit:
+        found = _segments(versions, bucket)
+        return _Unit([segment.without_large(most) if most else segment for segment in found if len(segment)])
+
+    if split and parallelism > 1 and sum(part.stretch.data.nbytes for part in rows) >= _BESIDE_BYTES:
+        with ThreadPoolExecutor(min(parallelism, len(buckets))) as pool:
+            units = list(pool.map(unit, buckets))
+    else:
+        units = [unit(bucket) for bucket in buckets]
     together = not split and (total < SMALL_BATCH_ROWS or parallelism == 1)
     count = 1 if together and len(small) < MANY_TOPICS else parallelism
     units.extend(_Unit([_mixed(rows, versions, members)]) for members in _shared_out(small, count))
@@ -252,13 +261,7 @@ def _segment(versions: Sequence[TableSchema], version: int, parts: Sequence[_Tak
 
 def _gathered(parts: Sequence[_Taken]) -> tuple[Bytes, Int64s]:
     """The messages of the given rows, copied together: their bytes and their offsets."""
-    gathered = [scan.gather(part.stretch.data, part.stretch.offsets, part.stretch.rows[part.rows]) for part in parts]
-    if len(gathered) == 1:
-        return gathered[0]
-    lengths = [np.diff(offsets) for _, offsets in gathered]
-    offsets = np.zeros(sum(len(part) for part in lengths) + 1, np.int64)
-    np.cumsum(np.concatenate(lengths), out=offsets[1:])
-    return np.concatenate([data for data, _ in gathered]), offsets
+    return scan.gather_all([(part.stretch.data, part.stretch.offsets, part.stretch.rows[part.rows]) for part in parts])
 
 
 def messages(rows: Sequence[Rows], most: int = 0) -> MessageSegment | None:
@@ -333,8 +336,9 @@ def _buckets(
     picked: dict[int, list[_Taken]],
     versions: Sequence[TableSchema],
     count: int,
-) -> list[list[Segment]] | None:
-    """The rows of a topic by hash of their key, or None when they have to stay together."""
+) -> list[list[tuple[int, list[_Taken]]]] | None:
+    """The rows of a topic by hash of their key, as those of each table version, or None when they have to stay
+    together."""
     hashed = _hashed([versions[version] for version in members])
     if not hashed:
         return None
@@ -360,7 +364,7 @@ def _buckets(
         for number in range(count):
             if split[number]:
                 chosen[number].append((version, split[number]))
-    return [_segments(versions, bucket) for bucket in chosen]
+    return chosen
 
 
 def _hashed(tables: Sequence[TableSchema]) -> list[str]:

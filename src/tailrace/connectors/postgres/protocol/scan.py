@@ -6,6 +6,7 @@ transaction id behind the kind byte). DecodeError carries the offset into `data`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -99,13 +100,29 @@ def gather(data: Bytes, offsets: Int64s, rows: Int64s) -> tuple[Bytes, Int64s]:
 
     Raises DecodeError for offsets that do not fit the data, IndexError for rows that do not exist.
     """
-    data, offsets, rows = frozen(data, np.uint8), frozen(offsets, np.int64), frozen(rows, np.int64)
-    check_offsets(data, offsets, len(offsets) - 1)
-    _check_indexes(rows, len(offsets) - 1, "message")
-    gathered = np.zeros(len(rows) + 1, dtype=np.int64)
-    np.cumsum(offsets[rows + 1] - offsets[rows], out=gathered[1:])
+    return gather_all([(data, offsets, rows)])
+
+
+def gather_all(parts: Sequence[tuple[Bytes, Int64s, Int64s]]) -> tuple[Bytes, Int64s]:
+    """As `gather`, of several pieces of data, one after another."""
+    known = []
+    gathered = np.zeros(sum(len(rows) for _, _, rows in parts) + 1, dtype=np.int64)
+    low = 1
+    for given in parts:
+        data, offsets, rows = frozen(given[0], np.uint8), frozen(given[1], np.int64), frozen(given[2], np.int64)
+        check_offsets(data, offsets, len(offsets) - 1)
+        _check_indexes(rows, len(offsets) - 1, "message")
+        np.subtract(offsets[rows + 1], offsets[rows], out=gathered[low : low + len(rows)])
+        low += len(rows)
+        known.append((data, offsets, rows))
+    np.cumsum(gathered, out=gathered)
+    # all at once: touching fresh memory takes longer than filling it
     copy = pooled(int(gathered[-1]))
-    _gather(data, offsets, rows, copy)
+    low = 0
+    for data, offsets, rows in known:
+        high = low + len(rows)
+        _gather(data, offsets, rows, copy[int(gathered[low]) : int(gathered[high])])
+        low = high
     return copy, gathered
 
 

@@ -1,0 +1,131 @@
+"""Tasks on their way to the workers: small ones in Spark's plan, large ones in files without a name."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tailrace.connectors.registry import parse
+from tailrace.errors import ProcessLost, SpoolFailed
+from tailrace.spark.source import ChangeStreamReader
+from tailrace.spark.tasks import PACKED_BYTES, PlacedPartition, TaskFiles, TaskPartition
+
+FIRST, SECOND, THIRD = {"lsn": "1"}, {"lsn": "2"}, {"lsn": "3"}
+OPTIONS = {"database.hostname": "db", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """A task of one row."""
+
+    data: bytes
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"value": [self.data]})
+
+
+LARGE, OTHER, SMALL = (Bytes(os.urandom(size)) for size in (3 * PACKED_BYTES, 2 * PACKED_BYTES, 10))
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TaskFiles]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = TaskFiles()
+    yield made
+    made.close()
+
+
+def rows(partition: Any) -> list[bytes]:
+    """What a worker reads of the partition as it is sent to it."""
+    return [row for batch in pickle.loads(pickle.dumps(partition)).read() for row in batch["value"].to_pylist()]
+
+
+def open_files(folder: Path) -> int:
+    """How many files of a directory this process holds."""
+    found = 0
+    for link in Path("/proc/self/fd").iterdir():
+        # the one that lists the directory is gone by now
+        with suppress(FileNotFoundError):
+            found += os.readlink(link).startswith(f"{folder}/")
+    return found
+
+
+def test_large_tasks_lie_in_files_without_a_name_and_small_ones_in_the_plan(files: TaskFiles, tmp_path: Path) -> None:
+    placed = files.placed(FIRST, SECOND, [LARGE, SMALL, OTHER])
+    assert [type(one) for one in placed] == [PlacedPartition, TaskPartition, PlacedPartition]
+    assert all(len(pickle.dumps(one)) < 1000 for one in placed)
+    assert [rows(one) for one in placed] == [[LARGE.data], [SMALL.data], [OTHER.data]]
+    assert not list(tmp_path.iterdir())
+    assert open_files(tmp_path) == 2
+
+
+def test_another_process_reads_them(files: TaskFiles) -> None:
+    (placed,) = files.placed(FIRST, SECOND, [LARGE])
+    code = "import pickle, sys; print(sum(len(b['value'][0].as_py()) for b in pickle.load(sys.stdin.buffer).read()))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    worker = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(placed), capture_output=True, check=True, env=environment
+    )
+    assert int(worker.stdout) == len(LARGE.data)
+
+
+def test_a_batch_that_is_planned_again_has_its_files_twice(files: TaskFiles) -> None:
+    """Spark plans a batch anew for each query that a function of foreachBatch runs."""
+    (once,) = files.placed(FIRST, SECOND, [LARGE])
+    (again,) = files.placed(FIRST, SECOND, [LARGE])
+    assert rows(once) == rows(again) == [LARGE.data]
+
+
+def test_they_are_gone_behind_the_batch(files: TaskFiles, tmp_path: Path) -> None:
+    (placed,) = files.placed(FIRST, SECOND, [LARGE])
+    files.passed(FIRST)
+    assert rows(placed) == [LARGE.data]
+    files.passed(SECOND)
+    assert not open_files(tmp_path)
+    with pytest.raises(ProcessLost, match=r"the batch is repeated"):
+        rows(placed)
+
+
+def test_the_next_batch_takes_their_place(files: TaskFiles, tmp_path: Path) -> None:
+    (placed,) = files.placed(FIRST, SECOND, [LARGE])
+    (later,) = files.placed(SECOND, THIRD, [OTHER])
+    assert open_files(tmp_path) == 1
+    # the descriptor is the same, and so may be the file's number
+    assert placed.place.descriptor == later.place.descriptor
+    with pytest.raises(ProcessLost):
+        rows(placed)
+    assert rows(later) == [OTHER.data]
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(
+    files: TaskFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tempfile.SpooledTemporaryFile
+
+    class Full(made):  # type: ignore[misc, valid-type]
+        def rollover(self) -> None:
+            super().rollover()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "SpooledTemporaryFile", Full)
+    with pytest.raises(SpoolFailed, match=r"No space left on device"):
+        files.placed(FIRST, SECOND, [SMALL, LARGE])
+    assert not open_files(tmp_path)
+
+
+def test_workers_get_a_reader_without_files() -> None:
+    reader = ChangeStreamReader(parse("postgres", {**OPTIONS, "tasks.in.files": "true"}), "run")
+    assert reader._files is not None
+    assert pickle.loads(pickle.dumps(reader))._files is None
