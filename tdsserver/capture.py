@@ -345,7 +345,8 @@ def drain(instance: Instance, database: Database) -> None:
     with instance.lock:
         cdc = database.log.cdc
         pending = database.log.pending
-        if cdc is None or not pending:
+        # the agent may have waited for the lock while the database was dropped
+        if cdc is None or not pending or instance.database(database.name) is not database:
             return
         cursor = instance.duck.cursor()
         cursor.execute("BEGIN")

@@ -8,6 +8,9 @@ from typing import Any
 import pytds
 import pytest
 
+from tdsserver.capture import drain
+from tdsserver.log import Cdc, Transaction
+from tdsserver.model import Instance
 from tdsserver.process import TestDatabase, TestServer
 
 CT = "SELECT [__$start_lsn], [__$seqval], [__$operation], [__$update_mask], * FROM cdc.dbo_t_CT"
@@ -177,6 +180,17 @@ def test_nothing_is_captured_while_the_job_is_stopped(database: TestDatabase) ->
     assert database.query("SELECT sys.fn_cdc_get_max_lsn()") == [(None,)]
     database.start_agent()
     assert changes(database) == [(2, 1, 1, "x")]
+
+
+def test_the_agent_goes_on_when_a_database_is_dropped_that_it_is_about_to_read() -> None:
+    instance = Instance()
+    gone = instance.create_database("gone", "SQL_Latin1_General_CP1_CI_AS")
+    gone.log.cdc = Cdc()
+    waiting = Transaction(bytes(10), bytes(10), 0, 0, 1, [])
+    gone.log.pending.append(waiting)
+    instance.drop_database("gone")
+    drain(instance, gone)
+    assert gone.log.pending == [waiting]
 
 
 def test_the_agent_s_service_tells_its_state(sqlserver: TestServer, database: TestDatabase) -> None:

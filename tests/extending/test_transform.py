@@ -87,10 +87,10 @@ def test_its_options_are_its_own() -> None:
 
 @pytest.mark.usefixtures("_rows")
 def test_a_part_that_is_no_transform_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "odd-1.0.dist-info").mkdir()
-    (tmp_path / "odd-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1.0\n")
-    (tmp_path / "odd-1.0.dist-info" / "entry_points.txt").write_text("[tailrace.transforms]\nodd = odd:Odd\n")
-    (tmp_path / "odd.py").write_text("class Odd:\n    def __init__(self, options):\n        pass\n")
+    (tmp_path / "vain-1.0.dist-info").mkdir()
+    (tmp_path / "vain-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: vain\nVersion: 1.0\n")
+    (tmp_path / "vain-1.0.dist-info" / "entry_points.txt").write_text("[tailrace.transforms]\nodd = vain:Odd\n")
+    (tmp_path / "vain.py").write_text("class Odd:\n    def __init__(self, options):\n        pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match="It is no transform, for it has no rewrite"):
         parse("postgres", POSTGRES | {"transforms": "odd", "transforms.odd.type": "odd"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ TABLE = table(
 FIRST = 5005
 Rows = dict[int, tuple[int | None, str | None]]
 Kept = dict[int, tuple[int | None, str | None, str]]
+Table = TypeVar("Table")
 
 
 @dataclass
@@ -176,37 +177,35 @@ def drawn(draw: Callable[..., Any], reads: bool = False) -> Source:
     return source
 
 
-@given(st.data())
-@settings(max_examples=40, deadline=None)
-def test_every_cut_ends_in_the_rows_of_the_source(data: st.DataObject) -> None:
-    chosen = event_settings("server", "golden", blocks=LAST, skipped_operations=frozenset())
+def brought(
+    data: st.DataObject, held: str, merge: Callable[[Table, Sequence[dict[str, Any]]], Table], empty: Table
+) -> tuple[Source, Table]:
+    """A source, and the table that merges of its changes make, wherever blocks and batches end."""
+    chosen = event_settings("server", "golden", blocks=held, skipped_operations=frozenset())
     source = drawn(data.draw, reads=True)
     count = len(source.changes)
     cuts = sorted(data.draw(st.sets(st.integers(1, count), max_size=8)) | {count})
-    rows: Rows = {}
+    found = empty
     low, waiting = 0, []
     for high in cuts:
         waiting += blocks(source, low, high, chosen)
         low = high
         if high == count or data.draw(st.booleans()):
-            rows, waiting = merged(rows, waiting), []
+            found, waiting = merge(found, waiting), []
+    return source, found
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_every_cut_ends_in_the_rows_of_the_source(data: st.DataObject) -> None:
+    source, rows = brought(data, LAST, merged, Rows())
     assert rows == source.rows
 
 
 @given(st.data())
 @settings(max_examples=40, deadline=None)
 def test_deleted_rows_keep_their_last_values_whatever_the_cuts(data: st.DataObject) -> None:
-    chosen = event_settings("server", "golden", blocks=KEPT, skipped_operations=frozenset())
-    source = drawn(data.draw, reads=True)
-    count = len(source.changes)
-    cuts = sorted(data.draw(st.sets(st.integers(1, count), max_size=8)) | {count})
-    kept: Kept = {}
-    low, waiting = 0, []
-    for high in cuts:
-        waiting += blocks(source, low, high, chosen)
-        low = high
-        if high == count or data.draw(st.booleans()):
-            kept, waiting = merged_with_deletes(kept, waiting), []
+    source, kept = brought(data, KEPT, merged_with_deletes, Kept())
     assert kept == source.kept
 
 

@@ -339,10 +339,11 @@ class Capture:
 
     def _units(self) -> tuple[list[tuple[int, str]], int]:
         """The transactions that are not captured yet, each by its last change's number and its time, and the newest
-        number. All that others than `execute` have changed is one."""
+        number. Of others than `execute` each statement is one, as their sessions commit them."""
         done = max((until for until, _ in self._pending), default=0)
-        others = self._note()
-        return [*self._pending, *([others] if others[0] > done else [])], others[0]
+        last, now = self._note()
+        numbers = self.session.rows("SELECT NOW FROM PLAYED.CLOCK WHERE NOW > ? ORDER BY NOW", done)
+        return [*self._pending, *((number, now) for (number,) in numbers)], last
 
     def _unit(self, until: int, now: str) -> None:
         """One unit of work: its changes in the CD tables, its row of UOW, and the synch points of its tables."""

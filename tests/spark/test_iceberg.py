@@ -62,6 +62,22 @@ def rows(found: IcebergTable, version: int | None = None) -> list[tuple[Any, ...
     return sorted(tuple(row) for row in found.rows(version).select("id", "v").collect())
 
 
+def test_a_table_whose_making_was_cut_off_is_made_again(table: Callable[[], IcebergTable]) -> None:
+    """The first metadata had not got its name yet; with a file of rows beside it there is more than that."""
+    found = table()
+    left = Path(found.path, "metadata", "5cd6f3f0-2b8c-4d51-9c59-4f1f6ed3ce63.metadata.json")
+    left.parent.mkdir(parents=True)
+    left.write_text("{}")
+    strange = Path(found.path, "data", "5cd6f3f0-2b8c-4d51-9c59-4f1f6ed3ce63", "part-0.parquet")
+    strange.parent.mkdir(parents=True)
+    strange.touch()
+    assert found.is_there()
+    strange.unlink()
+    assert rows(made(found)) == rows(table())
+    assert len(rows(found)) == 6
+    assert table().is_there()
+
+
 def test_a_merge_is_one_commit_that_marks_and_adds(table: Callable[[], IcebergTable]) -> None:
     found = made(table())
     before = found.commits(1)[0].version

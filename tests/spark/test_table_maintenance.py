@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -23,6 +21,7 @@ from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.sinks.tables.maintain import Work, maintain
 from tailrace.sinks.tables.positions import complete_until, read_at
 from tailrace.sinks.tables.target import metadata
+from tests.spark.beside import Passing, merge_beside
 from tests.spark.test_table_rebuild import PIPELINE, Lake, Source, rows_of
 
 
@@ -72,16 +71,6 @@ class Said:
         return self.text
 
 
-def opened(fifo: str, reading: Future[None]) -> int:
-    """The end of a pipe to write to, once somebody reads at the other one, or has given up."""
-    while True:
-        try:
-            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:
-            if reading.done():
-                reading.result()
-
-
 def test_a_merge_that_loses_against_maintenance_is_run_again(spark: SparkSession, place: Path) -> None:
     """The MERGE has begun to read its rows when files are put together; and it loses against somebody else's write."""
     path = f"{place}/t"
@@ -93,26 +82,13 @@ def test_a_merge_that_loses_against_maintenance_is_run_again(spark: SparkSession
     text = f"merge into delta.`{path}` t using {{}} s on t.id = s.id when matched then update set t.v = t.v + 1"
 
     def beside(number: int, statement: str) -> None:
-        fifo, passed, view = f"{place}/fifo{number}", f"{place}/passed{number}", f"slow{number}"
+        def prepared(waiting: Passing) -> Callable[[], None]:
+            session, view = spark.newSession(), f"slow{number}"
+            session.range(20).coalesce(1).mapInArrow(waiting, "id bigint").createOrReplaceTempView(view)
+            table, once = DeltaTable(session, path), Once(PIPELINE, number, metadata(number, "-"))
+            return lambda: table.merge(Said(text.format(view)), once)  # type: ignore[arg-type]
 
-        def waiting(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                if not os.path.exists(passed):
-                    with open(fifo) as pipe:
-                        pipe.read()
-                yield batch
-
-        os.mkfifo(fifo)
-        session = spark.newSession()
-        session.range(20).coalesce(1).mapInArrow(waiting, "id bigint").createOrReplaceTempView(view)
-        once = Once(PIPELINE, number, metadata(number, "-"))
-        with ThreadPoolExecutor(1) as pool:
-            merging = pool.submit(DeltaTable(session, path).merge, Said(text.format(view)), once)  # type: ignore[arg-type]
-            end = opened(fifo, merging)
-            spark.sql(statement)
-            Path(passed).touch()
-            os.close(end)
-            merging.result()
+        merge_beside(place, number, prepared, lambda: spark.sql(statement))
 
     beside(2, f"optimize delta.`{path}`")
     assert operations(spark, path)[:2] == ["MERGE", "OPTIMIZE"]

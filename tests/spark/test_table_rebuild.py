@@ -271,6 +271,9 @@ def test_a_rebuild_that_was_interrupted_begins_again(kept: Kept, monkeypatch: py
             broken.setattr(DeltaTable if place == "append" else Positions, place, killed)
             with pytest.raises(RuntimeError, match="killed"):
                 kept.rebuilt("broken", Wanted("latest"))
+    # its tables are all there, and its moment, which names them, is not
+    with pytest.raises(SinkError, match="was cut off"):
+        demand_sound(kept.spark, f"{kept.path}/broken", PIPELINE)
     assert rows_of(kept.rebuilt("broken", Wanted("latest"))) == kept.source.table(4)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +18,8 @@ from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.sink import TablesSink
 from tailrace.sinks.tables.statements import Reduced
 from tailrace.sinks.tables.target import metadata
-from tests.spark.test_table_maintenance import opened, operations
+from tests.spark.beside import Passing, merge_beside
+from tests.spark.test_table_maintenance import operations
 from tests.spark.test_table_rebuild import PIPELINE, START, Lake, Source, rows_of
 
 FORM = Form(("id", "v"), (pa.int64(), pa.int64()), (0,))
@@ -43,9 +42,7 @@ class Writing:
         rows = spark.range(10).selectExpr("id", "0L as v").coalesce(1)
         DeltaTable(spark, self.path).append(rows, Once(PIPELINE, 0, metadata(0, "-")))
 
-    def batch(
-        self, number: int, view: str, wait: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-    ) -> DeltaTable:
+    def batch(self, number: int, view: str, wait: Passing) -> DeltaTable:
         """A table in a session of its own, with the rows of a batch as the view."""
         session = self.spark.newSession()
         schema = FORM.schema
@@ -56,27 +53,13 @@ class Writing:
 
     def merge(self, number: int, beside: Callable[[], object] = lambda: None) -> None:
         """Merge a batch; it has begun to read its rows when `beside` is done."""
-        fifo, passed, view = f"{self.place}/fifo{number}", f"{self.place}/passed{number}", f"rows{number}"
 
-        def waiting(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                if not os.path.exists(passed):
-                    with open(fifo) as pipe:
-                        pipe.read()
-                yield batch
+        def prepared(waiting: Passing) -> Callable[[], None]:
+            view, once = f"rows{number}", Once(PIPELINE, number, metadata(number, "-"))
+            table = self.batch(number, view, waiting)
+            return lambda: table.merge(Reduced(FORM, view).merge(), once)
 
-        os.mkfifo(fifo)
-        table = self.batch(number, view, waiting)
-        once = Once(PIPELINE, number, metadata(number, "-"))
-        with ThreadPoolExecutor(1) as pool:
-            merging = pool.submit(table.merge, Reduced(FORM, view).merge(), once)
-            end = opened(fifo, merging)
-            try:
-                beside()
-            finally:
-                Path(passed).touch()
-                os.close(end)
-            merging.result()
+        merge_beside(self.place, number, prepared, beside)
 
     def copied(self, number: int, value: int) -> None:
         """What a pipeline with a copy of the checkpoint does."""

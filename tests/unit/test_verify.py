@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,6 @@ from tailrace.connectors.postgres.compared import ComparedSnapshot
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.protocol import pgoutput
 from tailrace.connectors.registry import parse
-from tailrace.connectors.sqlserver.compared import WRITTEN
 from tailrace.errors import ConfigError, SinkError
 from tailrace.snapshot import signals
 from tailrace.spark.lock import CheckpointLock, is_held
@@ -96,23 +96,24 @@ def test_a_condition_names_keys_whatever_is_in_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "written"),
+    ("value", "of_sql_server", "of_db2"),
     [
-        ("it's \\", "N'it''s \\'"),
-        (b"\0\x7f", "0x007f"),
-        (True, "1"),
-        (-7, "-7"),
-        (Decimal("1E+2"), "100"),
-        (datetime(2024, 2, 3, 4, 5, 6, 789000), "N'2024-02-03T04:05:06.789000'"),
-        (date(2024, 2, 3), "N'2024-02-03'"),
-        ("[x]", "N'[x]'"),
+        ("it's \\", "N'it''s \\'", "'it''s \\'"),
+        (b"\0\x7f", "0x007f", "X'007F'"),
+        (True, "1", "TRUE"),
+        (-7, "-7", "-7"),
+        (Decimal("1E+2"), "100", "100"),
+        (datetime(2024, 2, 3, 4, 5, 6, 789000), "N'2024-02-03T04:05:06.789000'", "'2024-02-03 04:05:06.789000'"),
+        (date(2024, 2, 3), "N'2024-02-03'", "'2024-02-03'"),
+        ("[x]", "N'[x]'", "'[x]'"),
     ],
 )
-def test_constants_of_keys(value: object, written: str) -> None:
-    made: ComparedTables = object.__new__(ComparedTables)
-    made._name, made._value = WRITTEN
-    assert made.condition(["a]b"], [[value], [value]]) == f"[a]]b] in ({written}, {written})"
-    assert made.condition(["a]b", "c"], [[value, 1]]).startswith(f"([a]]b] = {written} and ")
+def test_constants_of_keys(value: object, of_sql_server: str, of_db2: str) -> None:
+    for connector, name, wanted in (("sqlserver", "[a]]b]", of_sql_server), ("db2", '"a]b"', of_db2)):
+        made: ComparedTables = object.__new__(ComparedTables)
+        made._name, made._value = import_module(f"tailrace.connectors.{connector}.compared").WRITTEN
+        assert made.condition(["a]b"], [[value], [value]]) == f"{name} in ({wanted}, {wanted})"
+        assert made.condition(["a]b", "c"], [[value, 1]]).startswith(f"({name} = {wanted} and ")
 
 
 def test_a_condition_on_documents_is_a_query() -> None:

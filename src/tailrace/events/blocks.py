@@ -34,7 +34,7 @@ from tailrace.values.conversion import ColumnPlan
 Flags = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.uint8]
 
-_MOST_BYTES = 32 << 20
+_MOST_BYTES = 8 << 20
 _MOST_DIGITS = 38
 _INSERT, _DELETE, _TRUNCATE = (ord(letter) for letter in "cdt")
 _LETTERS = pa.array([chr(code) for code in range(128)], pa.string())

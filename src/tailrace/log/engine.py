@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from tailrace.columns.blocks import KEPT, LAST
+from tailrace.columns.blocks import ROWS
 from tailrace.config import Config
 from tailrace.errors import ConfigError
 from tailrace.events.settings import EventSettings
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 IDLE_SECONDS = 30.0
 # While a backlog is read, a batch waits so long to become at least half full: each has a fixed cost of some 0.15 s.
 FILL_SECONDS = 0.5
-# The last changes of keys become a MERGE, of 2 s or more however few rows it has: such a batch waits until it is full.
+# Blocks become a MERGE or an append to a table, of 1 to 6 s however few rows it has: they wait until a batch is full.
 MERGE_FILL_SECONDS = 10.0
 
 
@@ -252,7 +252,7 @@ class LogEngine(Generic[O, P, T]):
 
     @property
     def _merges(self) -> bool:
-        return self._settings.blocks in (LAST, KEPT)
+        return bool(self._settings.blocks) and self._settings.blocks != ROWS
 
     @property
     def _fill_seconds(self) -> float:

@@ -213,9 +213,11 @@ def test_a_moment_that_is_gone(server: TestDatabase, monkeypatch: pytest.MonkeyP
         rows(altered, "id")
     monkeypatch.setattr(held_tasks, "CAPTURED_SECONDS", 0.3)
     server.stop_agent()
+    marks = server.query("SELECT id FROM dbo.marks")
     with pytest.raises(PrerequisiteError, match=r"was not captured within"):
-        opened(server)
+        opened(server, **{"incremental.snapshot.watermarking.strategy": "insert_delete"})
     server.start_agent()
+    assert server.query("SELECT id FROM dbo.marks") == marks
 
 
 def test_a_read_without_a_signal_table(spark: SparkSession, server: TestDatabase) -> None:

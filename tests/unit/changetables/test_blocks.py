@@ -14,6 +14,7 @@ from tailrace.columns.blocks import Head, read
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.changetables.dialect import AFTER, BEFORE, DELETE, INSERT, ChangeRows, CommitTimes
 from tailrace.connectors.changetables.log.rows import Assembly, Times
+from tailrace.connectors.changetables.log.tasks import changed
 from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.form import FORM
 from tailrace.errors import ConversionError
@@ -63,6 +64,34 @@ def test_a_change_of_the_key_takes_along_what_the_log_has_of_the_old_row() -> No
 def test_a_deleted_row_has_its_values() -> None:
     _, (row,) = blocks(rows((DELETE, b"text", b"a")))
     assert (row["op"], row["c0"], row["c1"], row["c2"]) == ("d", 1, "text", "a")
+
+
+def test_a_row_is_known_when_it_goes_though_the_log_lacks_a_large_value_of_it() -> None:
+    """A null in place of the value does not make it another row, which another one would have overtaken."""
+    gone = rows((INSERT, b"text", b"a"), (DELETE, None, b"a"), (BEFORE, None, b"b"), (AFTER, None, b"b"))
+    _, found = blocks(keyed(gone, b"1", b"1", b"2", b"3"))
+    assert [(row["op"], row["c0"]) for row in found] == [("d", 1), ("d", 2), ("c", 3)]
+    moved = rows((BEFORE, b"x", None), (AFTER, b"x", b"a"), (BEFORE, b"x", None), (AFTER, b"x", b"a"))
+    untouched = replace(moved, touched={2: np.zeros(4, np.bool_)})
+    _, found = blocks(keyed(untouched, b"1", b"2", b"2", b"3"))
+    assert [(row["op"], row["c0"]) for row in found] == [("d", 1), ("c", 3)]
+
+
+def test_a_row_that_stays_as_deleted_keeps_the_value_that_its_delete_lacks() -> None:
+    _, (row,) = blocks(rows((DELETE, None, None)), **{"row.blocks": "kept"})
+    assert (row["op"], row["c1"], row["missing"]) == ("d", None, [1])
+
+
+def test_an_update_that_sets_a_large_value_to_null_is_a_change() -> None:
+    """Its old value is null in the log whatever it was."""
+    given = rows((BEFORE, None, b"a"), (AFTER, None, b"a"), (BEFORE, None, b"a"), (AFTER, None, b"a"))
+    given = replace(given, touched={1: np.array([True, True, False, False])})
+    settings = EventSettings.from_options(parse("sqlserver", SOURCE), "run")
+    for exact, count in ((True, 1), (False, 0)):
+        batch = Assembly(TABLE, Times.none(), False, (), frozenset(("text",)), exact).batch(given)
+        assert batch is not None
+        found = changed(batch, settings)
+        assert (0 if found is None else len(found)) == count
 
 
 def test_a_column_may_be_captured_later_than_it_was_made() -> None:

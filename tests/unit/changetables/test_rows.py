@@ -68,9 +68,23 @@ def test_a_null_that_an_update_has_set_is_one() -> None:
         assert batch.before is not None
         assert batch.after.unavailable[1] is not None
         assert batch.after.unavailable[1].tolist() == flags
-        # of an old row nobody knows
+        # of an old row nobody knows, be it updated or deleted
         assert batch.before.unavailable[1] is not None
-        assert batch.before.unavailable[1].tolist() == [False, True, False, False]
+        assert batch.before.unavailable[1].tolist() == [False, True, False, True]
+
+
+def test_a_null_of_an_old_row_is_one_where_the_update_has_set_a_column_of_another_large_type() -> None:
+    given = rows((BEFORE, b"x", None), (AFTER, b"x", b"b"), (BEFORE, b"x", None), (AFTER, b"x", b"b"),
+                 (DELETE, b"x", None))  # fmt: skip
+    given = replace(given, touched={2: np.array([True, True, False, False, True])})
+    for exact, flags in ((True, [False, True, False]), (False, None)):
+        batch = Assembly(TABLE, Times.none(), False, (), frozenset(("text",)), exact=exact).batch(given)
+        assert batch is not None
+        assert batch.before is not None
+        assert batch.after is not None
+        found = batch.before.unavailable[2]
+        assert (None if found is None else found.tolist()) == flags
+        assert batch.after.unavailable[2] is None
 
 
 def test_every_null_is_one_where_all_values_are_sent() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tailrace.columns.blocks import Head, read
 from tailrace.connectors.mongodb.documents.extended import Document
 from tailrace.connectors.mongodb.records.records import to_rows
 from tailrace.connectors.mongodb.records.segment import STREAM, Segment
+from tailrace.connectors.mongodb.records.texts import unquoted
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConversionError
@@ -53,6 +56,14 @@ CHANGES = segment(
 def test_the_last_change_of_each_key_is_left() -> None:
     # the document of the update was deleted before it could be looked up
     assert rows(CHANGES) == [("u", "1", True, 2), ("d", '"x"', False, 3), ("d", "2", False, 4)]
+
+
+def test_keys_are_what_their_json_says() -> None:
+    said = ['{"$oid": "64"}', 'a"b', "a\\b", 'a\\"b', "é\n", "", '"', "\\", '\\"', "plain"]
+    shown = pa.array([json.dumps(text, ensure_ascii=form) for text in said for form in (False, True)] + [None, "null"])
+    assert unquoted(shown).to_pylist() == [text for text in said for _ in range(2)] + [None, None]
+    assert unquoted(shown.slice(0, 4)).to_pylist() == [text for text in said[:2] for _ in range(2)]
+    assert unquoted(shown.slice(0, 0)).to_pylist() == []
 
 
 def test_every_change_is_there_where_documents_are_as_they_were() -> None:

@@ -21,6 +21,7 @@ from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, SinkError
 from tailrace.events.settings import EventSettings
 from tailrace.sinks.tables import versions
+from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.evolution import Policies
 from tailrace.sinks.tables.rows import Opening, OpeningApart, Reducing, gathered, place_text, row_schema
 from tailrace.sinks.tables.sink import TablesSink
@@ -165,6 +166,22 @@ def test_a_row_that_moved_was_the_last_of_its_key_before_its_block() -> None:
     assert {row["c0"]: row["c2"] for row in found if row["op"] != "d"} == {8: "second", 7: "third", 6: "other"}
 
 
+def test_few_rows_go_to_each_task_and_the_table_is_not_shuffled() -> None:
+    merge = Reduced(FORM, "rows").merge()
+    assert "broadcast" not in merge.statement("t")
+    small = replace(merge, small=True).statement("t")
+    assert small.startswith("merge into t t using (select /*+ broadcast(v) */ * from rows v) s on ")
+    assert small.endswith(merge.statement("t").partition(" s on ")[2])
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "small"), [(50_000, 16 << 20, True), (50_001, 100, False), (10, (16 << 20) + 1, False)]
+)
+def test_a_batch_is_small_by_rows_and_bytes(rows: int, size: int, small: bool) -> None:
+    heads = [Head("d", "s", "t", FORM, count, ("0A", 1), ("0B", 1)) for count in (rows - 1, 1)]
+    assert TableBatch(1, ("d", "s", "t"), heads, None, size).small is small  # type: ignore[arg-type]
+
+
 def test_the_merge_keeps_what_is_missing() -> None:
     text = Reduced(FORM, "rows", missing=True).merge().statement("delta.`/lake/s.t`")
     assert "on t.`id` = s.c0" in text
@@ -220,6 +237,16 @@ def test_rows_are_opened_into_the_columns_that_the_table_holds() -> None:
     assert (row["missing"], row["origin"]) == ([0], {"k0": 6})
 
 
+@pytest.mark.parametrize("key", [(1,), ()])
+def test_a_log_goes_on_where_the_key_is_made_of_other_columns(key: tuple[int, ...]) -> None:
+    """A row that has got another key, in a block from before its columns changed, has the key of those."""
+    given = block(change(1, 7, "d"), change(1, 8, "c", part=1, origin={"k0": 7}))
+    (part,) = Opening(replace(FORM, key=key))(iter([pa.RecordBatch.from_pylist([given])]))
+    assert [(row["op"], row["c0"], row["missing"], row["origin"]) for row in part.to_pylist()] == [
+        ("d", 7, None, None), ("c", 8, [2], None),
+    ]  # fmt: skip
+
+
 def test_names() -> None:
     assert quoted("a`b") == "`a``b`"
     assert folder("s.a/b") == "s.a%2Fb"
@@ -261,7 +288,8 @@ def test_what_the_source_cannot_give_is_refused() -> None:
         EventSettings.from_options(plain)
 
 
-def test_what_the_sink_asks_of_the_source() -> None:
+def test_what_the_sink_asks_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tailrace.sinks.tables.sink.is_here", lambda: False)
     sink = sinks.open("tables", {"path": "/x/", "mode": "history"}, parse("postgres", POSTGRES))
     assert sink.source_options() == {"row.blocks": "every"}
     assert sink.source_defaults()["skipped.operations"] == "none"
@@ -274,6 +302,25 @@ def test_what_the_sink_asks_of_the_source() -> None:
     assert "column big" in str(lost)
     assert "Somebody else" in str(sink.failure("[DELTA_CONCURRENT_APPEND] …"))
     assert sink.failure("something else") is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "size"),
+    [
+        ("latest", {}, 512 << 20),
+        ("log", {}, 512 << 20),
+        ("history", {}, 128 << 20),
+        ("latest", {"tasks.in.files": "false"}, 128 << 20),
+        ("log", {"tasks.in.files": "false"}, None),
+    ],
+)
+def test_batches_are_large_where_they_lie_in_files(
+    monkeypatch: pytest.MonkeyPatch, mode: str, options: dict[str, str], size: int | None
+) -> None:
+    monkeypatch.setattr("tailrace.sinks.tables.sink.is_here", lambda: True)
+    monkeypatch.setattr("tailrace.sinks.tables.sink.can_share_files", lambda: True)
+    sink = sinks.open("tables", {"path": "/x", "mode": mode}, parse("postgres", {**POSTGRES, **options}))
+    assert sink.source_defaults().get("max.batch.size.in.bytes") == (None if size is None else str(size))
 
 
 @pytest.mark.parametrize(

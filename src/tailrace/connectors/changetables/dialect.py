@@ -96,7 +96,7 @@ class ChangeRows:
     `columns[j]` the text of `table.columns[j]`. `command` numbers the operations of a transaction (SQL Server's
     `__$command_id`; 0 where it is not known), None where the database has no such numbers. `touched` says of
     columns, by their places, in which rows an update has set them; it has those whose type is one of `Dialect.unsent`,
-    where the database says that.
+    or more (see `Session.changes`), where the database says that.
     """
 
     commit: pa.Array

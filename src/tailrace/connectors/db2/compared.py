@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
 
 from tailrace.config import Config
 from tailrace.connectors.changetables.compared import ComparedTables
 from tailrace.connectors.db2.server.catalog import literal, quoted
-from tailrace.errors import SinkError
 from tailrace.events.settings import EventSettings
 
 
 def compared(config: Config, settings: EventSettings) -> ComparedTables:
     """See tailrace.connectors.held.Comparing."""
-    return Db2Compared(config, settings, quoted, literal)
+    return ComparedTables(config, settings, *WRITTEN)
 
 
-class Db2Compared(ComparedTables):
-    """The same, without a repair: the rows that a signal has asked for by their keys do not come for certain."""
+def _value(value: Any) -> str:
+    """A value of a key as a constant."""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, bytes | bytearray):
+        return f"X'{bytes(value).hex().upper()}'"
+    if isinstance(value, int | Decimal):
+        return format(value, "f" if isinstance(value, Decimal) else "d")
+    return literal(value.isoformat(" ") if isinstance(value, datetime) else str(value))
 
-    def condition(self, names: Sequence[str], keys: Sequence[Sequence[Any]]) -> NoReturn:
-        raise SinkError(
-            "tailrace verify --repair is not supported for Db2.",
-            "Have the tables that differ read by an incremental snapshot without conditions; rows that only a table "
-            "has are left by it.",
-        )
+
+WRITTEN = quoted, _value
+"""How a name and a value are written."""

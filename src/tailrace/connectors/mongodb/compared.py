@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
+from tailrace.columns.batch import position_text
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config
 from tailrace.connectors.held import Touched
@@ -23,7 +25,6 @@ from tailrace.connectors.mongodb.log.oplog import operation_time
 from tailrace.connectors.mongodb.log.position import Position
 from tailrace.connectors.mongodb.log.stretch import Namespace
 from tailrace.connectors.mongodb.records import texts
-from tailrace.connectors.mongodb.records.blocks import position_texts
 from tailrace.connectors.mongodb.records.envelope import table_id
 from tailrace.connectors.mongodb.records.images import images
 from tailrace.connectors.mongodb.records.segment import STREAM, segments
@@ -88,7 +89,7 @@ class ComparedDocuments:
             chunks.SnapshotTask(address, replace(chunk, last=False), "", at, number, size, self._settings, after)
             for number, chunk in enumerate(planned)
         ]
-        self.position = _text(at.time)
+        self.position = position_text(at.time)
         self.tables = tuple(TableSchema(table_id(name), (), ()) for name in names)
 
     def of_table(self, table: TableSchema) -> Sequence[Task]:
@@ -108,7 +109,7 @@ class ComparedDocuments:
         for parts in segments(rows, self._namespaces.names, STREAM).values():
             for part in parts:
                 keys = texts.values(part.data, images(part).key, texts.key_form(self._settings))
-                found |= {json.loads(text).encode() for text in json_array(keys).to_pylist()}
+                found.update(texts.unquoted(json_array(keys)).cast(pa.binary()).to_pylist())
         return Touched((tuple(sorted(found)),) if found else ())
 
     def _rows(self, name: Namespace, after: int, upto: int) -> list[Rows]:
@@ -139,11 +140,6 @@ class ComparedDocuments:
 
     def close(self) -> None:
         self._client.close()
-
-
-def _text(time: int) -> str:
-    """A timestamp as the column `position` shows it."""
-    return str(position_texts(np.array([time], np.int64))[0].as_py())
 
 
 def compared(config: Config, settings: EventSettings) -> ComparedDocuments:

@@ -16,19 +16,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ROWS_OF_A_TASK = 50_000
+_SMALL_BYTES = 16 << 20
 CHANGES = "-"
 """In the place of a snapshot's name: changes of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableBatch:
-    """The blocks of batch `number` that are of `table` (database, schema, table); `heads` are theirs, `frame` has
-    the rows of the whole batch, and `into` is the form of the columns that the table holds."""
+    """The blocks of batch `number` that are of `table` (database, schema, table); `heads` are theirs, of `size` bytes
+    in all, `frame` has the rows of the whole batch, and `into` is the form of the columns that the table holds."""
 
     number: int
     table: tuple[str, str, str]
     heads: Sequence[Head]
     frame: DataFrame
+    size: int
     into: Form | None = None
 
     @property
@@ -76,6 +78,11 @@ class TableBatch:
     def moved(self) -> bool:
         """Whether some row that misses values had another key before."""
         return any(head.moved for head in self.heads)
+
+    @property
+    def small(self) -> bool:
+        """Whether the rows are few enough for each task to hold all of them."""
+        return sum(head.rows for head in self.heads) <= _ROWS_OF_A_TASK and self.size <= _SMALL_BYTES
 
     def partitions(self, most: int) -> int:
         """In how many parts the rows are worth to be worked on; `most` is how many tasks run at once."""
@@ -125,7 +132,7 @@ class TableBatch:
     def _at_most(self, rows: DataFrame, tasks: int) -> DataFrame:
         """Rows in no more than so many tasks."""
         # one task with the log's bytes of several may be larger than a message to an executor
-        return rows.coalesce(tasks) if _is_here(rows.sparkSession) else rows.repartition(tasks)
+        return rows.coalesce(tasks) if is_here() else rows.repartition(tasks)
 
 
 def _key(form: Form) -> frozenset[int | str]:
@@ -137,7 +144,7 @@ def computed(batch: DataFrame) -> Iterator[DataFrame]:
     """The rows of a batch, which are computed once however often they are read."""
     from pyspark import StorageLevel
 
-    if not _is_here(batch.sparkSession):
+    if not is_here():
         # an executor may be lost, and its part computed anew
         kept = batch.persist(StorageLevel.MEMORY_AND_DISK)
         try:
@@ -154,9 +161,12 @@ def computed(batch: DataFrame) -> Iterator[DataFrame]:
         kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
-def _is_here(spark: SparkSession) -> bool:
-    context: Any = spark.sparkContext._jsc
-    return bool(context.sc().isLocal())
+def is_here() -> bool:
+    """Whether Spark runs, and its tasks in the driver's own JVM."""
+    from pyspark import SparkContext
+
+    context: Any = SparkContext._active_spark_context
+    return context is not None and bool(context._jsc.sc().isLocal())
 
 
 def in_session(session: SparkSession, frame: DataFrame) -> DataFrame:

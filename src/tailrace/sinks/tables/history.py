@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.sinks.tables import versions
@@ -44,7 +45,7 @@ class History(Kept):
         lasting.createOrReplaceTempView(_LASTING)
         session.sql(versions.changes(table, form, _LASTING, self._unknown)).createOrReplaceTempView(_CHANGES)
         truncate = None if batch.truncate is None else _first_truncate(opened)
-        stored.merge(versions.merge(form, _CHANGES, truncate), once)
+        stored.merge(replace(versions.merge(form, _CHANGES, truncate), small=batch.small), once)
 
 
 def _declared(batch: TableBatch) -> Any:

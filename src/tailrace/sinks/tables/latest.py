@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.again import Again
@@ -43,7 +44,7 @@ class Latest(Kept):
         emptied = batch.truncate is not None
         reduced = Reduced(form, view, batch.missing, bool(self.own), emptied, self._unknown)
         try:
-            stored.merge(reduced.merge(), once)
+            stored.merge(replace(reduced.merge(), small=batch.small), once)
         except Exception as error:
             if self._again is None or not self._again.reads(batch) or unknown_column(str(error)) is None:
                 raise

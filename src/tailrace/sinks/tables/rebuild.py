@@ -118,7 +118,7 @@ def rebuild(spark: SparkSession, source: str, target: str, wanted: Wanted) -> li
 
 def demand_sound(spark: SparkSession, path: str, pipeline: str) -> None:
     """Raise SinkError where a pipeline cannot go on with what is under `path`: where that is a log which it has left,
-    or was rebuilt and is not where the pipeline's checkpoint is."""
+    or was rebuilt, not wholly or not to where the pipeline's checkpoint is."""
     positions = _stored(spark, f"{path}/{NAME}")
     if positions is None:
         return
@@ -136,8 +136,11 @@ def demand_sound(spark: SparkSession, path: str, pipeline: str) -> None:
             "with them.",
             "Name another path, or rebuild all of the tables at their newest moment.",
         )
-    if told[PIPELINE] != pipeline or _newest_batch(positions) > mark["batch"]:
+    newest = _newest_batch(positions)
+    if told[PIPELINE] != pipeline or newest > mark["batch"]:
         return
+    if newest < mark["batch"]:
+        raise SinkError(f"The rebuild of {mark['from']} under {path} was cut off.", "Rebuild the tables again.")
     log = _stored(spark, f"{mark['from']}/{NAME}")
     if log is None:
         raise SinkError(
@@ -158,8 +161,9 @@ def demand_sound(spark: SparkSession, path: str, pipeline: str) -> None:
 def _stored(spark: SparkSession, path: str) -> Stored | None:
     """The table at a path; None where there is none."""
     storage = HadoopStorage(spark)
-    found = (kind for kind in FORMATS.values() if storage.sizes(f"{path}/{kind.marker}", "*.json"))
-    return next((kind.table(spark, path) for kind in found), None)
+    kinds = (kind for kind in FORMATS.values() if storage.sizes(f"{path}/{kind.marker}", "*.json"))
+    found = (kind.table(spark, path) for kind in kinds)
+    return next((stored for stored in found if stored.is_there()), None)
 
 
 def _newest_batch(positions: Stored) -> int:

@@ -56,18 +56,21 @@ class Opening:
             elif field.name in rows.schema.names and not is_value(field.name):
                 columns[field.name] = rows[field.name]
         if places != tuple(range(len(form.names))) or form.key != self.target.key or form.types != self.target.types:
-            columns["missing"] = _renumbered(rows["missing"], places) if head.missing else rows["missing"]
+            missing = rows["missing"].combine_chunks()
+            columns["missing"] = _renumbered(missing, len(form.names), places) if head.missing else missing
             columns["origin"] = self._origin(form, rows["origin"].combine_chunks(), places)
         for index, (kind, source) in enumerate(zip(self.target.types, places, strict=True)):
             columns[f"c{index}"] = pa.nulls(rows.num_rows, kind) if source < 0 else _as(rows[f"c{source}"], kind)
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
     def _origin(self, form: Form, origin: pa.StructArray, places: Sequence[int]) -> pa.Array:
-        """The keys that rows had before, as the table's key is made."""
+        """The keys that rows had before, as the table's key is made; null where that is of other columns, which the
+        mode log alone has, and it does not read them."""
         kind = row_schema(self.target).field("origin").type
-        if origin.null_count == len(origin):
+        columns = [places[index] for index in self.target.key]
+        if origin.null_count == len(origin) or set(columns) != set(form.key):
             return pa.nulls(len(origin), kind)
-        own = [form.key.index(places[index]) for index in self.target.key]
+        own = [form.key.index(column) for column in columns]
         parts = [_as(origin.field(place), field.type) for place, field in zip(own, kind, strict=True)]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=origin.is_null())
 
@@ -85,11 +88,11 @@ def places_of(form: Form, target: Form) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _renumbered(missing: pa.ChunkedArray, places: Sequence[int]) -> pa.Array:
-    """The columns that rows miss, by the numbers that they have in the table."""
-    known = {place: index for index, place in enumerate(places) if place >= 0}
-    lists = [[known[old] for old in row or () if old in known] or None for row in missing.to_pylist()]
-    return pa.array(lists, FIXED[-1].type)
+def _renumbered(missing: pa.ListArray, count: int, places: Sequence[int]) -> pa.Array:
+    """The columns that rows miss, out of `count`, by the numbers that they have in the table."""
+    # what no column of the form is nobody misses
+    flags = np.vstack([flagged(missing, count), np.zeros((1, len(missing)), np.bool_)])
+    return listed(flags[list(places)])
 
 
 def _as(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:

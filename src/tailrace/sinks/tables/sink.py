@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +22,7 @@ from tailrace.sinks.claim import identity
 from tailrace.sinks.interruption import briefly
 from tailrace.sinks.storage import HadoopStorage, reaching
 from tailrace.sinks.tables.again import Again
-from tailrace.sinks.tables.batch import TableBatch, computed
+from tailrace.sinks.tables.batch import TableBatch, computed, is_here
 from tailrace.sinks.tables.evolution import CHOICES, SENSELESS, Policies
 from tailrace.sinks.tables.formats.delta import Delta
 from tailrace.sinks.tables.formats.known import FORMATS
@@ -34,6 +35,7 @@ from tailrace.sinks.tables.positions import NAME, Moment, Positions
 from tailrace.sinks.tables.rebuild import demand_sound
 from tailrace.sinks.tables.statements import unknown_column
 from tailrace.sinks.tables.target import Owner
+from tailrace.temporary import can_share_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,9 +44,20 @@ if TYPE_CHECKING:
 _MODES = ("latest", "history", "log")
 _WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": "none"}
 """Options that would leave changes out, and the words under which they do not."""
-_BATCH_BYTES = 128 << 20
-"""Most of the log in a batch of `latest`: a MERGE of many changes takes hardly longer than one of few, and of the
-changes of a key one leaves the tasks."""
+_BATCH_BYTES, _BATCH_IN_FILES = 128 << 20, 512 << 20
+"""Most of the log in a batch of `latest` in Spark's plan, and of `latest` and `log` in files of the planner: a MERGE of
+many changes takes hardly longer than one of few, and of the changes of a key one leaves the tasks. All changes of a
+batch of `history` are shuffled and joined, at most those of 128 MB."""
+_MEMORY = {
+    "spark.sql.autoBroadcastJoinThreshold": "1MB",
+    "spark.sql.adaptive.autoBroadcastJoinThreshold": "10MB",
+    "spark.sql.parquet.columnarReaderBatchSize": "1024",
+    "parquet.block.size": str(16 << 20),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(4 << 20),
+}
+"""Spark estimates the size of a table's rows by that of its files, and rows that compress well are far larger: keys of
+3,000,000 rows ended a JVM of 2 GB as a broadcast. What an adaptive plan goes by has been measured. Of Parquet each task
+holds a row group of a file and as many rows as are named here, of Arrow one batch for Python and one back."""
 
 
 class TablesSink(Sink):
@@ -83,7 +96,7 @@ class TablesSink(Sink):
         self.policies = Policies(**{kind: _policy(given, kind) for kind in CHOICES}, stops_at_defaults=stops)
         self._describe: Describe | None = None
         self.can_read_again = False
-        self._gathers = False
+        self._gathers, self._lie_in_plan = False, False
         self.names = Names.of(given)
         if self.names.catalog and self.format.name != Delta.name:
             raise given.wrong("catalog.name.format", f"is for the format {Delta.name} alone")
@@ -107,7 +120,8 @@ class TablesSink(Sink):
             raise SinkError(
                 f"unknown.values = reselect is not there for the connector {source.connector}.", "Set it to stop."
             )
-        self._gathers = self.mode == "latest" and source.get("max.batch.size.in.bytes") is not None
+        self._gathers = source.get("max.batch.size.in.bytes") is not None
+        self._lie_in_plan = source.is_set("tasks.in.files") and not source["tasks.in.files"]
         for name in ("transforms", "post.processors"):
             if source.get(name):
                 raise SinkError(f"The sink tables takes no {name}: they are of events.", f"Leave {name} out.")
@@ -126,7 +140,11 @@ class TablesSink(Sink):
         return blocks if self.names.routing is None else {**blocks, "row.route": self.names.routing.text()}
 
     def source_defaults(self) -> dict[str, str]:
-        sizes = {"max.batch.size.in.bytes": str(_BATCH_BYTES)} if self._gathers else {}
+        sizes = {}
+        in_files = not self._lie_in_plan and is_here() and can_share_files()
+        if self._gathers and (in_files or self.mode == "latest"):
+            most = _BATCH_IN_FILES if in_files and self.mode != "history" else _BATCH_BYTES
+            sizes["max.batch.size.in.bytes"] = str(most)
         return sizes | {
             "skipped.operations": "none",
             "event.converting.failure.handling.mode": "fail",
@@ -209,14 +227,18 @@ class Writer:
                 self._write_computed(kept, number)
 
     def _write_computed(self, kept: DataFrame, number: int) -> None:
-        told = kept.select("key", "position", "ordinal", "source_ts").collect()
+        told = kept.selectExpr("key", "position", "ordinal", "source_ts", "octet_length(value) size").collect()
         heads: dict[tuple[str, str, str], list[Head]] = {}
+        sizes: Counter[tuple[str, str, str]] = Counter()
         for row in told:
             head = Head.of(bytes(row["key"]))
-            heads.setdefault((head.database, head.schema, head.table), []).append(head)
+            of = head.database, head.schema, head.table
+            heads.setdefault(of, []).append(head)
+            sizes[of] += row["size"] or 0
         moment = Moment.of(number, told)
         if moment is not None:
-            versions = self._write([TableBatch(number, of, tuple(found), kept) for of, found in heads.items()])
+            parts = [TableBatch(number, of, tuple(found), kept, sizes[of]) for of, found in heads.items()]
+            versions = self._write(parts)
             self._positions.add(kept.sparkSession, moment, self._is_whole(number), versions)
 
     def _write(self, parts: Sequence[TableBatch]) -> dict[str, int]:
@@ -262,6 +284,8 @@ class Writer:
             session = self._sessions[table.path] = part.frame.sparkSession.newSession()
         parallel = part.frame.sparkSession.sparkContext.defaultParallelism
         session.conf.set("spark.sql.shuffle.partitions", str(part.partitions(parallel)))
+        for name, text in _MEMORY.items():
+            session.conf.set(name, text)
         return table.write(session, part)
 
 

@@ -157,7 +157,8 @@ class Merge:
 
     The first of the clauses `matched` that holds says what becomes of a row of the table that has a row of the view,
     `inserted` which other rows of the view become rows of the table (None: none), `beyond` what becomes of the other
-    rows of the table (None: they stay).
+    rows of the table (None: they stay). `small` says that each task of Spark may hold all rows of the view: then the
+    table's rows, perhaps many more, need not be shuffled.
     """
 
     view: str
@@ -165,10 +166,12 @@ class Merge:
     matched: tuple[Clause, ...]
     inserted: Clause | None
     beyond: Clause | None = None
+    small: bool = False
 
     def statement(self, table: str) -> str:
         """The MERGE of SQL; `table` is the table's name there."""
-        parts = [f"merge into {table} t using {self.view} s on {self.on}"]
+        rows = f"(select /*+ broadcast(v) */ * from {self.view} v)" if self.small else self.view
+        parts = [f"merge into {table} t using {rows} s on {self.on}"]
         parts += [f"when matched{_and(clause)} then {_done(clause)}" for clause in self.matched]
         if self.inserted is not None:
             values = self.inserted.values or {}

@@ -192,7 +192,7 @@ class Assembly:
     `event_serial_no`); the ordinal is one less. `skipped` are operations whose rows are left out before anything is
     numbered, an update's two rows together. `unsent` names the types whose null, in either row of an update, counts as
     a value that the log did not carry: events show the placeholder, as Debezium 3 does, which takes a null for one.
-    With `exact` a null that an update has set is one.
+    With `exact` a null that an update has set is one, and no old row has a null in place of a large value.
     """
 
     table: TableSchema
@@ -237,7 +237,7 @@ class Assembly:
         before = _image(rows.columns, has_before, old) if has_before.any() else None
         after = _image(rows.columns, has_after, kept) if has_after.any() else None
         touched = {place: flags[kept] for place, flags in rows.touched.items()} if self.exact else {}
-        self._mark((before, after), code == AFTER, touched)
+        self._mark((before, after), code, touched)
         return ChangeBatch(
             table=self.table,
             op=_OPS[code],
@@ -251,22 +251,28 @@ class Assembly:
             command=None if rows.command is None else rows.command[kept],
         )
 
-    def _mark(self, images: tuple[Image | None, Image | None], updates: Flags, touched: Mapping[int, Flags]) -> None:
-        """Mark the nulls of `updates` that stand for a value that the log did not carry.
+    def _mark(
+        self, images: tuple[Image | None, Image | None], code: npt.NDArray[Any], touched: Mapping[int, Flags]
+    ) -> None:
+        """Mark the nulls of changes that stand for a value that the log did not carry.
 
-        A new row's is one where the update has not set the column; what an old row has is never known of a null.
+        A new row's is one where the update has not set the column; what an old row has is never known of a null of an
+        unsent type. With `exact` the old rows of deletes count too, and of other large columns those of updates that
+        have not set them.
         """
-        _, after = images
-        if not self.unsent or not updates.any():
+        before, after = images
+        updates = code == AFTER
+        lacking = updates | (code == DELETE) if self.exact else updates
+        if not lacking.any():
             return
         for place, column in enumerate(self.table.columns):
-            if column.type_name not in self.unsent:
-                continue
-            for image in images:
-                if image is not None and image.columns[place].null_count:
-                    nulls = image.columns[place].is_null().to_numpy(zero_copy_only=False)
-                    known = touched.get(place) if image is after else None
-                    image.unavailable[place] = nulls & updates if known is None else nulls & updates & ~known
+            is_unsent, own = column.type_name in self.unsent, touched.get(place)
+            if is_unsent and after is not None:
+                _flag(after, place, updates if own is None else updates & ~own)
+            if is_unsent and before is not None:
+                _flag(before, place, lacking)
+            elif own is not None and before is not None:
+                _flag(before, place, updates & ~own)
 
     @staticmethod
     def _paired(operation: npt.NDArray[Any], new_commit: Flags) -> npt.NDArray[Any]:
@@ -277,6 +283,12 @@ class Assembly:
         paired[first] = BEFORE
         paired[np.flatnonzero(first) + 1] = AFTER
         return paired
+
+
+def _flag(image: Image, place: int, absent: Flags) -> None:
+    """Mark those nulls of a column that are `absent` values."""
+    if image.columns[place].null_count:
+        image.unavailable[place] = image.columns[place].is_null().to_numpy(zero_copy_only=False) & absent
 
 
 def _differs(positions: pa.Array, before: bytes) -> Flags:

@@ -122,7 +122,7 @@ def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
         dialect = source.dialect
         known, exact = source.retries.run(times, _closed), bool(source.settings.blocks)
         assembly = Assembly(part.table, known, dialect.pairs, skipped, dialect.unsent, exact)
-        rows = changes(source.dialect, part.database, span, part.table, source.retries)
+        rows = changes(source.dialect, part.database, span, part.table, source.retries, masked=exact)
         first = 0
         cuts = whole(rows, dialect.pairs)
         if source.settings.blocks and dialect.pairs:
@@ -164,6 +164,10 @@ def changed(batch: ChangeBatch, settings: EventSettings) -> ChangeBatch | None:
             old, new = batch.before.columns[place], batch.after.columns[place]
             equal = pc.fill_null(pc.equal(old, new), False).to_numpy(zero_copy_only=False)
             same = same & (equal | (np.asarray(old.is_null()) & np.asarray(new.is_null())))
+            unknown, unsent = batch.before.unavailable[place], batch.after.unavailable[place]
+            if unknown is not None and unsent is not None:
+                # the update has set a null, and nobody knows what was there
+                same = same & ~(unknown & ~unsent)
     return filtered(batch, ~same) if same.any() else batch
 
 

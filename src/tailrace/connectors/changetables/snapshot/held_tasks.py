@@ -51,14 +51,20 @@ class SignalTable:
         """
         number = f"tailrace-read-{secrets.token_hex(8)}"
         session.write_signal(self.table, number, WINDOW_CLOSE, None)
+        try:
+            return self._captured(session, number, after, runtime)
+        finally:
+            if self.deletes:
+                session.delete_signal(self.table, number)
+
+    def _captured(self, session: Session, number: str, after: Position, runtime: Runtime) -> Position:
+        """Wait for the row."""
         deadline = runtime.monotonic() + CAPTURED_SECONDS
         while runtime.monotonic() < deadline:
             newest = session.newest()
             if newest is not None and newest > after:
                 found = self._find(session, number, after, newest)
                 if found is not None:
-                    if self.deletes:
-                        session.delete_signal(self.table, number)
                     return found
                 after = newest
             runtime.sleep(LOOK)

@@ -20,14 +20,13 @@ import pyarrow.compute as pc
 from tailrace import formats
 from tailrace.assembly.json_text import quoted
 from tailrace.assembly.programs import KINDS
-from tailrace.columns.batch import Marker
+from tailrace.columns.batch import Marker, position_texts
 from tailrace.columns.row import rows_of
 from tailrace.columns.typed import VARIANT
 from tailrace.connectors.mongodb.documents.shaped import Rules, Shaped, Source
 from tailrace.connectors.mongodb.documents.tree import LeafColumn, Manner, ShapeColumn
 from tailrace.connectors.mongodb.log.stretch import Flags
 from tailrace.connectors.mongodb.records import texts, typed
-from tailrace.connectors.mongodb.records.blocks import position_texts
 from tailrace.connectors.mongodb.records.envelope import source_layout
 from tailrace.connectors.mongodb.records.images import Images, Values
 from tailrace.connectors.mongodb.records.plan import TOMBSTONE, CollectionPlan

@@ -6,7 +6,6 @@ a key's changes becomes variants.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.columns.batch import Int32s
+from tailrace.columns.batch import Int32s, position_texts
 from tailrace.columns.blocks import DOCUMENTS, EVERY, KEPT, ROWS, Head
 from tailrace.columns.reduction import NONE, before, groups, lasts, listed, sources
 from tailrace.connectors.mongodb.log.position import Position
@@ -28,7 +27,7 @@ from tailrace.errors import ConversionError
 from tailrace.events.blocks import block_row
 from tailrace.values.fragments import json_array
 
-_MOST_BYTES = 32 << 20
+_MOST_BYTES = 8 << 20
 _DELETE, _UPDATE = ord("d"), ord("u")
 _LETTERS = pa.array([chr(code) for code in range(128)], pa.string())
 
@@ -63,17 +62,6 @@ def block_rows(segment: Segment, settings: MongoSettings) -> Iterator[tuple[pa.R
         rows = _rows(segment, found, op, keys, (left[low:high], shown[left[low:high]]), settings)
         yield _block(segment, rows, settings, 0 if low else len(segment)), np.full(1, len(segment) - 1, np.int32)
         low = high
-
-
-def position_texts(time: npt.NDArray[np.int64]) -> pa.Array:
-    """Timestamps as 16 hexadecimal digits, which sort in log order."""
-    digits = np.frombuffer(b"0123456789ABCDEF", np.uint8)
-    shifts = np.arange(60, -1, -4, dtype=np.int64)
-    text = digits[(time[:, None] >> shifts) & 15]
-    offsets = np.arange(len(time) + 1, dtype=np.int32) * 16
-    return pa.Array.from_buffers(
-        pa.string(), len(time), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(text))]
-    )
 
 
 def _operations(segment: Segment, found: Images, settings: MongoSettings) -> npt.NDArray[np.uint8]:
@@ -132,8 +120,7 @@ def _own(
     edits = field_filter(settings.excluded, settings.renames, *segment.namespace)
     documents = Values(after.places[source], after.kinds[source]).where(source != NONE)
     shown = typed.documents(segment.data, documents, None if edits is None else edits.documents)
-    ids = [json.loads(text) for text in keys.take(pa.array(left)).to_pylist()]
-    return [pa.array(ids, pa.string()), shown]
+    return [texts.unquoted(keys.take(pa.array(left))), shown]
 
 
 def _block(segment: Segment, rows: pa.RecordBatch, settings: MongoSettings, changes: int) -> pa.RecordBatch:

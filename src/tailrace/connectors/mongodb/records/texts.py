@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tailrace.assembly.json_text import quoted
 from tailrace.assembly.programs import CHANGE, KINDS, Fragment, Programs
@@ -43,6 +46,18 @@ def values(data: Bytes, found: Values, form: Form, edit: Edit | None = None) -> 
         return json_texts(data, found.places, found.kinds, form)
     edited, places = edit(data, found.places, found.kinds)
     return json_texts(edited, places, np.where(places >= 0, found.kinds, 0).astype(np.uint8), form)
+
+
+def unquoted(texts: pa.Array) -> pa.Array:
+    """What JSON strings say; null stays null. Hardly any has another escape than that of quotes."""
+    inner = pc.utf8_slice_codeunits(texts, 1, -1)
+    odd = pc.or_(
+        pc.match_substring(pc.replace_substring(inner, '\\"', ""), "\\"), pc.invert(pc.starts_with(texts, '"'))
+    )
+    plain = pc.replace_substring(inner, '\\"', '"')
+    if not pc.any(odd).as_py():
+        return plain
+    return pc.replace_with_mask(plain, odd, pa.array(map(json.loads, texts.filter(odd).to_pylist()), pa.string()))
 
 
 def update_descriptions(

@@ -38,7 +38,6 @@ CONFLICT = re.compile(r"\bDELTA_(?:CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHAN
 IDLE = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 """Commits to a table that leave its rows as they are."""
 
-_CHANGING = frozenset({"MERGE", "WRITE", "DELETE", "UPDATE", "TRUNCATE", "RESTORE"})
 _OWN = frozenset({"CREATE TABLE", "ADD COLUMNS", "SET TBLPROPERTIES", "RENAME COLUMN", "CHANGE COLUMN", "DROP COLUMNS"})
 
 _PROPERTIES = {
@@ -80,7 +79,9 @@ class DeltaTable(Stored):
 
     def commits(self, most: int) -> list[Commit]:
         told = self._told(most)
-        return [Commit(version, metadata, operation in _CHANGING) for version, operation, metadata in told]
+        # others may call what changes rows as they like
+        still = IDLE | _OWN
+        return [Commit(version, metadata, operation not in still) for version, operation, metadata in told]
 
     def _told(self, most: int) -> list[tuple[int, str, str | None]]:
         """Of the newest commits the version, the operation, and what the writer said."""

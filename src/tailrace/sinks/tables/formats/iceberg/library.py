@@ -91,6 +91,13 @@ class Library:
         self._known = self._tables.create(schema, unparted, self._map({**_PROPERTIES, **properties}), self.path)
         self.alter((), {})
 
+    def is_unfinished(self) -> bool:
+        """Whether the directory has nothing but what `create` leaves where its process ends in it."""
+        if self._tables.exists(self.path):
+            return False
+        left = self._all("data") + self._all("metadata")
+        return all(_LOST.search(_below(str(status.getPath()))) for status in left)
+
     def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
         """Alter columns and set properties, in one commit."""
         mapping, change = self.mapping(), self._table.newTransaction()
@@ -205,9 +212,9 @@ class Library:
         """Remove the files that no kept snapshot names and that nobody has written to since `until`, in s; how many
         they were."""
         named = {_below(path) for path in self._named()}
-        system = self._hadoop.fs.Path(self.path).getFileSystem(self._conf)
+        system = self._system
         removed = 0
-        for status in self._all(system, "data") + self._all(system, "metadata"):
+        for status in self._all("data") + self._all("metadata"):
             path = str(status.getPath())
             own = _below(path)
             is_other = own in named or (own.startswith("metadata/") and not _LOST.search(own))
@@ -216,11 +223,15 @@ class Library:
                 removed += 1
         return removed
 
-    def _all(self, system: Any, folder: str) -> list[Any]:
+    @property
+    def _system(self) -> Any:
+        return self._hadoop.fs.Path(self.path).getFileSystem(self._conf)
+
+    def _all(self, folder: str) -> list[Any]:
         """The files in a directory of the table and below it, as `FileStatus` of Hadoop."""
         place, all_files = self._hadoop.fs.Path(f"{self.path}/{folder}"), []
-        if system.exists(place):
-            found = system.listFiles(place, True)
+        if self._system.exists(place):
+            found = self._system.listFiles(place, True)
             while found.hasNext():
                 all_files.append(found.next())
         return all_files
@@ -312,11 +323,10 @@ class Library:
     def _alone(self) -> Iterator[None]:
         """Let one process of the machine commit at a time, where the table is on its disk: a rename replaces a file
         there, and Iceberg looks before it renames."""
-        place = self._hadoop.fs.Path(self.path)
-        if str(place.getFileSystem(self._conf).getUri().getScheme()) != "file":
+        if str(self._system.getUri().getScheme()) != "file":
             yield
             return
-        with open(f"{place.toUri().getPath()}/metadata/.tailrace-lock", "w") as file:
+        with open(f"{self._hadoop.fs.Path(self.path).toUri().getPath()}/metadata/.tailrace-lock", "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 

@@ -54,6 +54,9 @@ class IcebergTable(Stored):
         """What Iceberg knows of the table."""
         self._files = Files(None)
 
+    def is_there(self) -> bool:
+        return super().is_there() and not self.library.is_unfinished()
+
     def held(self, kind: pa.DataType) -> pa.DataType:
         return schemas.held(kind)
 
