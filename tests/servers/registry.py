@@ -24,12 +24,15 @@ class Version:
 @dataclass(slots=True)
 class Registry:
     """Ids count contents, from 1. `refusal` is the HTTP status of every answer where it is not 0; `login` is the
-    `user:password` that is asked for. `requests` holds the methods and paths of all requests."""
+    `user:password` that is asked for, `moved` the address that requests are sent on to. `requests` holds the methods
+    and paths of all requests, `logins` what they had to prove who asks."""
 
     login: str = ""
     refusal: int = 0
+    moved: str = ""
     versions: list[Version] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+    logins: list[str | None] = field(default_factory=list)
     _server: ThreadingHTTPServer | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -97,8 +100,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, body: str) -> None:
         registry = self.registry
         registry.requests.append(f"{self.command} {self.path}")
+        registry.logins.append(self.headers.get("Authorization"))
         wanted = "Basic " + base64.b64encode(registry.login.encode()).decode()
-        if registry.refusal:
+        if registry.moved:
+            self._send(302, {}, registry.moved + self.path)
+        elif registry.refusal:
             self._send(registry.refusal, {"error_code": registry.refusal, "message": "it is refused"})
         elif registry.login and self.headers.get("Authorization") != wanted:
             self._send(401, {"error_code": 401, "message": "who is that?"})
@@ -124,9 +130,11 @@ class _Handler(BaseHTTPRequestHandler):
         found = registry.found(subject, schema)
         return (200, _shown(found)) if found else (404, {"error_code": 40403, "message": "no such schema"})
 
-    def _send(self, status: int, answer: object) -> None:
+    def _send(self, status: int, answer: object, location: str = "") -> None:
         data = json.dumps(answer).encode()
         self.send_response(status)
+        if location:
+            self.send_header("Location", location)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()

@@ -239,6 +239,25 @@ def test_what_is_no_http_is_no_answer() -> None:
         thread.join()
 
 
+def test_a_login_stays_with_the_server_that_it_is_for(registry: Registry) -> None:
+    registry.registered("a", "{}")
+    given = {
+        "apicurio.registry.headers.enabled": "false",
+        "apicurio.auth.username": "user",
+        "apicurio.auth.password": "secret",
+        "apicurio.registry.artifact-resolver-strategy": "io.apicurio.registry.serde.strategy.SimpleTopicIdStrategy",
+    }
+    with Registry(moved=registry.address) as old:
+        chosen = apicurio("value", Given("value.converter.", {**given, "apicurio.registry.url": old.apicurio}))
+        assert Client(chosen.access).latest(chosen, "a") == (1, "{}")
+        assert None not in old.logins
+        assert registry.logins == [None] * len(old.logins)
+    # the same server may send on what it likes
+    chosen = apicurio("value", Given("value.converter.", {**given, "apicurio.registry.url": registry.apicurio}))
+    Client(chosen.access).latest(chosen, "a")
+    assert registry.logins[-1] is not None
+
+
 def _mumble(server: socket.socket) -> None:
     connection, _ = server.accept()
     with connection:

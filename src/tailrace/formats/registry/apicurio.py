@@ -22,6 +22,18 @@ _VERSION_3 = {
 }
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects; the login and all other headers of the configuration stay with the registry's own server."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        found = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if found is not None and _server(newurl) != _server(req.full_url):
+            found.headers.clear()
+        return found
+
+
 class Client:
     """See registry.base.Client."""
 
@@ -32,11 +44,13 @@ class Client:
         if access.user:
             login = base64.b64encode(f"{access.user}:{access.password}".encode()).decode()
             self._headers["Authorization"] = f"Basic {login}"
-        self._context: ssl.SSLContext | None = None
+        handlers: list[urllib.request.BaseHandler] = [_Redirects()]
         if access.url.startswith("https"):
-            self._context = ssl.create_default_context(cafile=access.trusted or None)
+            context = ssl.create_default_context(cafile=access.trusted or None)
             if access.certificate:
-                self._context.load_cert_chain(access.certificate, access.key, access.key_password or None)
+                context.load_cert_chain(access.certificate, access.key, access.key_password or None)
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        self._opener = urllib.request.build_opener(*handlers)
 
     def register(self, registry: Registry, subject: str, schema: str, kind: str) -> int:
         exists = registry.if_exists or "RETURN_OR_UPDATE"
@@ -93,7 +107,7 @@ class Client:
         sent = {"Content-Type": "application/json", **self._headers, **(headers or {})}
         request = urllib.request.Request(self._url + path, None if body is None else body.encode(), sent)
         try:
-            with urllib.request.urlopen(request, timeout=SECONDS, context=self._context) as answer:
+            with self._opener.open(request, timeout=SECONDS) as answer:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as answer:
             if answer.code >= 500 or answer.code == 429:
@@ -105,6 +119,11 @@ class Client:
             raise Unanswered(str(error)) from None
         except http.client.HTTPException as error:
             raise Unanswered(f"its answer is no HTTP ({type(error).__name__})") from None
+
+
+def _server(url: str) -> tuple[str, str]:
+    parts = urllib.parse.urlsplit(url)
+    return parts.scheme, parts.netloc
 
 
 def _group(registry: Registry) -> str:
