@@ -27,13 +27,15 @@ DAMAGED = 1000
 _TABLE = tables.plain("verified")
 _SIGNALS = "create table signals (id varchar(42) primary key, type varchar(32), data varchar(2048))"
 _REPAIR_S = 600.0
+_WARM = 8
+"""Rounds before those that count: so long the JVM compiles what hashes the table's rows."""
 _SEED = 19
 
 
 def measure(
     spark: SparkSession, workload: Workload, rows: int, repeat: int, say: Callable[[str], None]
 ) -> dict[str, float]:
-    """The ratio of a verification's rate to COPY's, before and after it; the first run is not counted.
+    """The ratio of a verification's rate to COPY's, before and after it, in a JVM that has compiled what it runs.
 
     Raises RuntimeError where it does not name exactly the damaged rows, or where they are not mended.
     """
@@ -51,7 +53,7 @@ def measure(
         pipeline = Pipeline(run, spark)
         assert isinstance(pipeline.sink, TablesSink)
         verification = Verification(spark, pipeline.sink, "postgres", pipeline.options())
-        runs = [_beside(workload, verification, rows) for _ in range(repeat + 1)][1:]
+        runs = [_beside(workload, verification, rows) for _ in range(_WARM + repeat)][_WARM:]
         found = {
             "verify_copy_seconds": median(copied for copied, _ in runs),
             "verify_seconds": median(seconds for _, seconds in runs),

@@ -30,7 +30,7 @@ from tailrace.spark.java import cache_directory, find_java
 COMMAND = "command.json"
 """Where a training session writes the JVM that it has run in: an object with `java`, `options` and `path`."""
 
-_FORM = b"1"
+_FORM = b"2"
 """Another one for archives that are made in another way."""
 
 _SECONDS = 600.0

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tailrace.errors import JvmLost
+from tailrace.spark.java import names_collector
 from tailrace.spark.processes import lost
 
 _PATIENCE_S = 90.0
@@ -22,7 +23,7 @@ _PATIENCE_S = 90.0
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _LAUNCHER = "SPARK_LAUNCHER_OPTS"
 
-_BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_BRIEF, _SERIAL = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 """For the JVM that only puts together the command of the other one, and ends before it starts."""
 
 
@@ -53,12 +54,14 @@ class Launch:
         self._folder = tempfile.TemporaryDirectory(prefix="tailrace-gateway-")
         self._address = Path(self._folder.name) / "address"
         # The scripts would start a Python to find this out.
+        asked = os.environ.get(_LAUNCHER, "")
+        brief = _BRIEF if names_collector(asked) else f"{_BRIEF} {_SERIAL}"
         own = {"SPARK_HOME": str(home), "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._address)}
         try:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
-                env={**os.environ, **own, _LAUNCHER: f"{_BRIEF} {os.environ.get(_LAUNCHER, '')}".rstrip()},
+                env={**os.environ, **own, _LAUNCHER: f"{brief} {asked}".rstrip()},
                 start_new_session=True,
                 pass_fds=tuple(keep),
             )

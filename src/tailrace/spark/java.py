@@ -23,6 +23,15 @@ _DROPPED = ((0, "--add-modules=jdk.incubator.vector"), (24, "--add-opens=java.ba
 _QUIET = ((22, "--enable-native-access=ALL-UNNAMED"), (23, "--sun-misc-unsafe-memory-access=allow"))
 
 
+_COLLECTOR = re.compile(r"-XX:\+Use\w*GC\b")
+_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+
+
+def names_collector(options: str = "") -> bool:
+    """Whether the options of a JVM, or those that Java takes from the environment, choose a garbage collector."""
+    return any(_COLLECTOR.search(text) for text in (options, *(os.environ.get(name, "") for name in _VARIABLES)))
+
+
 def cache_directory() -> Path:
     """Where tailrace keeps what it fetched or generated: `tailrace` in XDG_CACHE_HOME or in ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

@@ -16,7 +16,7 @@ from tailrace.spark import archive
 from tailrace.spark.cluster import LOCAL, demand, is_local
 from tailrace.spark.gateway import Launch, spark_home
 from tailrace.spark.jars import files_of
-from tailrace.spark.java import cache_directory, find_java, java_home
+from tailrace.spark.java import cache_directory, find_java, java_home, names_collector
 from tailrace.spark.python import worker_python
 from tailrace.spark.quiet import LOADED
 
@@ -62,6 +62,10 @@ _SOCKET_NAME, _SOCKET_PATH = 43, 103
 # Arrow's buffers check the bounds of each access, a good part of the JVM's time for a row. What they hold here is
 # written by pyarrow and read by Spark's generated code, which keeps to the rows that there are.
 _UNCHECKED = "-Darrow.enable_unsafe_memory_access=true"
+
+# Spark's pages and Arrow's buffers are large beside the regions of a small heap's G1, Java's default: it marks the heap
+# again and again. This one does so when the heap is full.
+_COLLECTOR = "-XX:+UseParallelGC"
 
 # A warning of PySpark at the start of every process; records do not pass through pandas.
 _PANDAS = "PySpark does not yet fully support pandas"
@@ -175,8 +179,11 @@ def _settings(
         settings["spark.jars"] = ",".join(map(str, files_of(jars)))
     settings |= given
     if not submitted:
+        own = given.get(_JAVA_OPTIONS, "")
         java = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_log_settings(log_level)} {_UNCHECKED}"
-        settings[_JAVA_OPTIONS] = f"{java} {given.get(_JAVA_OPTIONS, '')}".rstrip()
+        if local and not names_collector(own):
+            java = f"{java} {_COLLECTOR}"
+        settings[_JAVA_OPTIONS] = f"{java} {own}".rstrip()
     return settings
 
 

@@ -112,6 +112,24 @@ def test_a_start_takes_the_class_archive_before_the_options_of_the_user(monkeypa
     assert "Shared" not in settings["spark.driver.extraJavaOptions"]
 
 
+@pytest.mark.parametrize(
+    ("master", "given", "environment", "wanted"),
+    [
+        ("local[2]", "-Dmine=1", "", ["-XX:+UseParallelGC"]),
+        ("local[2]", "-XX:+UseZGC", "", ["-XX:+UseZGC"]),
+        ("local[2]", "", "-Xss2m -XX:+UseG1GC", []),
+        ("spark://somewhere:7077", "", "", []),
+    ],
+)
+def test_a_local_jvm_has_one_garbage_collector_and_the_user_may_name_it(
+    monkeypatch: pytest.MonkeyPatch, master: str, given: str, environment: str, wanted: list[str]
+) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", environment)
+    settings = started(monkeypatch, master, {"spark.driver.extraJavaOptions": given})
+    found = settings["spark.driver.extraJavaOptions"].split()
+    assert [option for option in found if option.endswith("GC")] == wanted
+
+
 def test_a_jvm_starts_before_pyspark_is_imported() -> None:
     """And before numba is: their imports take as long as a good part of the JVM's start."""
     names = "tailrace.cli, tailrace.pipeline, tailrace.spark.session, tailrace.sinks.files, tailrace.sinks.kafka"
