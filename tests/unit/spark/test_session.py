@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.spark import session
+from tailrace.spark import gateway, session
 
 
 def test_workers_are_reached_over_sockets_that_nobody_else_may_open() -> None:
@@ -128,6 +128,23 @@ def test_a_local_jvm_has_one_garbage_collector_and_the_user_may_name_it(
     settings = started(monkeypatch, master, {"spark.driver.extraJavaOptions": given})
     found = settings["spark.driver.extraJavaOptions"].split()
     assert [option for option in found if option.endswith("GC")] == wanted
+
+
+@pytest.mark.parametrize(("environment", "count"), [("", 1), ("-XX:+UseG1GC", 0)])
+def test_the_launcher_gets_no_second_garbage_collector(
+    monkeypatch: pytest.MonkeyPatch, environment: str, count: int
+) -> None:
+    seen: dict[str, str] = {}
+
+    def popen(*_: object, env: dict[str, str], **__: object) -> None:
+        seen.update(env)
+        raise Started
+
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", environment)
+    monkeypatch.setattr("tailrace.spark.gateway.subprocess.Popen", popen)
+    with pytest.raises(Started):
+        gateway.Launch({}, ())
+    assert seen["SPARK_LAUNCHER_OPTS"].count("GC") == count
 
 
 def test_a_jvm_starts_before_pyspark_is_imported() -> None:
