@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -23,6 +23,8 @@ from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.protocol import pgoutput
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.protocol.segment import MessageSegment, MixedSegment, Segment
+from tailrace.connectors.postgres.server.arrow import ArrowConnection
+from tailrace.connectors.postgres.server.connection import Address
 from tailrace.errors import ConnectionFailed, PositionLost, SpoolFailed
 from tailrace.log.planner import Offset
 from tests.simulation.course import Course, configured
@@ -215,13 +217,17 @@ class History(Course[SlotCheckpoint]):
         if rng.random() < faults.crash:
             server.crash()
         if rng.random() < faults.promotion:
-            self.pasts.append(defaultdict(list, {topic: list(rows) for topic, rows in self._expected().items()}))
-            server.promote()
+            self.promote()
         # what is written where the log has lost its end comes after the query's beginning
         self.present = min(self.present, server.end)
         if rng.random() < faults.kill:
             self.end()
         assert not server.broken, server.broken[0]
+
+    def promote(self) -> None:
+        """A standby takes over."""
+        self.pasts.append(defaultdict(list, {topic: list(rows) for topic, rows in self._expected().items()}))
+        self.server.promote()
 
     def calm(self) -> None:
         self.faults.disk = self.server.odds.fails = self.server.odds.catalog = 0.0
@@ -233,8 +239,11 @@ class History(Course[SlotCheckpoint]):
         assert not self.server.broken, self.server.broken[0]
 
     def planner(self, process: Process) -> PostgresPlanner:
-        connect, arrow = sessions(self.server, process)
-        return PostgresPlanner(self.config, self.settings, Outside(connect, arrow, process))
+        return PostgresPlanner(self.config, self.settings, Outside(*self.sessions(process), process))
+
+    def sessions(self, process: Process) -> tuple[Callable[..., Any], Callable[[Address], ArrowConnection]]:
+        """What opens the process's sessions with the server."""
+        return sessions(self.server, process)
 
     def meaning(self) -> Segments:
         return Segments()

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tailrace.connectors.postgres.server.arrow import ArrowConnection
+from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.snapshot.tasks import ReadTask, SnapshotTask
 from tests.simulation.history import History
 from tests.simulation.log import BEGIN_LSN
@@ -10,6 +16,7 @@ from tests.simulation.rows import RowsHistory
 from tests.simulation.server import SLOT, Slot
 from tests.simulation.sessions import TableSession
 from tests.simulation.spark import Row
+from tests.simulation.world import Process
 
 
 class AlteringHistory(RowsHistory):
@@ -125,3 +132,24 @@ class PromotedHistory(History):
         super().__init__(seed)
         self.faults.promotion, self.faults.kill, self.server.odds.jump = 0.015, 0.05, 0.1
         self.faults.disk = self.server.odds.fails = self.server.odds.catalog = 0.0
+
+
+class FailoverHistory(History):
+    """One whose standby takes over just before a client that reads opens one more session."""
+
+    available = 0.0
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.server.odds.jump, self.server.odds.act, self.server.lag = 0.1, 0.5, 40
+        self.faults.disk = self.faults.promotion = self.server.odds.catalog = 0.0
+
+    def sessions(self, process: Process) -> tuple[Callable[..., Any], Callable[[Address], ArrowConnection]]:
+        def opened(*given: Any, open_one: Callable[..., Any], **more: Any) -> Any:
+            is_reading = any(session.process is process for session in self.server.sessions)
+            if is_reading and not self.is_calm and self.rng.random() < 0.3:
+                self.promote()
+            return open_one(*given, **more)
+
+        connect, arrow = super().sessions(process)
+        return partial(opened, open_one=connect), partial(opened, open_one=arrow)

@@ -68,6 +68,17 @@ def acknowledged_as_read() -> contextlib.AbstractContextManager[None]:
     return replaced(LogEngine, "_next_batch", wrong)
 
 
+def a_stream_begins_whatever_the_server() -> contextlib.AbstractContextManager[None]:
+    """A stream that follows another gear is started on a server that nobody has asked whose log it has."""
+    started = feed.PostgresFeed._started
+
+    def wrong(self: Any) -> Any:
+        self._replication = self._replication or self._connections.replication()
+        return started(self)
+
+    return replaced(feed.PostgresFeed, "_started", wrong)
+
+
 def what_was_asked_for_counts_as_read() -> contextlib.AbstractContextManager[None]:
     """A slice of the backlog has been read up to where it was to end, though the server stops where it has flushed."""
     original = gears.CatchUp.slice
@@ -427,6 +438,7 @@ OF_TABLES: tuple[Mutant, ...] = (
 MUTANTS: tuple[Mutant, ...] = (
     acknowledged_past_the_commits,
     acknowledged_as_read,
+    a_stream_begins_whatever_the_server,
     what_was_asked_for_counts_as_read,
     the_present_is_what_was_flushed,
     a_spool_error_drops_a_run,

@@ -72,6 +72,8 @@ class Server:
         self._committed = committed
         self.records: list[Record] = []
         self.end = self.flushed = BEGIN_LSN
+        self.lag = 12
+        """How many records a standby that takes over lacks at most."""
         self.timeline = 1
         self.branches: list[tuple[int, int]] = []
         self.slots = {SLOT: Slot(BEGIN_LSN, BEGIN_LSN)}
@@ -162,7 +164,7 @@ class Server:
 
     def promote(self) -> None:
         """A standby takes its place, which may lack the last of the log."""
-        ends = [record.end for record in self.records[-12:] if record.end <= self.flushed]
+        ends = [record.end for record in self.records[-self.lag :] if record.end <= self.flushed]
         self._cut(self.rng.choice([self.flushed, *ends]))
         parent = self.timeline
         while self.branches and self.branches[-1][1] > self.end:
@@ -427,6 +429,8 @@ class Arrow:
     def query(self, sql: str) -> Iterator[pa.RecordBatch]:
         self._session.call(sql[:_PIECE])
         server = self._server
+        if "pg_walfile_name" in sql:
+            return iter([pa.record_batch({"left": [f"{server.timeline:08X}"]})])
         if found := re.search(r"confirmed_flush_lsn .* where slot_name = '(.*?)'", sql):
             slot = server.slots.get(found[1])
             lsn = [] if slot is None else [server.tell(slot.confirmed)]

@@ -8,20 +8,21 @@ from __future__ import annotations
 import pytest
 
 from tailrace.errors import DecodeError
+from tests.simulation import mutants
 from tests.simulation.course import run
 from tests.simulation.history import History
-from tests.simulation.kinds import PromotedHistory
-from tests.simulation.mutants import (
-    MUTANTS,
-    Mutant,
-    a_log_counts_as_read_before_it_is_known,
-    the_open_transaction_outlives_its_session,
-)
+from tests.simulation.kinds import FailoverHistory, PromotedHistory
+from tests.simulation.mutants import MUTANTS, Mutant
 
 HISTORIES = 8_400
 BLOCK = 1_200
 ENOUGH = 1_000
 """A mutant must be found by so many histories."""
+KINDS = {
+    mutants.a_log_counts_as_read_before_it_is_known: PromotedHistory,
+    mutants.a_stream_begins_whatever_the_server: FailoverHistory,
+}
+"""The histories that find a fault soon, where others need many."""
 
 
 @pytest.mark.parametrize("first", range(0, HISTORIES, BLOCK))
@@ -33,12 +34,18 @@ def test_nothing_is_lost_whatever_happens(first: int) -> None:
     assert 0 < totals.lost < BLOCK // 10
 
 
+def test_a_standby_that_takes_over_between_two_sessions_loses_nothing() -> None:
+    totals = run(FailoverHistory, range(200))
+    assert totals.starts > 2 * 200
+    assert totals.lost
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_known_fault_is_found(mutant: Mutant) -> None:
     # what the checks say, and no fault of the mutant itself
-    shown = DecodeError if mutant is the_open_transaction_outlives_its_session else AssertionError
+    shown = DecodeError if mutant is mutants.the_open_transaction_outlives_its_session else AssertionError
     with mutant(), pytest.raises(shown):
-        run(PromotedHistory if mutant is a_log_counts_as_read_before_it_is_known else History, range(ENOUGH))
+        run(KINDS.get(mutant, History), range(ENOUGH))
 
 
 def test_a_seed_is_one_history() -> None:

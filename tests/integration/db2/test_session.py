@@ -15,6 +15,7 @@ from tailrace.connectors.changetables.dialect import AFTER, BEFORE, DELETE, INSE
 from tailrace.connectors.changetables.position import following, nothing
 from tailrace.connectors.db2.dialect import Db2Session, dialect
 from tailrace.connectors.db2.server.connection import Connection
+from tailrace.connectors.db2.server.register import Registered
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
 from tests.fix_db2 import Db2Database
@@ -66,6 +67,22 @@ def test_the_newest_position_moves_on_with_the_program_alone(customers: Db2Datab
     assert session.newest() == after
     assert before is not None
     assert before < after
+
+
+def test_a_change_table_that_is_dropped_while_they_are_read_is_an_error_and_not_one_without_columns(
+    customers: Db2Database, session: Db2Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = only(session)
+    read = Db2Session.register
+
+    def reading(session: Db2Session) -> list[Registered]:
+        found = read(session)
+        customers.execute(f"DROP TABLE {capture.change_schema}.{capture.change_table}")
+        return found
+
+    monkeypatch.setattr(Db2Session, "register", reading)
+    with pytest.raises(PositionLost, match=f"{capture.name} of .* is gone"):
+        session.describe(session.captures())
 
 
 def test_a_register_without_synch_points_has_no_position(db2: Db2Database, session: Db2Session) -> None:
@@ -254,8 +271,10 @@ def test_change_tables_may_be_in_another_schema(db2: Db2Database) -> None:
     session = opened(db2)
     assert only(session).name == "CHANGES.CDC_INVENTORY_T"
     session.close()
+    # nor is it looked for anywhere else than where the option says
     session = opened(db2, cdc_change_tables_schema="ASNCDC")
-    assert only(session).name == "ASNCDC.CDC_INVENTORY_T"
+    with pytest.raises(PositionLost, match=r"ASNCDC\.CDC_INVENTORY_T of .*INVENTORY\.T is gone"):
+        session.describe(session.captures())
     session.close()
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pytest
 
 from tailrace.columns import TableId
 from tailrace.connectors.changetables.dialect import KeyRange
 from tailrace.connectors.sqlserver import dialect
+from tailrace.connectors.sqlserver.dialect import SqlServerSession
+from tailrace.connectors.sqlserver.server import statements
 from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, PrerequisiteError
 from tdsserver.process import TestDatabase, TestServer
 from tests.integration.sqlserver.reading import START, changed, connected, only, read
@@ -73,6 +77,33 @@ def test_every_type_has_its_text_in_changes_and_in_rows(sqlserver_database: Test
         _, table = only(session)
         assert changed(session) == [(2, *row) for row in expected]
         assert read(session, table, KeyRange(("id",))) == expected
+
+
+Read = Callable[..., list[tuple[Any, ...]]]
+Place = Callable[[Read, str, Callable[[], None]], Read]
+
+
+def before(read: Read, statement: str, act: Callable[[], None]) -> Read:
+    """What reads as `read` does, but acts before it reads the statement."""
+
+    def reading(session: SqlServerSession, asked: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        if asked == statement:
+            act()
+        return read(session, asked, *parameters)
+
+    return reading
+
+
+def after(read: Read, statement: str, act: Callable[[], None]) -> Read:
+    """What reads as `read` does, but acts when it has read the statement."""
+
+    def reading(session: SqlServerSession, asked: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        found = read(session, asked, *parameters)
+        if asked == statement:
+            act()
+        return found
+
+    return reading
 
 
 def test_a_capture_instance_is_described_with_its_source(sqlserver_database: TestDatabase) -> None:
@@ -253,6 +284,28 @@ def test_a_capture_instance_that_is_dropped_is_an_error(sqlserver_database: Test
         ):
             with pytest.raises(PositionLost, match="dbo_t"):
                 call()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [statements.CAPTURES, statements.INDEX_COLUMNS, statements.CAPTURED_COLUMNS],
+    ids=["instances", "keys", "columns"],
+)
+@pytest.mark.parametrize("place", [before, after])
+def test_an_instance_that_comes_or_goes_while_they_are_read_has_its_columns(
+    sqlserver_database: TestDatabase, monkeypatch: pytest.MonkeyPatch, statement: str, place: Place
+) -> None:
+    sqlserver_database.execute("create table t (id int not null primary key, name varchar(9))")
+    sqlserver_database.enable("t")
+    arguments = "@source_schema = N'dbo', @source_name = N't', @capture_instance = N't_v2'"
+    for change in (f"sp_cdc_enable_table {arguments}, @role_name = null", f"sp_cdc_disable_table {arguments}"):
+        act = partial(sqlserver_database.execute, f"exec sys.{change}")
+        with monkeypatch.context() as patched, connected(sqlserver_database) as session:
+            patched.setattr(SqlServerSession, "all", place(SqlServerSession.all, statement, act))
+            found = session.captures()
+            assert found[0].name == "dbo_t"
+            assert [one.columns for one in found] == [("id", "name")] * len(found)
+            assert [one.key for one in found] == [("id",)] * len(found)
 
 
 def test_captures_can_be_chosen_by_their_names(sqlserver_database: TestDatabase) -> None:

@@ -215,6 +215,9 @@ class Db2Session:
             changes = catalog.columns([(one.change_schema, one.change_table) for one in lacking])
         found = []
         for one in captures:
+            if not one.columns:
+                # it was dropped after the register was read, or cdc.change.tables.schema is another one
+                raise self._gone(one.name, one.source)
             source = {c.name: c for c in sources.get((one.source.schema, one.source.table), [])}
             change = {c.name: c for c in changes.get((one.change_schema, one.change_table), [])}
             columns = []
@@ -311,11 +314,15 @@ class Db2Session:
         except PrerequisiteError:
             if self._exists(capture.change_schema, capture.change_table):
                 raise
-            raise PositionLost(
-                f"The change table {capture.name} of {capture.source} is gone, and its changes with it.",
-                "Register the table again (ASNCDC.ADDTABLE and reinit), and start with a new checkpoint or with "
-                "snapshot.mode=when_needed.",
-            ) from None
+            raise self._gone(capture.name, capture.source) from None
+
+    @staticmethod
+    def _gone(name: str, source: TableId) -> PositionLost:
+        return PositionLost(
+            f"The change table {name} of {source} is gone, and its changes with it.",
+            "Register the table again (ASNCDC.ADDTABLE and reinit), and start with a new checkpoint or with "
+            "snapshot.mode=when_needed.",
+        )
 
     def _exists(self, schema: str, table: str) -> bool:
         catalog = self.catalog()

@@ -159,22 +159,27 @@ class SqlServerSession:
         return bytes(position) if found == count else None
 
     def captures(self) -> list[CaptureTable]:
-        columns: dict[int, list[str]] = {}
-        for number, name, _ in self.all(statements.CAPTURED_COLUMNS):
-            columns.setdefault(number, []).append(name)
+        # The order matters. The instances come first: the key and the columns of one that is seen are there by then.
+        # The columns come last: one that has them still had its key. In another order an instance that is made between
+        # two of the statements would be taken for a table without columns.
+        instances = self.all(statements.CAPTURES)
         keys: dict[int, list[str]] = {}
         for number, name in self.all(statements.INDEX_COLUMNS):
             keys.setdefault(number, []).append(name)
+        columns: dict[int, list[str]] = {}
+        for number, name, _ in self.all(statements.CAPTURED_COLUMNS):
+            columns.setdefault(number, []).append(name)
         found = []
-        for row in self.all(statements.CAPTURES):
+        for row in instances:
             number, source, instance, start, created, schema, table, change_schema, change_table, role = row
-            # Without a low end nothing was captured yet; a stranger to the gating role would read nothing.
-            if start is None or not self._wanted(instance) or not self.is_member(role):
+            # Without columns it was dropped meanwhile, without a low end nothing was captured yet; a stranger to the
+            # gating role would read nothing.
+            if number not in columns or start is None or not self._wanted(instance) or not self.is_member(role):
                 continue
             found.append(
                 CaptureTable(
                     TableId(self.database, schema, table), instance, change_schema, change_table, bytes(start), None,
-                    tuple(columns.get(number, ())), tuple(keys.get(number, ())), number, source, _local_us(created),
+                    tuple(columns[number]), tuple(keys.get(number, ())), number, source, _local_us(created),
                 )
             )  # fmt: skip
         return found

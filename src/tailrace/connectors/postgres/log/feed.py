@@ -24,7 +24,7 @@ from tailrace.connectors.postgres.log.endings import (
     classify,
     exhausted,
 )
-from tailrace.connectors.postgres.log.gears import CatchUp, Messages, Streaming
+from tailrace.connectors.postgres.log.gears import CatchUp, Messages, Streaming, timeline_of
 from tailrace.connectors.postgres.log.identity import (
     ServerId,
     decodes_behind_standbys,
@@ -249,9 +249,18 @@ class PostgresFeed:
             refuse_standby(self._control)
         except PrerequisiteError as error:
             raise ConnectionFailed(error.message, error.remedy) from None
-        self._replication = self._connections.replication()
-        reached = max(self._reached_lsn, self._read_lsn, self.indexer.position.reached_lsn)
-        return identify(self._replication, self.server, reached)
+        self._replication, server = self._identified()
+        return server
+
+    def _identified(self) -> tuple[psycopg.Connection[Any], ServerId]:
+        """A replication connection, and the server behind it, whose log is the one that was read so far."""
+        connection = self._connections.replication()
+        try:
+            reached = max(self._reached_lsn, self._read_lsn, self.indexer.position.reached_lsn)
+            return connection, identify(connection, self.server, reached)
+        except BaseException:
+            connection.close()
+            raise
 
     def _check_begins(self, lsn: ReadLsn) -> None:
         """Raises PositionLost when what is read next begins at `lsn`, behind what has been read."""
@@ -310,6 +319,10 @@ class PostgresFeed:
             return None
         connection = self._connections.arrow()
         try:
+            timeline = timeline_of(connection)
+            if self.server is None or timeline != self.server.timeline:
+                # a new session sees whether its log is the one that was read
+                raise ConnectionFailed(f"Another server has taken over: it is on timeline {timeline}.")
             name = f"{settings.slot[:40]}_catchup"
             return CatchUp(connection, settings.slot, settings.publication, name, self._parameters())
         except Exception as error:
@@ -372,8 +385,10 @@ class PostgresFeed:
         """The streaming gear, behind what has been read."""
         settings = self.settings
         assert self._control is not None
-        # the one that has said whose log it is, or another one after that
-        connection, self._replication = self._replication or self._connections.replication(), None
+        # The one that has said whose log it is. Another one after that may have come to a server that was promoted.
+        connection, self._replication = self._replication, None
+        if connection is None:
+            connection, self.server = self._identified()
         in_progress = StreamedTransactions(settings.in_progress_limit)
         gear = Streaming(connection, settings.status_interval, self._bell, in_progress, self.runtime)
         try:
