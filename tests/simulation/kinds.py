@@ -134,22 +134,43 @@ class PromotedHistory(History):
         self.faults.disk = self.server.odds.fails = self.server.odds.catalog = 0.0
 
 
-class FailoverHistory(History):
-    """One whose standby takes over just before a client that reads opens one more session."""
+class Failover(History):
+    """Its standby takes over just before a client that reads opens one more session, with a probability of `share`."""
 
-    available = 0.0
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.server.odds.jump, self.server.odds.act, self.server.lag = 0.1, 0.5, 40
-        self.faults.disk = self.faults.promotion = self.server.odds.catalog = 0.0
+    share: float
 
     def sessions(self, process: Process) -> tuple[Callable[..., Any], Callable[[Address], ArrowConnection]]:
         def opened(*given: Any, open_one: Callable[..., Any], **more: Any) -> Any:
             is_reading = any(session.process is process for session in self.server.sessions)
-            if is_reading and not self.is_calm and self.rng.random() < 0.3:
+            if is_reading and not self.is_calm and self.rng.random() < self.share:
                 self.promote()
             return open_one(*given, **more)
 
         connect, arrow = super().sessions(process)
         return partial(opened, open_one=connect), partial(opened, open_one=arrow)
+
+    def _often(self) -> None:
+        """Have little else go wrong, and the standby far behind."""
+        self.server.odds.act, self.server.lag = 0.5, 40
+        self.faults.disk = self.faults.promotion = self.server.odds.catalog = 0.0
+
+
+class FailoverHistory(Failover):
+    """One whose standby takes over between two sessions of a reader."""
+
+    available, share = 0.0, 0.3
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._often()
+        self.server.odds.jump = 0.1
+
+
+class FailoverRowsHistory(Failover, RowsHistory):
+    """One whose standby takes over between the sessions of snapshots and readers."""
+
+    available, share = 0.1, 0.05
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._often()

@@ -22,6 +22,7 @@ from tailrace.connectors.mongodb.snapshot import chunks as mongo_snapshot
 from tailrace.connectors.mongodb.snapshot import windows as mongo_windows
 from tailrace.connectors.postgres import planner
 from tailrace.connectors.postgres.log import feed, gears, identity, indexing, stretch, visible
+from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import NOWHERE, FlushedLsn, confirmed, sent
 from tailrace.connectors.postgres.schema import catalog, evolution, relations
 from tailrace.connectors.postgres.snapshot import chunks, keyed, reconcile, windows
@@ -406,6 +407,11 @@ def a_lost_snapshot_is_an_altered_table() -> contextlib.AbstractContextManager[N
     return replaced(keyed, "read_rows", wrong)
 
 
+def what_a_snapshot_shows_is_not_from_the_log() -> contextlib.AbstractContextManager[None]:
+    """Another server's log counts as the one that was read, though a snapshot has shown more of that."""
+    return replaced(PostgresOffset, "reached_lsn", property(lambda self: self.log.reached_lsn))
+
+
 OF_MONGODB: tuple[Mutant, ...] = (
     the_operation_time_counts_as_read,
     what_no_majority_has_is_read,
@@ -418,6 +424,7 @@ OF_MONGODB: tuple[Mutant, ...] = (
     a_tail_is_taken_at_its_word,
 )
 OF_ROWS: tuple[Mutant, ...] = (
+    what_a_snapshot_shows_is_not_from_the_log,
     altered_tables_are_not_waited_for,
     what_is_in_progress_counts_as_shown,
     versions_stay_after_a_failed_run,

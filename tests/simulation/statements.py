@@ -112,8 +112,8 @@ def _create_slot(session: TableSession, text: str, values: Sequence[Any]) -> Fou
 
 def _exported(session: TableSession, text: str, values: Sequence[Any]) -> Found:
     """A snapshot for others; its text; the end of the log, where that is asked for; the time."""
-    row = session.export(session.snapshot), str(session.snapshot), session.server.end, 0
-    return [row if "pg_current_wal_insert_lsn" in text else (row[0], row[1], 0)]
+    name, shown = session.export(session.snapshot), str(session.snapshot)
+    return [(name, shown, session.server.tell(session.server.end), 0) if "_insert_lsn" in text else (name, shown, 0)]
 
 
 def _storage(session: TableSession, text: str, values: Sequence[Any]) -> Found:

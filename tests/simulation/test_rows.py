@@ -11,7 +11,14 @@ from tailrace.connectors.postgres.schema import catalog
 from tests.simulation import mutants
 from tests.simulation.course import run
 from tests.simulation.database import Database
-from tests.simulation.kinds import AlteringHistory, CrashingHistory, MovingHistory, WaitingHistory, WindowsHistory
+from tests.simulation.kinds import (
+    AlteringHistory,
+    CrashingHistory,
+    FailoverRowsHistory,
+    MovingHistory,
+    WaitingHistory,
+    WindowsHistory,
+)
 from tests.simulation.mutants import OF_ROWS, Mutant
 from tests.simulation.rows import RowsHistory
 from tests.simulation.server import Odds, Rows
@@ -34,6 +41,7 @@ KINDS = {
     mutants.snapshots_do_not_wait_for_standbys: WaitingHistory,
     mutants.snapshots_are_read_before_they_are_flushed: CrashingHistory,
     mutants.rows_that_moved_are_not_looked_for: MovingHistory,
+    mutants.what_a_snapshot_shows_is_not_from_the_log: FailoverRowsHistory,
 }
 """The histories that find a fault soon, where others need many."""
 
@@ -44,6 +52,10 @@ def test_tables_are_delivered_as_they_were_and_wholly() -> None:
     assert totals.starts > 2 * HISTORIES
     assert totals.changes > 10 * HISTORIES
     assert totals.lost < HISTORIES // 10
+
+
+def test_a_standby_that_takes_over_between_two_sessions_loses_nothing() -> None:
+    run(FailoverRowsHistory, range(100))
 
 
 @pytest.mark.parametrize("kind", [AlteringHistory, WaitingHistory, CrashingHistory, MovingHistory, WindowsHistory])

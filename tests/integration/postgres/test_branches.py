@@ -164,6 +164,36 @@ def test_a_promotion_before_the_position_is_noticed(started: Query, branch: Bran
     assert log_of(started)["server"]["timeline"] == 2
 
 
+@pytest.mark.parametrize("mode", ["initial", "when_needed"])
+def test_a_promotion_before_a_snapshot_that_the_log_has_not_passed_is_noticed(
+    started: Query, branch: Branch, made: list[Query], mode: str
+) -> None:
+    """The new branch gives the ids of transactions anew that the snapshot has shown on the old one."""
+    branch.stop()
+    branch.keep()
+    branch.start()
+    started.database.execute(*(f"insert into t values ({key}, 'of the old branch')" for key in range(2, 10)))
+    # the slot is older than the snapshot, so the log holds what that has shown
+    one = Query(started.database, **{**started.options, "snapshot.mode": "initial"})
+    made.append(one)
+    while len(one.changes) < 9:
+        one.step()
+    one.planner.close()
+    assert "visible" in log_of(one)
+    branch.stop()
+    branch.put_back()
+    branch.promote()
+    started.database.execute("insert into t values (10, 'of the new branch')")
+    one.options["snapshot.mode"] = mode
+    one.planner = one.start()
+    if mode == "initial":
+        with pytest.raises(PositionLost, match=r"it left timeline 1 at .*, before .*, which was read"):
+            one.until(10, seconds=5)
+        return
+    one.until(9 + 2)
+    assert sorted(ids(one)[9:]) == [1, 10]
+
+
 def test_a_server_that_is_back_on_an_earlier_timeline_is_noticed(started: Query, branch: Branch) -> None:
     branch.stop()
     branch.keep()

@@ -45,6 +45,13 @@ class PostgresOffset:
         """Where records stand that belong to no change."""
         return self.log.commit_lsn
 
+    @property
+    def reached_lsn(self) -> int:
+        """Whatever has been delivered is from the log up to here: a snapshot shows what committed before its LSN."""
+        taken = 0 if self.snapshot is None else self.snapshot.origin.lsn
+        shown = 0 if self.visible is None else self.visible.before_lsn
+        return max(self.log.reached_lsn, taken, shown)
+
     def going_on(self, snapshot: SnapshotProgress | None, progress: Progress) -> PostgresOffset:
         return replace(self, snapshot=snapshot, progress=progress)
 

@@ -164,7 +164,8 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
 
     def lost(self, since: PostgresOffset) -> str:
         """A slot that cannot be read any more is dropped then."""
-        reason = slots.lost_position(self._connect(), self._config, since.log, since.server, self._outside.connect)
+        reached, connect = since.reached_lsn, self._outside.connect
+        reason = slots.lost_position(self._connect(), self._config, since.log, since.server, reached, connect)
         return f"{reason}." if reason else ""
 
     def first(self) -> PostgresOffset:
@@ -197,7 +198,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             since=Since(
                 since.log,
                 since.server if until is None else until.server or since.server,
-                (until or since).log.reached_lsn,
+                (until or since).reached_lsn,
             ),
             wanted=self._wanted(since, target),
             comments=self._settings.shaping.comments,

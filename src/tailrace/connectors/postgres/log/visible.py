@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tailrace.columns.batch import Flags, Int64s
-
-if TYPE_CHECKING:
-    pass
-
-
-import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tailrace.columns.table import TableId
 from tailrace.config import TableFilter
-
-if TYPE_CHECKING:
-    pass
-
 
 CapturedTable = tuple[int, TableId, str]
 

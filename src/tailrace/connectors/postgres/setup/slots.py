@@ -60,10 +60,12 @@ def lost_position(
     config: Mapping[str, Any],
     position: LogPosition,
     server: ServerId | None,
+    reached_lsn: int,
     connect: Connect,
 ) -> str:
-    """Why the slot does not lead on from `position` in the log of `server`, as the beginning of a sentence; empty when
-    it does.
+    """Why the slot does not lead on from `position`, as the beginning of a sentence; empty when it does.
+
+    What was delivered is from the log of `server` up to `reached_lsn`, which a snapshot has ahead of the position.
 
     A slot that the server has cut off is dropped, so that it can be created anew.
     """
@@ -86,7 +88,7 @@ def lost_position(
         return "the server's log ends before the checkpoint"
     if server is not None:
         with closing(connect(config, replication=True)) as replication:
-            reason = branched_off(replication, server, position.reached_lsn)
+            reason = branched_off(replication, server, reached_lsn)
             if reason:
                 return f"the server's log is not the one that was read: {reason}"
     return ""
