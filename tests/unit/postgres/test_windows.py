@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tailrace.columns.batch import Flags, Int64s
 from tailrace.connectors.postgres.log.visible import Streamed, Visible
 
 LATE = Visible.parse("3000000000:3000000010:3000000005")
@@ -24,3 +25,27 @@ def test_a_message_outside_of_transactions_hides_nothing() -> None:
     streamed.add(np.array([0, 2_999_999_999]), np.array([5, 10]))
     assert streamed.hidden(LATE, 100) == 0
     assert len(streamed) == 0
+
+
+class Interrupted(Visible):
+    """A snapshot beside which the reader comes to a server that was promoted."""
+
+    streamed: Streamed
+
+    def shows(self, xids: Int64s) -> Flags:
+        self.streamed.clear()
+        return super().shows(xids)
+
+
+def test_what_another_server_had_is_not_waited_for() -> None:
+    streamed = Streamed()
+    streamed.add(np.array([3_000_000_005]), np.array([20]))
+    streamed.clear()
+    assert streamed.hidden(LATE) == 0
+    # also while somebody asks
+    streamed.add(np.array([3_000_000_005]), np.array([20]))
+    snapshot = Interrupted(LATE.xmin, LATE.xmax, LATE.in_progress, LATE.before_lsn)
+    object.__setattr__(snapshot, "streamed", streamed)
+    assert streamed.hidden(snapshot) == 1
+    assert len(streamed) == 0
+    assert streamed.hidden(LATE) == 0

@@ -257,7 +257,10 @@ class PostgresFeed:
         connection = self._connections.replication()
         try:
             reached = max(self._reached_lsn, self._read_lsn, self.indexer.position.reached_lsn)
-            return connection, identify(connection, self.server, reached)
+            server = identify(connection, self.server, reached)
+            if self._streamed is not None and self.server is not None and server != self.server:
+                self._streamed.clear()
+            return connection, server
         except BaseException:
             connection.close()
             raise

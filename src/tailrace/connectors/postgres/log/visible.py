@@ -74,6 +74,8 @@ class Streamed:
     def __init__(self) -> None:
         self._parts: list[tuple[Int64s, Int64s]] = []
         self._lock = threading.Lock()
+        # how often all of them were forgotten
+        self._cleared = 0
 
     def add(self, xids: Int64s, commit_lsn: Int64s) -> None:
         """Transactions that were read, and where they committed; 0 stands for none, as a message alone has."""
@@ -86,15 +88,22 @@ class Streamed:
     def hidden(self, visible: Visible, upto_lsn: int | None = None) -> int:
         """How many of those that committed up to `upto_lsn` the snapshot does not show; the others are forgotten."""
         with self._lock:
-            parts, self._parts = self._parts, []
+            parts, self._parts, cleared = self._parts, [], self._cleared
         if not parts:
             return 0
         xids, commits = (np.concatenate(column) for column in zip(*parts, strict=True))
         left = ~visible.shows(xids)
         xids, commits = xids[left], commits[left]
-        if len(xids):
-            self.add(xids, commits)
+        with self._lock:
+            if len(xids) and cleared == self._cleared:
+                self._parts.append((xids, commits))
         return len(xids) if upto_lsn is None else int((commits <= upto_lsn).sum())
+
+    def clear(self) -> None:
+        """Forget all of them: a standby that has taken over shows what it has, and gives the ids of the others anew."""
+        with self._lock:
+            self._parts.clear()
+            self._cleared += 1
 
     def __len__(self) -> int:
         with self._lock:
