@@ -103,6 +103,16 @@ class WindowsHistory(RowsHistory):
         return super()._options() | {"snapshot.mode": "no_data"}
 
 
+class BlockingHistory(RowsHistory):
+    """One whose signals ask for blocking snapshots, while rows come and go."""
+
+    signalled, blocking = 1.0, 1.0
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.server.odds.act, self.faults.kill = 0.9, 0.02
+
+
 class SignallingHistory(MongoHistory):
     """One of a change stream, with signals, whose queries are killed when a batch has been planned."""
 

@@ -21,6 +21,7 @@ from tailrace.connectors.mongodb.log.reader import LogReader as MongoReader
 from tailrace.connectors.mongodb.snapshot import chunks as mongo_snapshot
 from tailrace.connectors.mongodb.snapshot import windows as mongo_windows
 from tailrace.connectors.postgres import planner
+from tailrace.connectors.postgres.chunking import PostgresSnapshots
 from tailrace.connectors.postgres.log import feed, gears, identity, indexing, stretch, visible
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import NOWHERE, FlushedLsn, confirmed, sent
@@ -412,6 +413,18 @@ def what_a_snapshot_shows_is_not_from_the_log() -> contextlib.AbstractContextMan
     return replaced(PostgresOffset, "reached_lsn", property(lambda self: self.log.reached_lsn))
 
 
+def what_a_blocking_snapshot_shows_does_not_come_again() -> contextlib.AbstractContextManager[None]:
+    """The log leaves out what has happened between a signal and its blocking snapshot, deletes among it."""
+    block = PostgresSnapshots.block
+
+    def wrong(self: Any, since: Any) -> Any:
+        found = block(self, since)
+        shown = None if found is None else replace(self._chunks.session.visible, tables=self._chunks.covered())
+        return found if found is None else replace(found, visible=shown)
+
+    return replaced(PostgresSnapshots, "block", wrong)
+
+
 OF_MONGODB: tuple[Mutant, ...] = (
     the_operation_time_counts_as_read,
     what_no_majority_has_is_read,
@@ -424,6 +437,7 @@ OF_MONGODB: tuple[Mutant, ...] = (
     a_tail_is_taken_at_its_word,
 )
 OF_ROWS: tuple[Mutant, ...] = (
+    what_a_blocking_snapshot_shows_does_not_come_again,
     what_a_snapshot_shows_is_not_from_the_log,
     altered_tables_are_not_waited_for,
     what_is_in_progress_counts_as_shown,

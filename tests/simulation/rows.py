@@ -87,6 +87,8 @@ class RowsHistory(History):
     server: Database
     signalled = 0.6
     """How many histories have signals."""
+    blocking = 0.2
+    """How many of the snapshots that signals ask for are blocking ones."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -166,7 +168,9 @@ class RowsHistory(History):
         rng = self.rng
         names = [f"public.{name}" for name in CAPTURED if rng.random() < 0.6] or [f"public.{CAPTURED[0]}"]
         kind = rng.choice(["execute"] * 5 + ["pause", "resume", "stop"])
-        self._send(f"{kind}-snapshot", json.dumps({"data-collections": names}))
+        is_blocking = kind == "execute" and rng.random() < self.blocking
+        fields = {"type": "blocking"} if is_blocking else {}
+        self._send(f"{kind}-snapshot", json.dumps({"data-collections": names, **fields}))
 
     def _send(self, kind: str, data: str) -> None:
         self.signals += 1
@@ -238,7 +242,7 @@ class RowsHistory(History):
         last = PostgresOffset.from_json(json.loads(self.checkpoint.offsets[self.checkpoint.commits - 1]))
         progress = last.progress
         is_read = last.snapshot is None or last.snapshot.is_complete
-        return is_read and progress.state is None and progress.before is None
+        return is_read and progress.state is None and progress.before is None and not progress.blocking
 
     def check(self, batch: int) -> None:
         super().check(batch)

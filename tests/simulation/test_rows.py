@@ -13,6 +13,7 @@ from tests.simulation.course import run
 from tests.simulation.database import Database
 from tests.simulation.kinds import (
     AlteringHistory,
+    BlockingHistory,
     CrashingHistory,
     FailoverRowsHistory,
     MovingHistory,
@@ -42,6 +43,7 @@ KINDS = {
     mutants.snapshots_are_read_before_they_are_flushed: CrashingHistory,
     mutants.rows_that_moved_are_not_looked_for: MovingHistory,
     mutants.what_a_snapshot_shows_is_not_from_the_log: FailoverRowsHistory,
+    mutants.what_a_blocking_snapshot_shows_does_not_come_again: BlockingHistory,
 }
 """The histories that find a fault soon, where others need many."""
 
@@ -59,7 +61,9 @@ def test_a_standby_that_takes_over_between_two_sessions_loses_nothing() -> None:
     run(FailoverRowsHistory, [*range(100), 10_070, 10_401])
 
 
-@pytest.mark.parametrize("kind", [AlteringHistory, WaitingHistory, CrashingHistory, MovingHistory, WindowsHistory])
+@pytest.mark.parametrize(
+    "kind", [AlteringHistory, WaitingHistory, CrashingHistory, MovingHistory, WindowsHistory, BlockingHistory]
+)
 def test_what_is_seldom_elsewhere(kind: type[RowsHistory]) -> None:
     run(kind, range(25))
 

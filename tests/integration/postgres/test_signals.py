@@ -163,6 +163,27 @@ def test_a_blocking_snapshot_reads_its_tables_before_the_log_goes_on(database: D
     assert listed == [None, "public.t", "public.t", None]
 
 
+def test_what_happens_between_a_signal_and_its_blocking_snapshot_comes(database: Database, make_query: Any) -> None:
+    database.execute(
+        SIGNALS, "create table t (id int primary key, v int)", "insert into t select i, 0 from generate_series(1, 3) i"
+    )
+    one = make_query(**SINK)
+    one.step()
+    one.planner.close()
+    execute(database, "public.t", type="blocking")
+    database.execute("delete from t where id = 1", "update t set v = 1 where id = 2")
+    one.planner = one.start()
+    # the signal is alone in its batch
+    one.max_rows = 1
+    run(one, lambda q: ("u", "t", (b"2", b"1")) in q.changes)
+    assert sorted(reads(one)) == [(b"2", b"1"), (b"3", b"0")]
+    # the deleted row has no other event
+    assert [(op, values[0]) for op, table, values in one.changes if table == "t" and op != "r"] == [
+        ("d", b"1"),
+        ("u", b"2"),
+    ]
+
+
 def test_a_blocking_snapshot_goes_on_after_a_restart(database: Database, make_query: Any) -> None:
     database.execute(SIGNALS)
     for name in "abc":

@@ -99,8 +99,8 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         return self._chunks.history_at(exported)
 
     def block(self, since: PostgresOffset) -> PostgresOffset | None:
-        """What the log then brings of these tables that the snapshot has shown is left out, except of tables that are
-        read by a statement, which may leave rows out. None when a delivered transaction is not visible to new
+        """What the log then brings of these tables comes all, also what the snapshot has shown: a delete must come, and
+        with it all that has happened to the row after it. None when a delivered transaction is not visible to new
         snapshots yet: its row would come again as it was. Tables whose filter fails are left out."""
         self._choose(since.progress.blocking)
         plan, _ = self._chunks.start(None, self._parallelism)
@@ -109,7 +109,8 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
             self._chunks.close()
             return None
         origin = replace(session.origin, previous_end=session.origin.lsn)
-        visible = replace(session.visible, tables=self._chunks.covered(wholly=True))
+        # of no table: nothing is left out, and the log is known to have been read up to the snapshot
+        visible = since.visible or replace(session.visible, tables=frozenset())
         hypertables = self._hypertables.learned(since.hypertables, self._chunks.names_read)
         return replace(since, snapshot=SnapshotProgress(plan, origin, 0), visible=visible, hypertables=hypertables)
 

@@ -98,12 +98,9 @@ class Snapshots:
         options say."""
         self._chosen = statements
 
-    def covered(self, *, wholly: bool = False) -> frozenset[str] | None:
-        """The tables that the snapshot reads, None for all that are captured.
-
-        `wholly`: without those that have a statement, which may leave rows out, or fail after some.
-        """
-        names = frozenset(name for name in self._planned if not (wholly and name in self._statements))
+    def covered(self) -> frozenset[str] | None:
+        """The tables that the snapshot reads, None for all that are captured."""
+        names = frozenset(self._planned)
         return None if names == set(self._tables) else names
 
     def _selected(self, captured: Mapping[str, CapturedTable]) -> list[str]:
