@@ -72,9 +72,8 @@ class Server:
         self._committed = committed
         self.records: list[Record] = []
         self.end = self.flushed = BEGIN_LSN
-        self.lag = 12
-        """How many records a standby that takes over lacks at most."""
-        self.timeline = 1
+        # how many records a standby that takes over lacks at most
+        self.timeline, self.lag = 1, 12
         self.branches: list[tuple[int, int]] = []
         self.slots = {SLOT: Slot(BEGIN_LSN, BEGIN_LSN)}
         self.sessions: list[Session] = []
@@ -433,8 +432,7 @@ class Arrow:
             return iter([pa.record_batch({"left": [f"{server.timeline:08X}"]})])
         if found := re.search(r"confirmed_flush_lsn .* where slot_name = '(.*?)'", sql):
             slot = server.slots.get(found[1])
-            lsn = [] if slot is None else [server.tell(slot.confirmed)]
-            return iter([pa.record_batch({"lsn": pa.array(lsn, pa.int64())})])
+            return iter([pa.record_batch({"lsn": [] if slot is None else [server.tell(slot.confirmed)]})])
         found = re.search(r"get_binary_changes\('(.*?)', '(.*?)/(.*?)', null, (.*)\)", sql)
         if found is None:
             raise NotImplementedError(sql)

@@ -11,7 +11,7 @@ from typing import IO, Any, cast
 import psycopg
 import pytest
 
-from tailrace.connectors.postgres.log import feed, gears
+from tailrace.connectors.postgres.log import gears, identity
 from tailrace.connectors.postgres.log.reading import ReaderSettings
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.schema.catalog import Catalog
@@ -328,7 +328,7 @@ def test_a_backlog_is_not_read_from_another_server_than_the_one_that_was_identif
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int | None] = []
-    timeline_of = feed.timeline_of
+    timeline_of = identity.timeline_of
 
     def found(connection: Any) -> int | None:
         # once the name leads to a server that was promoted, once to a standby
@@ -338,11 +338,27 @@ def test_a_backlog_is_not_read_from_another_server_than_the_one_that_was_identif
     database.execute("create table t (id int primary key)")
     one = query(**NO_SNAPSHOT)
     one.step()
-    monkeypatch.setattr(feed, "timeline_of", found)
+    monkeypatch.setattr(identity, "timeline_of", found)
     database.execute("insert into t select generate_series(1, 10)")
     one.drain_now()
     assert keys(one) == list(range(1, 11))
     assert asked == [2, None, 1]
+
+
+def test_a_server_that_does_not_say_its_timeline_is_taken(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(connection: Any) -> int | None:
+        list(connection.query("do $$ begin raise 'not supported' using errcode = '0A000'; end $$"))
+        return 7
+
+    database.execute("create table t (id int primary key)")
+    one = query(**NO_SNAPSHOT)
+    one.step()
+    monkeypatch.setattr(identity, "timeline_of", unsupported)
+    database.execute("insert into t select generate_series(1, 10)")
+    one.drain_now()
+    assert keys(one) == list(range(1, 11))
 
 
 def test_a_failing_catalog_does_not_move_the_position_of_a_cut(

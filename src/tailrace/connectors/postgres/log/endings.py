@@ -8,6 +8,8 @@ from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, S
 UNDEFINED_OBJECT, OBJECT_IN_USE, NOT_IN_STATE = "42704", "55006", "55000"
 # SQLSTATEs that a copy of the slot is refused with.
 NO_SLOT_LEFT, DUPLICATE_OBJECT, FORBIDDEN = "53400", "42710", "42501"
+# SQLSTATE of a function that a server of PostgreSQL's kind does without.
+UNSUPPORTED = "0A000"
 _AUTHORISATION = ("28000", "28P01", "42501", "3D000")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +24,14 @@ from tailrace.connectors.postgres.log.endings import (
     classify,
     exhausted,
 )
-from tailrace.connectors.postgres.log.gears import CatchUp, Messages, Streaming, timeline_of
+from tailrace.connectors.postgres.log.gears import CatchUp, Messages, Streaming
 from tailrace.connectors.postgres.log.identity import (
     ServerId,
     decodes_behind_standbys,
     flushed_end,
     identify,
-    refuse_standby,
+    refuse_another,
+    refuse_new_standby,
 )
 from tailrace.connectors.postgres.log.in_progress import AfterCommit, StreamedTransactions
 from tailrace.connectors.postgres.log.indexing import Indexer, Step
@@ -51,7 +52,7 @@ from tailrace.connectors.postgres.protocol.position import (
 )
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.schema.relations import Relations
-from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
+from tailrace.errors import PositionLost, TailraceError
 from tailrace.log import feed
 from tailrace.log.feed import Setback
 from tailrace.runtime import THREADS, Runtime
@@ -213,7 +214,8 @@ class PostgresFeed:
     def _resume(self) -> None:
         """Where a new decoding session begins: after the last transaction that was read completely."""
         assert self._control is not None
-        server = self._identify()
+        refuse_new_standby(self._control)
+        self._replication, server = self._identified()
         row = self._control.execute(
             "select (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, active_pid from pg_replication_slots "
             "where slot_name = %s",
@@ -239,31 +241,17 @@ class PostgresFeed:
         self._check_begins(stands)
         self._acknowledged, self.server = stands, server
 
-    def _identify(self) -> ServerId:
-        """The server of this session. Raises PositionLost when its log is not the one that was read so far.
-
-        One that has become a standby raises ConnectionFailed: another server is the primary soon, under the same name.
-        """
-        assert self._control is not None
-        try:
-            refuse_standby(self._control)
-        except PrerequisiteError as error:
-            raise ConnectionFailed(error.message, error.remedy) from None
-        self._replication, server = self._identified()
-        return server
-
     def _identified(self) -> tuple[psycopg.Connection[Any], ServerId]:
-        """A replication connection, and the server behind it, whose log is the one that was read so far."""
-        connection = self._connections.replication()
-        try:
+        """A replication connection, and the server behind it. Raises PositionLost when its log is not the one that was
+        read so far."""
+        with ExitStack() as failing:
+            connection = failing.enter_context(closing(self._connections.replication()))
             reached = max(self._reached_lsn, self._read_lsn, self.indexer.position.reached_lsn)
             server = identify(connection, self.server, reached)
-            if self._streamed is not None and self.server is not None and server != self.server:
-                self._streamed.clear()
-            return connection, server
-        except BaseException:
-            connection.close()
-            raise
+            failing.pop_all()
+        if self._streamed is not None and self.server not in (None, server):
+            self._streamed.clear()
+        return connection, server
 
     def _check_begins(self, lsn: ReadLsn) -> None:
         """Raises PositionLost when what is read next begins at `lsn`, behind what has been read."""
@@ -317,15 +305,13 @@ class PostgresFeed:
         """The catch-up gear; None where the slot has to be streamed."""
         settings = self.settings
         assert self._control is not None
+        assert self.server is not None
         if decodes_behind_standbys(self._control, settings.slot):
             log.info("the slot waits for standbys, and copies of it do not: streaming the backlog instead")
             return None
         connection = self._connections.arrow()
         try:
-            timeline = timeline_of(connection)
-            if self.server is None or timeline != self.server.timeline:
-                # a new session sees whether its log is the one that was read
-                raise ConnectionFailed(f"Another server has taken over: it is on timeline {timeline}.")
+            refuse_another(connection, self.server)
             name = f"{settings.slot[:40]}_catchup"
             return CatchUp(connection, settings.slot, settings.publication, name, self._parameters())
         except Exception as error:

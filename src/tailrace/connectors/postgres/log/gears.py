@@ -252,16 +252,6 @@ class Streaming:
         self._connection.close()
 
 
-def timeline_of(connection: ArrowConnection) -> int | None:
-    """The timeline of the server behind the connection, None for a standby. "System Administration Functions":
-    pg_walfile_name, whose first eight hexadecimal digits are the timeline."""
-    batches = connection.query(
-        "select case when not pg_is_in_recovery() then left(pg_walfile_name(pg_current_wal_lsn()), 8) end"
-    )
-    (digits,) = [found for batch in batches for found in batch.column(0).to_pylist()]
-    return None if digits is None else int(digits, 16)
-
-
 class CatchUp:
     """The catch-up gear: slices of WAL from a temporary copy of the slot, which the server drops with the session.
 

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tailrace.connectors.postgres.log.endings import FORBIDDEN, UNSUPPORTED
 from tailrace.connectors.postgres.protocol.position import FlushedLsn, TargetLsn, lsn_text, lsn_value
-from tailrace.errors import PositionLost, PrerequisiteError
+from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError
 from tailrace.runtime import Runtime
 
 if TYPE_CHECKING:
     import psycopg
+
+    from tailrace.connectors.postgres.server.arrow import ArrowConnection
 
 # How often it is asked whether the server has flushed its log, in s.
 FLUSH_PAUSE = 0.01
@@ -134,6 +137,41 @@ def branched_off(replication: psycopg.Connection[Any], known: ServerId, reached:
                     return ""
                 return f"it left timeline {timeline} at {lsn_text(end)}, before {lsn_text(reached)}, which was read"
     return f"it is on timeline {found.timeline}, and does not come from timeline {known.timeline}, which was read"
+
+
+def refuse_new_standby(connection: psycopg.Connection[Any]) -> None:
+    """Raises ConnectionFailed when the server has become a standby: another one is the primary soon, under the same
+    name."""
+    try:
+        refuse_standby(connection)
+    except PrerequisiteError as error:
+        raise ConnectionFailed(error.message, error.remedy) from None
+
+
+def refuse_another(connection: ArrowConnection, server: ServerId) -> None:
+    """Raises ConnectionFailed when the connection has come to another server than `server`: a new session sees whether
+    that one's log is the one that was read. Raises the driver's errors.
+
+    Servers that share their storage, as Aurora's, may have no such function; they have one log for all of them.
+    """
+    try:
+        timeline = timeline_of(connection)
+    except Exception as error:
+        if getattr(error, "sqlstate", None) not in (UNSUPPORTED, FORBIDDEN):
+            raise
+        return
+    if timeline != server.timeline:
+        raise ConnectionFailed(f"Another server has taken over: it is on timeline {timeline}.")
+
+
+def timeline_of(connection: ArrowConnection) -> int | None:
+    """The timeline of the server behind the connection, None for a standby. "System Administration Functions":
+    pg_walfile_name, whose first eight hexadecimal digits are the timeline."""
+    batches = connection.query(
+        "select case when not pg_is_in_recovery() then left(pg_walfile_name(pg_current_wal_lsn()), 8) end"
+    )
+    (digits,) = [found for batch in batches for found in batch.column(0).to_pylist()]
+    return None if digits is None else int(digits, 16)
 
 
 def _ancestors(replication: psycopg.Connection[Any], timeline: int) -> Iterator[tuple[int, int]]:
