@@ -324,8 +324,19 @@ def test_a_large_transaction_of_a_backlog_stays_within_the_spool(
     assert max(held) < 60_000
 
 
+def read_backlog(database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, timeline_of: Any) -> None:
+    """Ten rows come from a backlog, whatever connections say of their server's timeline."""
+    database.execute("create table t (id int primary key)")
+    one = query(**NO_SNAPSHOT)
+    one.step()
+    monkeypatch.setattr(identity, "timeline_of", timeline_of)
+    database.execute("insert into t select generate_series(1, 10)")
+    one.drain_now()
+    assert keys(one) == list(range(1, 11))
+
+
 def test_a_backlog_is_not_read_from_another_server_than_the_one_that_was_identified(
-    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked: list[int | None] = []
     timeline_of = identity.timeline_of
@@ -335,30 +346,24 @@ def test_a_backlog_is_not_read_from_another_server_than_the_one_that_was_identif
         asked.append([2, None][len(asked)] if len(asked) < 2 else timeline_of(connection))
         return asked[-1]
 
-    database.execute("create table t (id int primary key)")
-    one = query(**NO_SNAPSHOT)
-    one.step()
-    monkeypatch.setattr(identity, "timeline_of", found)
-    database.execute("insert into t select generate_series(1, 10)")
-    one.drain_now()
-    assert keys(one) == list(range(1, 11))
+    read_backlog(database, query, monkeypatch, found)
     assert asked == [2, None, 1]
+    assert "it is on timeline 2, and not on 1." in caplog.text
+    assert "it is a standby." in caplog.text
 
 
 def test_a_server_that_does_not_say_its_timeline_is_taken(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked: list[int] = []
+
     def unsupported(connection: Any) -> int | None:
+        asked.append(1)
         list(connection.query("do $$ begin raise 'not supported' using errcode = '0A000'; end $$"))
         return 7
 
-    database.execute("create table t (id int primary key)")
-    one = query(**NO_SNAPSHOT)
-    one.step()
-    monkeypatch.setattr(identity, "timeline_of", unsupported)
-    database.execute("insert into t select generate_series(1, 10)")
-    one.drain_now()
-    assert keys(one) == list(range(1, 11))
+    read_backlog(database, query, monkeypatch, unsupported)
+    assert asked == [1]
 
 
 def test_a_failing_catalog_does_not_move_the_position_of_a_cut(

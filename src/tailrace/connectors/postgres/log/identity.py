@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tailrace.connectors.postgres.log.endings import FORBIDDEN, UNSUPPORTED
+from tailrace.connectors.postgres.log.endings import UNSUPPORTED
 from tailrace.connectors.postgres.protocol.position import FlushedLsn, TargetLsn, lsn_text, lsn_value
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError
 from tailrace.runtime import Runtime
@@ -157,11 +157,15 @@ def refuse_another(connection: ArrowConnection, server: ServerId) -> None:
     try:
         timeline = timeline_of(connection)
     except Exception as error:
-        if getattr(error, "sqlstate", None) not in (UNSUPPORTED, FORBIDDEN):
+        if getattr(error, "sqlstate", None) != UNSUPPORTED:
             raise
         return
     if timeline != server.timeline:
-        raise ConnectionFailed(f"Another server has taken over: it is on timeline {timeline}.")
+        place = "a standby" if timeline is None else f"on timeline {timeline}, and not on {server.timeline}"
+        raise ConnectionFailed(
+            f"Another server answers than the one that was asked whose log it has: it is {place}.",
+            "See that database.hostname leads to the primary alone.",
+        )
 
 
 def timeline_of(connection: ArrowConnection) -> int | None:
