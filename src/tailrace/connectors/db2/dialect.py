@@ -321,7 +321,7 @@ class Db2Session:
         return PositionLost(
             f"The change table {name} of {source} is gone, and its changes with it.",
             "Register the table again (ASNCDC.ADDTABLE and reinit), and start with a new checkpoint or with "
-            "snapshot.mode=when_needed.",
+            "snapshot.mode=when_needed. cdc.change.tables.schema, where it is given, must be the schema of the table.",
         )
 
     def _exists(self, schema: str, table: str) -> bool:
