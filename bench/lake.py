@@ -168,7 +168,8 @@ def change(workload: Workload, changes: int, keys: int, touched: int, place: int
         f" high := low + {TRANSACTION - 1};"
         f" if one % 10 = 8 then delete from lake where id in ({ids});"
         f" elsif one % 10 = 9 then insert into lake select {columns} from ({ids}) as found (i);"
-        " else update lake set n = n + 1, at = at + interval '1 second', note = 'changed by ' || one || note"
+        " else update lake set n = n + 1, at = at + interval '1 second',"
+        " note = rpad('changed by ' || one || ' ', 60, 'abcdefghij')"
         f" where id in ({ids}); end if; commit; end loop; end $$"
     )
 

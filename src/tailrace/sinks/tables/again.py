@@ -22,8 +22,9 @@ import pyarrow as pa
 
 from tailrace.columns.blocks import FIXED, Form
 from tailrace.sinks.tables import statements
-from tailrace.sinks.tables.batch import TableBatch, in_session
+from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.formats.base import Once, Stored
+from tailrace.sinks.tables.frames import in_session
 from tailrace.sinks.tables.positions import Positions
 from tailrace.sinks.tables.rows import row_schema
 from tailrace.sinks.tables.statements import GONE, Reduced, quoted

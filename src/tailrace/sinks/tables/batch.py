@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.blocks import BLOCK, Form, Head, Place
+from tailrace.sinks.tables.frames import is_here
 from tailrace.sinks.tables.rows import Opening, OpeningApart, Reducing, row_schema
 from tailrace.sinks.tables.statements import literal
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _ROWS_OF_A_TASK = 50_000
 _SMALL_BYTES = 16 << 20
+_KEYS_OF_A_TASK = 400_000
 CHANGES = "-"
 """In the place of a snapshot's name: changes of the log."""
 
@@ -84,6 +85,11 @@ class TableBatch:
         """Whether the rows are few enough for each task to hold all of them."""
         return sum(head.rows for head in self.heads) <= _ROWS_OF_A_TASK and self.size <= _SMALL_BYTES
 
+    @property
+    def few(self) -> bool:
+        """Whether the rows are few enough for each task to hold the keys of all of them."""
+        return sum(head.rows for head in self.heads) <= _KEYS_OF_A_TASK
+
     def partitions(self, most: int) -> int:
         """In how many parts the rows are worth to be worked on; `most` is how many tasks run at once."""
         rows = sum(head.rows for head in self.heads)
@@ -137,45 +143,6 @@ class TableBatch:
 
 def _key(form: Form) -> frozenset[int | str]:
     return frozenset(form.number(place) or form.names[place] for place in form.key)
-
-
-@contextmanager
-def computed(batch: DataFrame) -> Iterator[DataFrame]:
-    """The rows of a batch, which are computed once however often they are read."""
-    from pyspark import StorageLevel
-
-    if not is_here():
-        # an executor may be lost, and its part computed anew
-        kept = batch.persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            yield kept
-        finally:
-            kept.unpersist()
-        return
-    # The plan of a batch has the bytes of the log in it, and Spark writes them into the tasks of each job that reads
-    # the plan, though its rows are kept: a MERGE of 190 MB of the log took half a JVM of 2 GB. Here the plan ends.
-    kept = batch.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
-    try:
-        yield kept
-    finally:
-        kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
-
-
-def is_here() -> bool:
-    """Whether Spark runs, and its tasks in the driver's own JVM."""
-    from pyspark import SparkContext
-
-    context: Any = SparkContext._active_spark_context
-    return context is not None and bool(context._jsc.sc().isLocal())
-
-
-def in_session(session: SparkSession, frame: DataFrame) -> DataFrame:
-    """The rows of `frame` in another session of the same JVM."""
-    from pyspark.sql.classic.dataframe import DataFrame as Classic
-
-    made: Any = session._jvm.org.apache.spark.sql.classic.Dataset  # type: ignore[union-attr]
-    plan = frame._jdf.queryExecution().analyzed()
-    return Classic(made.ofRows(session._jsparkSession, plan), session)
 
 
 def _declared(form: Form) -> Any:

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.sinks.tables import versions
-from tailrace.sinks.tables.batch import TableBatch, in_session
+from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.formats.base import Once, Stored
+from tailrace.sinks.tables.frames import in_session
 from tailrace.sinks.tables.kept import Kept
 from tailrace.sinks.tables.target import Owner
 from tailrace.sinks.tables.versions import VALIDITY, Lasting, version_schema

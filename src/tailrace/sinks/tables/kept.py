@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from tailrace.errors import SinkError
-from tailrace.sinks.tables.batch import CHANGES, TableBatch, in_session
+from tailrace.sinks.tables.batch import CHANGES, TableBatch
 from tailrace.sinks.tables.formats.base import Columns, Once, Stored
+from tailrace.sinks.tables.frames import in_session
 from tailrace.sinks.tables.statements import quoted
 from tailrace.sinks.tables.target import Owner, Target, metadata
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.again import Again
-from tailrace.sinks.tables.batch import TableBatch, in_session
+from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.formats.base import Once, Stored
+from tailrace.sinks.tables.frames import in_session
 from tailrace.sinks.tables.kept import Kept
 from tailrace.sinks.tables.statements import KEPT, Reduced, unknown_column
 from tailrace.sinks.tables.target import Owner
@@ -44,7 +45,7 @@ class Latest(Kept):
         emptied = batch.truncate is not None
         reduced = Reduced(form, view, batch.missing, bool(self.own), emptied, self._unknown)
         try:
-            stored.merge(replace(reduced.merge(), small=batch.small), once)
+            stored.merge(replace(reduced.merge(), small=batch.small, few=batch.few), once)
         except Exception as error:
             if self._again is None or not self._again.reads(batch) or unknown_column(str(error)) is None:
                 raise

@@ -69,14 +69,27 @@ class Positions:
         self.until = ""
         """The position up to which rows that were read again may be newer than the log; after `open`."""
         self._session: SparkSession | None = None
+        self._is_open = False
+
+    def find(self, spark: SparkSession) -> None:
+        """Read the table, where it is there. Raises SinkError where it is another pipeline's."""
+        if self._versions is None:
+            self._versions = self._known(self._own(spark))
 
     def open(self, spark: SparkSession, number: int) -> None:
         """Find the table, or make it, before the first batch is written whose number is `number`.
 
         Raises SinkError where it is another pipeline's, or is gone although the checkpoint has written batches.
         """
+        if self._is_open:
+            return
+        self.find(spark)
         if self._versions is None:
-            self._versions = self._known(spark.newSession(), number)
+            self._versions = self._made(self._own(spark), number)
+        else:
+            # a JVM that has outlived its driver may have been at work when the table was found
+            self.until = self._format.table(self._own(spark), self.path).properties().get(AGAIN, "")
+        self._is_open = True
 
     def knows(self, table: str) -> bool:
         """Whether a table, by its path below the sink's, has been written; after `open`."""
@@ -92,10 +105,7 @@ class Positions:
     def add(self, spark: SparkSession, moment: Moment, whole: bool, versions: Mapping[str, int]) -> None:
         """Add the row of a batch, once, after `open`; `versions` are those of the tables that it has written."""
         assert self._versions is not None
-        if self._session is None:
-            self._session = spark.newSession()
-            self._session.conf.set("spark.sql.shuffle.partitions", "1")
-        session = self._session
+        session = self._own(spark)
         self._versions |= versions
         # rows of a snapshot, and those that were read again, may be newer than the log that is read after them
         whole = whole and moment.position > self.until
@@ -105,29 +115,38 @@ class Positions:
         once = Once(self._pipeline, moment.batch, metadata(moment.batch, ""))
         self._format.table(session, self.path).append(session.createDataFrame([row], schema).coalesce(1), once)
 
-    def _known(self, session: SparkSession, number: int) -> dict[str, int]:
-        """The versions of the last row; makes the table where it is not there."""
-        session.conf.set("spark.sql.shuffle.partitions", "1")
+    def _own(self, spark: SparkSession) -> SparkSession:
+        """The session in which the table is read and written."""
+        if self._session is None:
+            self._session = spark.newSession()
+            self._session.conf.set("spark.sql.shuffle.partitions", "1")
+        return self._session
+
+    def _known(self, session: SparkSession) -> dict[str, int] | None:
+        """The versions of the last row; None where there is no table."""
         stored = self._format.table(session, self.path)
         if not stored.is_there():
-            if number > 0:
-                raise SinkError(
-                    f"The checkpoint has written {number} batches, and {self.path} is not there: they are in other "
-                    "tables, and those that would begin here would lack them.",
-                    "Name the debezium.sink.tables.path of before, or begin anew with another checkpoint.",
-                )
-            stored.create(COLUMNS, {PIPELINE: self._pipeline})
-            return {}
+            return None
         properties = stored.properties()
         if properties.get(PIPELINE) != self._pipeline:
             raise SinkError(
                 f"{self.path} is there already, of another pipeline.", "Name another debezium.sink.tables.path."
             )
-        self.until = properties.get(AGAIN, "")
         wanted = stored.rows().selectExpr("max(position) as highest", "max_by(versions, batch) as versions")
         found = wanted.collect()[0]
         self._highest = found["highest"] or ""
         return dict(found["versions"] or {})
+
+    def _made(self, session: SparkSession, number: int) -> dict[str, int]:
+        """Make the table, of which the batch `number` is the first."""
+        if number > 0:
+            raise SinkError(
+                f"The checkpoint has written {number} batches, and {self.path} is not there: they are in other "
+                "tables, and those that would begin here would lack them.",
+                "Name the debezium.sink.tables.path of before, or begin anew with another checkpoint.",
+            )
+        self._format.table(session, self.path).create(COLUMNS, {PIPELINE: self._pipeline})
+        return {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,11 @@ from tailrace.sinks.claim import identity
 from tailrace.sinks.interruption import briefly
 from tailrace.sinks.storage import HadoopStorage, reaching
 from tailrace.sinks.tables.again import Again
-from tailrace.sinks.tables.batch import TableBatch, computed, is_here
+from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.evolution import CHOICES, SENSELESS, Policies
 from tailrace.sinks.tables.formats.delta import Delta
 from tailrace.sinks.tables.formats.known import FORMATS
+from tailrace.sinks.tables.frames import computed, is_here
 from tailrace.sinks.tables.history import History
 from tailrace.sinks.tables.kept import Kept
 from tailrace.sinks.tables.latest import Latest
@@ -186,6 +187,7 @@ class TablesSink(Sink):
             pipeline = identity(storage, str(checkpoint))
             demand_sound(spark, self.path, pipeline)
         writer = Writer(self, pipeline, query, lambda number: self._is_whole(storage, str(checkpoint), number))
+        writer.prepare(spark)
         stream = frame.where(f"op = '{BLOCK}'").writeStream.queryName(query).trigger(**trigger)
         return stream.option("checkpointLocation", str(checkpoint)).foreachBatch(briefly(writer.write)).start()
 
@@ -210,21 +212,26 @@ class Writer:
         self._sessions: dict[str, SparkSession] = {}
         self._sources: Known = {}
         self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline, sink.format)
+        self._found: Future[None] | None = None
         self._again = None
         if sink.can_read_again and sink.unknown != "null":
             self._again = Again(sink.present, self._positions, sink.unknown == "reselect")
 
-    def write(self, batch: DataFrame, number: int) -> None:
-        """The function of foreachBatch. Raises SinkError where a table cannot be written."""
+    def prepare(self, spark: SparkSession) -> None:
+        """Begin to read the table of positions: it takes a second, and the first batch of the log longer."""
         from pyspark import inheritable_thread_target
 
-        spark = batch.sparkSession
-        with ThreadPoolExecutor(1) as pool:
-            # a new query reads the table of positions for a second, and tasks decode the batch meanwhile
-            opened = pool.submit(inheritable_thread_target(spark)(self._positions.open), spark, number)
-            with computed(batch) as kept:
-                opened.result()
-                self._write_computed(kept, number)
+        pool = ThreadPoolExecutor(1, "tailrace-positions")
+        self._found = pool.submit(inheritable_thread_target(spark)(self._positions.find), spark)
+        pool.shutdown(wait=False)
+
+    def write(self, batch: DataFrame, number: int) -> None:
+        """The function of foreachBatch. Raises SinkError where a table cannot be written."""
+        with computed(batch) as kept:
+            if self._found is not None:
+                self._found.result()
+            self._positions.open(kept.sparkSession, number)
+            self._write_computed(kept, number)
 
     def _write_computed(self, kept: DataFrame, number: int) -> None:
         told = kept.selectExpr("key", "position", "ordinal", "source_ts", "octet_length(value) size").collect()

@@ -158,7 +158,9 @@ class Merge:
     The first of the clauses `matched` that holds says what becomes of a row of the table that has a row of the view,
     `inserted` which other rows of the view become rows of the table (None: none), `beyond` what becomes of the other
     rows of the table (None: they stay). `small` says that each task of Spark may hold all rows of the view: then the
-    table's rows, perhaps many more, need not be shuffled.
+    table's rows, perhaps many more, need not be shuffled; `few` says so of what the rows are matched by alone.
+    `whole` says that no value of a row depends on the table: those of its rows that have a row of the view go, and the
+    rows of the view that `inserted` takes come, whether or not there was one in their place.
     """
 
     view: str
@@ -167,6 +169,8 @@ class Merge:
     inserted: Clause | None
     beyond: Clause | None = None
     small: bool = False
+    few: bool = False
+    whole: bool = False
 
     def statement(self, table: str) -> str:
         """The MERGE of SQL; `table` is the table's name there."""
@@ -214,15 +218,14 @@ class Reduced:
         keys = " and ".join(f"t.{quoted(names[place])} = s.c{place}" for place in self.form.key)
         updated = {name: self._kept(place) for place, name in enumerate(names)}
         new = {name: self._new(place) for place, name in enumerate(names)}
+        whole = not self.missing and not self.emptied
         if not self.keeps_deletes:
             beyond = Clause() if self.emptied else None
-            return Merge(
-                self.view, keys, (Clause("s.op = 'd'"), Clause("", updated)), Clause("s.op <> 'd'", new), beyond
-            )
+            matched = (Clause("s.op = 'd'"), Clause("", updated))
+            return Merge(self.view, keys, matched, Clause("s.op <> 'd'", new), beyond, whole=whole)
         marks = {name: value for (name, _), value in zip(KEPT, _KEPT_VALUES, strict=True)}
-        matched = (Clause("", updated | marks),)
         beyond = Clause("", {DELETED: "'true'", OP: "'t'"}) if self.emptied else None
-        return Merge(self.view, keys, matched, Clause("", new | marks), beyond)
+        return Merge(self.view, keys, (Clause("", updated | marks),), Clause("", new | marks), beyond, whole=whole)
 
     def _kept(self, place: int) -> str:
         if not self.missing or place in self.form.key:

@@ -1,4 +1,4 @@
-"""Tables of Delta Lake: SQL's own MERGE, and transaction keys by which a write is done once. Driver."""
+"""Tables of Delta Lake: merges, and transaction keys by which a write is done once. Driver."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tailrace.jar import Jar
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.evolution import Step
 from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat, told
+from tailrace.sinks.tables.formats.replacing import replace_rows
 from tailrace.sinks.tables.statements import Merge
 
 if TYPE_CHECKING:
@@ -158,7 +159,8 @@ class DeltaTable(Stored):
         try:
             for left in reversed(range(_TRIES)):
                 try:
-                    self.session.sql(merge.statement(self.name()))
+                    if not replace_rows(self.session, self.path, self.name(), merge, once):
+                        self.session.sql(merge.statement(self.name()))
                     return
                 except Exception as error:
                     if not left or not CONFLICT.search(str(error)) or not self._was_maintained():

@@ -1,0 +1,136 @@
+"""Rows of a table of Delta Lake replaced as wholes: the old ones by deletion vectors, the new ones as new files, in one
+commit. Driver.
+
+SQL's MERGE joins the rows of the table with those of the batch three times, to find the files that it touches, to write
+the new rows and to mark the old ones, since a new row may have values of the old one. Where none has, it takes no more
+than what Delta's DELETE does with the columns of the key, and what its writer does with the new rows. Spark's SQL has
+no statement for both in one transaction, so this calls what they are made of, in the version of Delta Lake that it is
+tested with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tailrace.sinks.tables.formats.base import Once
+from tailrace.sinks.tables.frames import computed
+from tailrace.sinks.tables.statements import Merge, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+VERSION = "4.4.0"
+"""Of Delta Lake. Another one gets MERGE."""
+
+_DELTA = "org.apache.spark.sql.delta"
+_VIEW = "tailrace_replacing"
+_NEEDED, _FOREIGN = "delta.enableDeletionVectors", ("delta.enableChangeDataFeed", "delta.enableRowTracking")
+"""What a table must have, and what tells a replaced row from one that was deleted and one that was inserted."""
+
+_SUBQUERY = {"spark.databricks.delta.delete.allowExistsSubquery": "true"}
+# an adaptive plan makes a job of each exchange
+_BROADCAST = {"spark.sql.adaptive.enabled": "false"}
+
+
+def replace_rows(session: SparkSession, path: str, name: str, merge: Merge, once: Once) -> bool:
+    """Do a `whole` merge into the table at `path`, called `name` in SQL; False where it is one for MERGE, and nothing
+    was done. Raises what Delta Lake raises, where another commit was in the way as well.
+
+    The commit says what the session's `spark.databricks.delta.commitInfo.userMetadata` says.
+    """
+    jvm: Any = session._jvm
+    if not merge.whole or getattr(jvm, "io.delta.package").VERSION() != VERSION:
+        return False
+    own: Any = session._jsparkSession
+    log = getattr(jvm, f"{_DELTA}.DeltaLog").forTable(own, path)
+    with _active(jvm, own):
+        transaction = log.startTransaction()
+        if not _takes(transaction.metadata(), merge):
+            return False
+        if transaction.txnVersion(once.application) >= once.batch:
+            return True
+        settings = {**_SUBQUERY, **(_BROADCAST if merge.few else {})}
+        with computed(session.table(merge.view), eager=False) as rows, _set(session, settings):
+            rows.createOrReplaceTempView(_VIEW)
+            gone = _delete(session, name, merge).performDelete(own, log, transaction)._1()
+            added = transaction.writeFiles(_new(session, transaction.metadata(), merge)._jdf)
+            transaction.updateSetTransaction(once.application, once.batch, jvm.scala.Option.empty())
+            transaction.commit(gone.appendedAll(added), _operation(jvm, merge))
+    return True
+
+
+def _takes(metadata: Any, merge: Merge) -> bool:
+    """Whether the table has the columns that the rows have, and nothing for which deleting and inserting is not
+    replacing."""
+    properties = metadata.configuration()
+
+    def is_on(name: str) -> bool:
+        return bool(properties.contains(name)) and str(properties.apply(name)).lower() == "true"
+
+    values = merge.inserted.values if merge.inserted is not None else None
+    same = set(metadata.schema().fieldNames()) == set(values or ())
+    return same and is_on(_NEEDED) and not any(map(is_on, _FOREIGN)) and metadata.partitionColumns().isEmpty()
+
+
+def _delete(session: SparkSession, name: str, merge: Merge) -> Any:
+    """Delta's command that deletes the rows that have one of the batch, analyzed."""
+    state = session._jsparkSession.sessionState()
+    hint = "/*+ broadcast(s) */ " if merge.few else ""
+    where = f"exists (select {hint}1 from {_VIEW} s where {merge.on})"
+    plan = state.sqlParser().parsePlan(f"delete from {name} t where {where}")
+    skip = session._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # type: ignore[union-attr]
+    return state.executePlan(plan, skip).analyzed()
+
+
+def _new(session: SparkSession, metadata: Any, merge: Merge) -> DataFrame:
+    """The new rows, with the table's columns in their order."""
+    from pyspark.sql.types import StructType
+
+    assert merge.inserted is not None
+    assert merge.inserted.values is not None
+    columns = ", ".join(f"{value} as {quoted(name)}" for name, value in merge.inserted.values.items())
+    where = f" where {merge.inserted.condition}" if merge.inserted.condition else ""
+    rows = session.sql(f"select {columns} from {_VIEW} s{where}")
+    return rows.to(StructType.fromJson(json.loads(metadata.schema().json())))
+
+
+def _operation(jvm: Any, merge: Merge) -> Any:
+    """What the table's history calls it: a write that has replaced rows."""
+    option = jvm.scala.Option
+    write = getattr(jvm, f"{_DELTA}.DeltaOperations$Write")
+    overwrite = jvm.org.apache.spark.sql.SaveMode.Overwrite
+    return write(overwrite, *[option.empty()] * 6, option.apply(merge.on), option.empty())
+
+
+@contextmanager
+def _active(jvm: Any, own: Any) -> Iterator[None]:
+    """The session as the one of this thread, from which Delta reads its settings."""
+    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(own)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+@contextmanager
+def _set(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session, which is used by one thread."""
+    before = {name: session.conf.get(name, None) for name in settings}
+    try:
+        for name, text in settings.items():
+            session.conf.set(name, text)
+        yield
+    finally:
+        for name, text in before.items():
+            if text is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, text)

@@ -1,0 +1,49 @@
+"""Frames that outlive the plan they come from: rows computed once, and rows in another session. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@contextmanager
+def computed(rows: DataFrame, eager: bool = True) -> Iterator[DataFrame]:
+    """The rows, which are computed once however often they are read: here, or, unless `eager`, by the first reader."""
+    from pyspark import StorageLevel
+
+    if not is_here():
+        # an executor may be lost, and its part computed anew
+        kept = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            yield kept
+        finally:
+            kept.unpersist()
+        return
+    # The plan of a batch has the bytes of the log in it, and Spark writes them into the tasks of each job that reads
+    # the plan, though its rows are kept: a MERGE of 190 MB of the log took half a JVM of 2 GB. Here the plan ends.
+    kept = rows.localCheckpoint(eager=eager, storageLevel=StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield kept
+    finally:
+        kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
+
+
+def is_here() -> bool:
+    """Whether Spark runs, and its tasks in the driver's own JVM."""
+    from pyspark import SparkContext
+
+    context: Any = SparkContext._active_spark_context
+    return context is not None and bool(context._jsc.sc().isLocal())
+
+
+def in_session(session: SparkSession, frame: DataFrame) -> DataFrame:
+    """The rows of `frame` in another session of the same JVM."""
+    from pyspark.sql.classic.dataframe import DataFrame as Classic
+
+    made: Any = session._jvm.org.apache.spark.sql.classic.Dataset  # type: ignore[union-attr]
+    plan = frame._jdf.queryExecution().analyzed()
+    return Classic(made.ofRows(session._jsparkSession, plan), session)
