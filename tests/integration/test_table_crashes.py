@@ -15,6 +15,8 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from tailrace import sinks
 from tailrace.columns.blocks import BLOCK, Form, Head, written
 from tailrace.errors import SinkError
+from tailrace.sinks.tables.formats import delta
+from tailrace.sinks.tables.formats.replacing import replace_rows
 from tailrace.sinks.tables.positions import read_at
 from tailrace.sinks.tables.sink import TablesSink, Writer
 
@@ -67,9 +69,10 @@ class Lake:
         found = self.spark.read.format("delta").load(str(self.path / table))
         return sorted((tuple(row) for row in found.collect()), key=repr)
 
-    def commits(self, table: str, operation: str) -> int:
+    def commits(self, table: str, mode: str) -> int:
+        """How many commits have appended rows, or put them in the place of others (Overwrite)."""
         found = self.spark.sql(f"describe history delta.`{self.path / table}`")
-        return found.where(f"operation = '{operation}'").count()
+        return found.where(f"operation = 'WRITE' and operationParameters['mode'] = '{mode}'").count()
 
 
 class Crashes:
@@ -90,8 +93,15 @@ class Crashes:
             save(writer, *args, **more)
             self._dies(before)
 
+        def replaced(*args: Any) -> bool:
+            before = self._commits()
+            found = replace_rows(*args)
+            self._dies(before)
+            return found
+
         monkeypatch.setattr(SparkSession, "sql", said)
         monkeypatch.setattr(DataFrameWriter, "save", saved)
+        monkeypatch.setattr(delta, "replace_rows", replaced)
 
     def _commits(self) -> int:
         return sum(1 for _ in self._path.glob("*/_delta_log/*.json"))
@@ -142,8 +152,8 @@ def test_it_may_die_behind_any_commit(spark: SparkSession, path: Path, monkeypat
     lake.write(1, *SECOND)
     assert lake.rows("s.a") == [(1, 1, "n"), (4, 4, "q"), (5_000_000_000, 11, "x")]
     assert lake.rows("s.b") == [(1, 2, "x")]
-    assert [lake.commits(table, "MERGE") for table in ("s.a", "s.b")] == [2, 1]
-    assert [lake.commits(table, "WRITE") for table in ("s.a", "s.b", "tailrace_positions")] == [1, 1, 2]
+    assert [lake.commits(table, "Overwrite") for table in ("s.a", "s.b")] == [2, 1]
+    assert [lake.commits(table, "Append") for table in ("s.a", "s.b", "tailrace_positions")] == [1, 1, 2]
     # what others do behind a batch is not of its moment
     spark.sql(f"update delta.`{path / 's.b'}` set v = 0")
     moment = read_at(spark, str(path))

@@ -107,8 +107,8 @@ def test_a_crash_between_a_merge_and_its_commit_changes_nothing(
     made.equals("a", "b")
     for name in ("a", "b"):
         history = made.spark.sql(f"describe history delta.`{made.path}/public.{name}`").collect()
-        merges = [row["userMetadata"] for row in history if row["operation"] == "MERGE"]
-        assert len(merges) == len(set(merges)) == 1, name
+        written = [row["userMetadata"] for row in history if row["operationParameters"].get("mode") == "Overwrite"]
+        assert len(written) == len(set(written)) == 1, name
     moments = made.rows("tailrace_positions", "batch, whole")
     assert [whole for _, whole in moments] == [False, True]
     database.execute("update a set v = 0 where id = 2")

@@ -21,9 +21,10 @@ KEYS = 120
 MODES = {"latest": LAST, "kept": KEPT, "history": EVERY, "log": EVERY}
 
 
-def change(source: Source, dice: random.Random, number: int, drifts: bool) -> None:
-    """One change: few keys stay alone, most are met several times in a batch."""
-    key, other, touches = dice.randrange(KEYS), dice.randrange(KEYS), dice.random() < 0.4
+def change(source: Source, dice: random.Random, number: int, drifts: bool, whole: bool) -> None:
+    """One change: few keys stay alone, most are met several times in a batch. Where rows are not `whole` most changes
+    leave a value out."""
+    key, other, touches = dice.randrange(KEYS), dice.randrange(KEYS), dice.random() < 0.4 or whole
     if (drifts or key in source.rows) and dice.random() < 0.2:
         source.read(key, number if drifts and (key not in source.rows or touches) else None)
     elif key not in source.rows:
@@ -53,8 +54,8 @@ def writer(path: Path, name: str) -> Writer:
     return Writer(TablesSink(options), PIPELINE, "q", lambda number: True)
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_tables_are_as_the_model_says(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "whole"), [(1, False), (2, True)])
+def test_tables_are_as_the_model_says(spark: SparkSession, tmp_path: Path, seed: int, whole: bool) -> None:
     if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
         pytest.skip("the jars of Delta Lake cannot be had")
     dice, source = random.Random(seed), Source()
@@ -64,7 +65,7 @@ def test_tables_are_as_the_model_says(spark: SparkSession, tmp_path: Path, seed:
         for number in range(400):
             if batch == 2 and number in (150, 160):
                 source.truncate()
-            change(source, dice, 1000 * batch + number, drifts=batch < 2)
+            change(source, dice, 1000 * batch + number, batch < 2, whole)
         cuts = sorted({*dice.sample(range(low + 1, len(source.changes)), 3), len(source.changes)})
         places = list(zip([low, *cuts], cuts, strict=False))
         for name, held in MODES.items():

@@ -102,7 +102,7 @@ def test_files_that_are_put_together_in_between_are_no_hindrance(spark: SparkSes
     writing = Writing(spark, place)
     writing.merge(1)
     writing.merge(2, lambda: spark.sql(f"optimize delta.`{writing.path}`"))
-    assert operations(spark, writing.path)[0] == "MERGE"
+    assert operations(spark, writing.path)[0] == "WRITE"
     assert writing.rows() == dict.fromkeys(range(10), 2) | {101: 1, 102: 2}
 
 

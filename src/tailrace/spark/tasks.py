@@ -8,13 +8,14 @@ as Linux lets processes of one user do (proc(5), /proc/PID/fd).
 
 from __future__ import annotations
 
+import mmap
 import os
 import pickle
 import secrets
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 PACKED_BYTES = 1 << 20
 """A task that is no larger than this, in bytes, travels with Spark's plan."""
 _MARK_BYTES = 16
+_ALIGNED = 64
 
 
 class TaskPartition(InputPartition):
@@ -49,18 +51,26 @@ class TaskPartition(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An open file of a process; the `mark` at its beginning tells it from a later one with the descriptor."""
+    """An open file of a process; the `mark` at its beginning tells it from a later one with the descriptor.
+
+    The file has the pickled task without its arrays, then the bytes of these: `sizes` are how many they are, and each
+    begins at a multiple of `_ALIGNED`.
+    """
 
     process: int
     descriptor: int
     mark: bytes
+    sizes: tuple[int, ...]
 
     def task(self) -> Task:
         """What stands there. Worker; raises ProcessLost where it cannot be opened."""
         try:
             with open(f"/proc/{self.process}/fd/{self.descriptor}", "rb") as file:
                 if file.read(_MARK_BYTES) == self.mark:
-                    task: Task = pickle.load(file)
+                    # without a copy of the bytes: the pages are those that the planner has written
+                    held = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+                    text, *arrays = (held[first : first + size] for first, size in _starts(self.sizes))
+                    task: Task = pickle.loads(text, buffers=arrays)
                     return task
         except OSError:
             pass
@@ -117,37 +127,45 @@ class TaskFiles:
         self._files, self._batch = [], None
 
     def _written(self, tasks: Sequence[Task]) -> Sequence[InputPartition]:
-        files: list[IO[bytes]] = []
+        kept = len(self._files)
+
+        def written(task: Task) -> InputPartition:
+            arrays: list[pickle.PickleBuffer] = []
+            text = pickle.dumps(task, pickle.HIGHEST_PROTOCOL, buffer_callback=arrays.append)
+            parts = [memoryview(text), *(array.raw() for array in arrays)]
+            if sum(part.nbytes for part in parts) <= PACKED_BYTES:
+                return TaskPartition(task)
+            # closed by `close`, or below
+            file = TemporaryFile(prefix="tailrace-tasks-")  # noqa: SIM115
+            self._files.append(file)
+            return PlacedPartition(_place(file, parts))
+
         try:
-            for _ in tasks:
-                # closed by `close`, or below
-                files.append(tempfile.SpooledTemporaryFile(PACKED_BYTES, prefix="tailrace-tasks-"))  # noqa: SIM115
             if len(tasks) > 1:
                 with ThreadPoolExecutor(len(tasks)) as pool:
-                    places = list(pool.map(_place, tasks, files))
-            else:
-                places = list(map(_place, tasks, files))
+                    return list(pool.map(written, tasks))
+            return list(map(written, tasks))
         except BaseException:
-            for file in files:
-                file.close()
+            while len(self._files) > kept:
+                self._files.pop().close()
             raise
-        found: list[InputPartition] = []
-        for task, file, place in zip(tasks, files, places, strict=True):
-            if place is None:
-                file.close()
-                found.append(TaskPartition(task))
-            else:
-                self._files.append(file)
-                found.append(PlacedPartition(place))
-        return found
 
 
-def _place(task: Task, file: IO[bytes]) -> _Place | None:
-    """Where the task stands in the file; None where it is small enough to travel with the plan."""
+def _starts(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Where in a file parts of so many bytes begin, and these sizes."""
+    first = _ALIGNED
+    for size in sizes:
+        yield first, size
+        first += -(-size // _ALIGNED) * _ALIGNED
+
+
+def _place(file: IO[bytes], parts: Sequence[memoryview]) -> _Place:
+    """Write the parts of a task into a file."""
     mark = secrets.token_bytes(_MARK_BYTES)
     file.write(mark)
-    pickle.dump(task, file, pickle.HIGHEST_PROTOCOL)
-    if file.tell() <= PACKED_BYTES:
-        return None
+    sizes = tuple(part.nbytes for part in parts)
+    for part, (first, _) in zip(parts, _starts(sizes), strict=True):
+        file.seek(first)
+        file.write(part)
     file.flush()
-    return _Place(os.getpid(), file.fileno(), mark)
+    return _Place(os.getpid(), file.fileno(), mark, sizes)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -34,6 +35,20 @@ class Bytes:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"value": [self.data]})
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """A task of arrays, as kernels take them: writable, and at addresses of their type."""
+
+    arrays: tuple[np.ndarray[Any, Any], ...]
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        for one in self.arrays:
+            assert one.flags.writeable
+            assert one.flags.aligned
+            np.add(one, 1, out=one)
+            yield pa.RecordBatch.from_pydict({"value": [one.tobytes()]})
 
 
 LARGE, OTHER, SMALL = (Bytes(os.urandom(size)) for size in (3 * PACKED_BYTES, 2 * PACKED_BYTES, 10))
@@ -71,6 +86,15 @@ def test_large_tasks_lie_in_files_without_a_name_and_small_ones_in_the_plan(file
     assert open_files(tmp_path) == 2
 
 
+def test_arrays_are_those_of_the_task_and_each_worker_has_its_own(files: TaskFiles) -> None:
+    odd = np.arange(PACKED_BYTES + 1, dtype=np.uint8)
+    task = Arrays((odd, np.arange(0, dtype=np.int64), np.arange(1000, dtype=np.int64), odd[::2], odd[:0]))
+    (placed,) = files.placed(FIRST, SECOND, [task])
+    wanted = [(one + one.dtype.type(1)).tobytes() for one in task.arrays]
+    assert type(placed) is PlacedPartition
+    assert rows(placed) == rows(placed) == wanted
+
+
 def test_another_process_reads_them(files: TaskFiles) -> None:
     (placed,) = files.placed(FIRST, SECOND, [LARGE])
     code = "import pickle, sys; print(sum(len(b['value'][0].as_py()) for b in pickle.load(sys.stdin.buffer).read()))"
@@ -103,6 +127,8 @@ def test_the_next_batch_takes_their_place(files: TaskFiles, tmp_path: Path) -> N
     (later,) = files.placed(SECOND, THIRD, [OTHER])
     assert open_files(tmp_path) == 1
     # the descriptor is the same, and so may be the file's number
+    assert isinstance(placed, PlacedPartition)
+    assert isinstance(later, PlacedPartition)
     assert placed.place.descriptor == later.place.descriptor
     with pytest.raises(ProcessLost):
         rows(placed)
@@ -112,14 +138,21 @@ def test_the_next_batch_takes_their_place(files: TaskFiles, tmp_path: Path) -> N
 def test_a_full_disk_is_an_error_and_leaves_nothing(
     files: TaskFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = tempfile.SpooledTemporaryFile
+    made = tempfile.TemporaryFile
 
-    class Full(made):  # type: ignore[misc, valid-type]
-        def rollover(self) -> None:
-            super().rollover()
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    class Full:
+        """Takes no more than PACKED_BYTES."""
 
-    monkeypatch.setattr(tempfile, "SpooledTemporaryFile", Full)
+        def __init__(self, **options: Any) -> None:
+            self._file = made(**options)
+            self.close, self.seek = self._file.close, self._file.seek
+
+        def write(self, data: bytes | memoryview) -> Any:
+            if self._file.tell() + len(data) > PACKED_BYTES:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return self._file.write(data)
+
+    monkeypatch.setattr("tailrace.spark.tasks.TemporaryFile", Full)
     with pytest.raises(SpoolFailed, match=r"No space left on device"):
         files.placed(FIRST, SECOND, [SMALL, LARGE])
     assert not open_files(tmp_path)

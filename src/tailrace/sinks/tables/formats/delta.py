@@ -15,7 +15,7 @@ from tailrace.jar import Jar
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.evolution import Step
 from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat, told
-from tailrace.sinks.tables.formats.replacing import replace_rows
+from tailrace.sinks.tables.formats.replacing import VERSION, replace_rows
 from tailrace.sinks.tables.statements import Merge
 
 if TYPE_CHECKING:
@@ -219,10 +219,10 @@ class Delta(TableFormat):
         Jar(
             "io.delta",
             "delta-spark_4.2_2.13",
-            "4.4.0",
+            VERSION,
             "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
         ),
-        Jar("io.delta", "delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
+        Jar("io.delta", "delta-storage", VERSION, "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
     )
     settings: ClassVar[Mapping[str, str]] = {
         "spark.sql.extensions": _EXTENSION,

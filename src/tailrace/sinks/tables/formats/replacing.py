@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 VERSION = "4.4.0"
-"""Of Delta Lake. Another one gets MERGE."""
+"""Of Delta Lake, as the jars have it. In a session with another one rows are merged by MERGE."""
 
 _DELTA = "org.apache.spark.sql.delta"
 _VIEW = "tailrace_replacing"
@@ -129,8 +129,8 @@ def _set(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
             session.conf.set(name, text)
         yield
     finally:
-        for name, text in before.items():
-            if text is None:
+        for name, found in before.items():
+            if found is None:
                 session.conf.unset(name)
             else:
-                session.conf.set(name, text)
+                session.conf.set(name, found)
