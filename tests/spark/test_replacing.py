@@ -1,0 +1,160 @@
+"""Rows replaced by deletion vectors and an append, beside SQL's MERGE: the same table, in one commit, once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tailrace.columns.blocks import Form
+from tailrace.sinks.tables.formats.base import Once
+from tailrace.sinks.tables.formats.delta import DeltaTable
+from tailrace.sinks.tables.formats.replacing import replace_rows
+from tailrace.sinks.tables.statements import KEPT, Reduced
+from tailrace.sinks.tables.target import metadata
+from tests.spark.test_table_rebuild import PIPELINE, START, rows_of
+
+FORM = Form(("id", "v", "text"), (pa.int64(), pa.int32(), pa.string()), (0,))
+PAIR = Form(("a b", "id", "v,w"), (pa.string(), pa.int64(), pa.decimal128(12, 2)), (1, 0))
+VECTORS = "'delta.enableDeletionVectors' = 'true'"
+MAPPING = f"{VECTORS}, 'delta.columnMapping.mode' = 'name'"
+
+
+@pytest.fixture
+def place(spark: SparkSession, tmp_path: Path) -> Path:
+    if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
+        pytest.skip("the jars of Delta Lake cannot be had")
+    return tmp_path / "lake"
+
+
+class Twins:
+    """Two tables of the same columns: what one gets by MERGE the other gets by `replace_rows`."""
+
+    def __init__(self, spark: SparkSession, place: Path, form: Form, columns: str, properties: str = VECTORS) -> None:
+        self.spark, self.form, self.batches = spark.newSession(), form, 0
+        self.merged, self.replaced = (DeltaTable(self.spark, f"{place}/{name}") for name in ("merged", "replaced"))
+        for table in (self.merged, self.replaced):
+            self.spark.sql(f"create table {table.name()} ({columns}) using delta tblproperties ({properties})")
+
+    def both(self, statement: str) -> None:
+        """A statement of somebody else's; {} is the table."""
+        for table in (self.merged, self.replaced):
+            self.spark.sql(statement.format(table.name()))
+
+    def batch(self, *rows: tuple[Any, ...], kept: bool = False, few: bool = True) -> bool:
+        """Rows of an operation and values each; whether they were replaced."""
+        self.batches += 1
+        schema = self.form.schema
+        told = [(op, f"{self.batches:02}", number, 0, START, None, None, *values) for number, (op, *values) in
+                enumerate(rows)]  # fmt: skip
+        self.spark.createDataFrame(told, from_arrow_schema(schema)).coalesce(1).createOrReplaceTempView("batch")
+        merge = replace(Reduced(self.form, "batch", keeps_deletes=kept).merge(), few=few)
+        self.merged.merge(replace(merge, whole=False), self.once)
+        table, once = self.replaced, self.once
+        self.spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", once.metadata)
+        try:
+            return replace_rows(self.spark, table.path, table.name(), merge, once)
+        finally:
+            self.spark.conf.unset("spark.databricks.delta.commitInfo.userMetadata")
+
+    @property
+    def once(self) -> Once:
+        return Once(PIPELINE, self.batches, metadata(self.batches, "-"))
+
+    def demand_equal(self) -> list[tuple[Any, ...]]:
+        """The rows, which are the same in both."""
+        merged, replaced = (rows_of(table.rows()) for table in (self.merged, self.replaced))
+        assert replaced == merged
+        return replaced
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_the_table_is_as_a_merge_leaves_it(spark: SparkSession, place: Path, few: bool) -> None:
+    twins = Twins(spark, place, FORM, "id bigint, v int, text string")
+    assert twins.batch(*(("c", key, key, f"row {key}") for key in range(20)), few=few)
+    changed = (("u", 1, 100, "x"), ("d", 2, None, None), ("c", 30, 1, None), ("d", 31, None, None), ("u", 3, None, "y"))
+    assert twins.batch(*changed, few=few)
+    # rows that a deletion vector has, and some of which come again
+    assert twins.batch(("c", 2, 5, "again"), ("u", 1, 101, "x"), ("d", 3, None, None), few=few)
+    assert twins.batch(("d", 500, None, None), few=few)
+    rows = twins.demand_equal()
+    assert len(rows) == 20
+    assert (1, 101, "x") in rows
+    # one commit for each batch, as with a MERGE
+    commits = twins.replaced.commits(10)
+    assert [commit.version for commit in commits] == [4, 3, 2, 1, 0]
+    assert all(commit.changes for commit in commits[:-1])
+    assert json.loads(commits[0].metadata or "")["tailrace"]["batch"] == 4
+    told = spark.sql(f"describe history {twins.replaced.name()}").collect()[2]
+    assert (told["operation"], told["operationParameters"]["mode"]) == ("WRITE", "Overwrite")
+
+
+def test_deletes_that_are_kept_are_rows(spark: SparkSession, place: Path) -> None:
+    marks = ", ".join(f"{name} {kind}" for name, kind in KEPT)
+    twins = Twins(spark, place, FORM, f"id bigint, v int, text string, {marks}")
+    assert twins.batch(("c", 1, 1, "a"), ("c", 2, 2, "b"), kept=True)
+    assert twins.batch(("d", 1, 1, "a"), ("u", 2, 3, "b"), ("d", 3, None, None), kept=True)
+    assert len(twins.demand_equal()) == 3
+
+
+def test_names_and_types_are_the_tables(spark: SparkSession, place: Path) -> None:
+    """Columns that Parquet calls otherwise, in another order, one of them wider than the batch's."""
+    twins = Twins(spark, place, PAIR, "`v,w` decimal(20, 2), `a b` string, id bigint", MAPPING)
+    assert twins.batch(("c", "x", 1, Decimal(1)), ("c", "x", 2, Decimal(2)), ("c", "y", 1, Decimal(3)))
+    twins.both("alter table {} rename column `v,w` to `w`")
+    twins.form = replace(PAIR, names=("a b", "id", "w"))
+    assert twins.batch(("u", "x", 1, Decimal(10)), ("d", "x", 2, None), ("c", None, 2, Decimal(5)))
+    # a key with null is nobody's
+    assert twins.batch(("c", None, 2, Decimal(6)))
+    assert len(twins.demand_equal()) == 4
+
+
+def test_a_batch_comes_in_once(spark: SparkSession, place: Path) -> None:
+    twins = Twins(spark, place, FORM, "id bigint, v int, text string")
+    assert twins.batch(("c", 1, 1, "a"))
+    twins.batches -= 1
+    assert twins.batch(("u", 1, 2, "b"))
+    assert twins.demand_equal() == [(1, 1, "a")]
+    assert twins.replaced.commits(1)[0].version == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "properties"),
+    [
+        ("id bigint, v int, text string, mine int", VECTORS),
+        ("id bigint, v int, text string", f"{VECTORS}, 'delta.enableChangeDataFeed' = 'true'"),
+        ("id bigint, v int, text string", f"{VECTORS}, 'delta.enableRowTracking' = 'true'"),
+        ("id bigint, v int, text string", "'delta.enableDeletionVectors' = 'false'"),
+    ],
+    ids=["somebody's column", "change data feed", "row tracking", "no deletion vectors"],
+)
+def test_a_merge_is_left_to_others(spark: SparkSession, place: Path, columns: str, properties: str) -> None:
+    twins = Twins(spark, place, FORM, columns, properties)
+    assert not twins.batch(("c", 1, 1, "a"))
+    assert [commit.version for commit in twins.replaced.commits(5)] == [0]
+
+
+def test_a_value_that_stays_needs_a_merge() -> None:
+    assert Reduced(FORM, "rows").merge().whole
+    assert not Reduced(FORM, "rows", missing=True).merge().whole
+    assert not Reduced(FORM, "rows", emptied=True).merge().whole
+
+
+def test_the_sessions_settings_are_as_before(spark: SparkSession, place: Path) -> None:
+    twins = Twins(spark, place, FORM, "id bigint, v int, text string")
+    assert twins.batch(("c", 1, 1, "a"))
+    sessions: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    table, before = twins.replaced, twins.spark.conf.getAll
+    sessions.setActiveSession(spark._jsparkSession)
+    assert replace_rows(twins.spark, table.path, table.name(), Reduced(FORM, "batch").merge(), Once(PIPELINE, 2, ""))
+    assert sessions.getActiveSession().get().equals(spark._jsparkSession)
+    # Delta's own, of every commit
+    last = "spark.databricks.delta.lastCommitVersionInSession"
+    assert {**twins.spark.conf.getAll, last: ""} == {**before, last: ""}
