@@ -266,6 +266,12 @@ def test_what_the_source_cannot_give_is_refused() -> None:
         (UNWRAP, "takes no transforms"),
         ({"skipped.operations": "d"}, "cannot do without"),
         (ASIDE, "leave changes out"),
+        ({"snapshot.mode": "always"}, "always may take a second snapshot"),
+        ({"snapshot.mode": "when_needed"}, "rows that were deleted before it"),
+        (
+            {"snapshot.mode": "configuration_based", "snapshot.mode.configuration.based.snapshot.data": "true"},
+            "configuration_based may take",
+        ),
     ):
         with pytest.raises(SinkError, match=said):
             sinks.open("tables", {"path": "/x"}, parse("postgres", POSTGRES | more))

@@ -36,6 +36,7 @@ from tailrace.sinks.tables.positions import NAME, Moment, Positions
 from tailrace.sinks.tables.rebuild import demand_sound
 from tailrace.sinks.tables.statements import unknown_column
 from tailrace.sinks.tables.target import Owner
+from tailrace.snapshot.mode import snapshot_mode
 from tailrace.temporary import can_share_files
 
 if TYPE_CHECKING:
@@ -129,6 +130,14 @@ class TablesSink(Sink):
         for name, kept in _WHOLE.items():
             if source.get(name) not in (None, kept):
                 raise SinkError(f"{name} would leave changes out of the tables.", f"Let it be {kept}.")
+        snapshot = snapshot_mode(source)
+        if snapshot.reads == "each start" or snapshot.mends:
+            raise SinkError(
+                f"snapshot.mode={source['snapshot.mode']} may take a second snapshot, which knows nothing of rows that "
+                "were deleted before it: they would stay in the tables.",
+                "Let it be initial. Where the log no longer reaches the checkpoint, begin anew with another path and "
+                "another checkpoint.",
+            )
         skipped = set(source.get("skipped.operations") or ()) if source.is_set("skipped.operations") else set()
         if skipped & set("cud"):
             raise SinkError(
