@@ -27,13 +27,6 @@ VECTORS = "'delta.enableDeletionVectors' = 'true'"
 MAPPING = f"{VECTORS}, 'delta.columnMapping.mode' = 'name'"
 
 
-@pytest.fixture
-def place(spark: SparkSession, tmp_path: Path) -> Path:
-    if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
-        pytest.skip("the jars of Delta Lake cannot be had")
-    return tmp_path / "lake"
-
-
 class Twins:
     """Two tables of the same columns: what one gets by MERGE the other gets by `replace_rows`."""
 

@@ -25,13 +25,6 @@ from tests.spark.beside import Passing, merge_beside
 from tests.spark.test_table_rebuild import PIPELINE, Lake, Source, rows_of
 
 
-@pytest.fixture
-def place(spark: SparkSession, tmp_path: Path) -> Path:
-    if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
-        pytest.skip("the jars of Delta Lake cannot be had")
-    return tmp_path / "lake"
-
-
 def operations(spark: SparkSession, path: str) -> list[str]:
     return [row["operation"] for row in spark.sql(f"describe history delta.`{path}`").collect()]
 

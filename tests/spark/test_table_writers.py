@@ -25,13 +25,6 @@ from tests.spark.test_table_rebuild import PIPELINE, START, Lake, Source, rows_o
 FORM = Form(("id", "v"), (pa.int64(), pa.int64()), (0,))
 
 
-@pytest.fixture
-def place(spark: SparkSession, tmp_path: Path) -> Path:
-    if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
-        pytest.skip("the jars of Delta Lake cannot be had")
-    return tmp_path / "lake"
-
-
 class Writing:
     """Batches of updates of the rows 0 to 9 and of a new row, and what somebody does while one is merged."""
 
