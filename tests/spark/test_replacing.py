@@ -128,10 +128,16 @@ def test_a_batch_comes_in_once(spark: SparkSession, place: Path) -> None:
     ],
     ids=["somebody's column", "change data feed", "row tracking", "no deletion vectors"],
 )
-def test_a_merge_is_left_to_others(spark: SparkSession, place: Path, columns: str, properties: str) -> None:
+def test_other_tables_get_a_merge(spark: SparkSession, place: Path, columns: str, properties: str) -> None:
     twins = Twins(spark, place, FORM, columns, properties)
-    assert not twins.batch(("c", 1, 1, "a"))
-    assert [commit.version for commit in twins.replaced.commits(5)] == [0]
+    more = ", 7" if "mine" in columns else ""
+    twins.both(f"insert into {{}} values (1, 0, 'before'{more}), (2, 0, 'before'{more})")
+    assert not twins.batch(("u", 1, 1, "a"), ("d", 2, None, None))
+    assert [commit.version for commit in twins.replaced.commits(5)] == [1, 0]
+    twins.replaced.merge(Reduced(FORM, "batch").merge(), twins.once)
+    assert spark.sql(f"describe history {twins.replaced.name()} limit 1").collect()[0]["operation"] == "MERGE"
+    # what is somebody's stays
+    assert twins.demand_equal() == [(1, 1, "a", *([7] if more else []))]
 
 
 def test_a_value_that_stays_needs_a_merge() -> None:
