@@ -32,6 +32,7 @@ PACKED_BYTES = 1 << 20
 """A task that is no larger than this, in bytes, travels with Spark's plan."""
 _MARK_BYTES = 16
 _ALIGNED = 64
+"""Bytes. Kernels are compiled for arrays at addresses of their type."""
 
 
 class TaskPartition(InputPartition):
