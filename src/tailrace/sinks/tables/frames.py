@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def computed(rows: DataFrame, eager: bool = True) -> Iterator[DataFrame]:
-    """The rows, which are computed once however often they are read: now, or, unless `eager`, when they are first read."""
+    """The rows, computed once however often they are read: now, or, unless `eager`, when they are first read."""
     from pyspark import StorageLevel
 
     if not is_here():
