@@ -432,7 +432,7 @@ class Arrow:
             return iter([pa.record_batch({"left": [f"{server.timeline:08X}"]})])
         if found := re.search(r"confirmed_flush_lsn .* where slot_name = '(.*?)'", sql):
             slot = server.slots.get(found[1])
-            return iter([pa.record_batch({"lsn": [] if slot is None else [server.tell(slot.confirmed)]})])
+            return iter([pa.record_batch({"lsn": [slot and server.tell(slot.confirmed)], "before": [0]})])
         found = re.search(r"get_binary_changes\('(.*?)', '(.*?)/(.*?)', null, (.*)\)", sql)
         if found is None:
             raise NotImplementedError(sql)

@@ -324,6 +324,40 @@ def test_a_large_transaction_of_a_backlog_stays_within_the_spool(
     assert max(held) < 60_000
 
 
+def test_a_backlog_that_the_server_may_not_keep_in_files_is_streamed(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    started: list[int] = []
+    start = gears.Streaming.start
+
+    def noted(self: gears.Streaming, *given: Any) -> None:
+        started.append(given[2])
+        start(self, *given)
+
+    monkeypatch.setattr(gears.Streaming, "start", noted)
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**NO_SNAPSHOT)
+    one.step()
+    one.kill()
+    for setting in ("work_mem", "temp_file_limit"):
+        database.execute(f"alter database {database.name} set {setting} = '128kB'")
+    # a slice that fits is read as one; the next one would be larger than what the server keeps in memory
+    settings(monkeypatch, first_slice_bytes=1 << 16)
+    for number in range(40):
+        database.execute(f"insert into t select i, repeat('x', 400) from generate_series({number}00, {number}99) i")
+    one.drain_now()
+    assert keys(one) == list(range(4000))
+    assert started
+    assert "temp_file_limit" in caplog.text
+    assert "Streaming the backlog instead" in caplog.text
+
+
+@pytest.mark.parametrize(("before", "size"), [(0, 48), (90, 48), (200, 100), (2000, 256)])
+def test_slices_grow_with_what_the_server_reads_before_each(before: int, size: int) -> None:
+    """It reads that again for each of them."""
+    assert ReaderSettings("slot", "publication", slice_bytes=48 << 20).size_of_slice(before << 20) == size << 20
+
+
 def read_backlog(database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, timeline_of: Any) -> None:
     """Ten rows come from a backlog, whatever connections say of their server's timeline."""
     database.execute("create table t (id int primary key)")

@@ -24,7 +24,7 @@ from tailrace.connectors.postgres.log.endings import (
     classify,
     exhausted,
 )
-from tailrace.connectors.postgres.log.gears import CatchUp, Messages, Streaming
+from tailrace.connectors.postgres.log.gears import CatchUp, Messages, SliceTooLarge, Streaming
 from tailrace.connectors.postgres.log.identity import (
     ServerId,
     decodes_behind_standbys,
@@ -286,20 +286,26 @@ class PostgresFeed:
                     self.head_lsn = self._flushed_end()
                     yield None
                     continue
-                upto = min(self.head_lsn, self._target_lsn or self.head_lsn, self._read_lsn + size)
+                end = min(self.head_lsn, self._target_lsn or self.head_lsn)
+                # what little would be left is not worth a slice of its own
+                upto = end if end - self._read_lsn < size + size // 2 else self._read_lsn + size
                 self.indexer.reset()
                 for run in gear.slice(upto):
                     # a slice brings transactions as a whole, however large they are
                     yield self._step(run)
                 self._read_to(gear.position())
-                size = settings.slice_bytes
+                size = settings.size_of_slice(gear.before)
                 self._advance_slot(force=False)
                 if self._target_lsn is None and self._is_caught_up():
                     self.head_lsn = self._flushed_end()
                 yield None
             self._advance_slot(force=True)
+            return
+        except SliceTooLarge as error:
+            log.warning("%s Streaming the backlog instead.", error)
         finally:
             gear.close()
+        yield from self._streaming(may_catch_up=False)
 
     def _copy(self) -> CatchUp | None:
         """The catch-up gear; None where the slot has to be streamed."""

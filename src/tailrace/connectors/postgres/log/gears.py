@@ -262,6 +262,8 @@ class CatchUp:
     def __init__(
         self, connection: ArrowConnection, slot: str, publication: str, name: str, further: Mapping[str, str]
     ) -> None:
+        # how many bytes before its position the server begins to read, for transactions that were open there
+        self.before = 0
         self._connection = connection
         self._name = name
         options = {"proto_version": "1", "publication_names": _quoted(publication), **further}
@@ -285,20 +287,27 @@ class CatchUp:
             "select pg_lsn_send(lsn), data from pg_logical_slot_get_binary_changes("
             f"{_literal(self._name)}, '{lsn_text(upto_lsn)}', null, {self._options})"
         )
-        for batch in batches:
-            if batch.num_rows:
-                yield _from_arrow(batch)
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    yield _from_arrow(batch)
+        except ConnectionFailed as error:
+            # the error has no SQLSTATE here, and the name of a setting is in no language
+            if "temp_file_limit" in str(error):
+                raise SliceTooLarge(error.message) from error
+            raise
 
     def position(self) -> ReadLsn:
         """Where the copy stands: behind the last record that the slices were made of."""
         batches = self._connection.query(
-            "select (confirmed_flush_lsn - '0/0'::pg_lsn)::int8 from pg_replication_slots "
-            f"where slot_name = {_literal(self._name)}"
+            "select (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, coalesce(confirmed_flush_lsn - restart_lsn, 0)::int8 "
+            f"from pg_replication_slots where slot_name = {_literal(self._name)}"
         )
-        found = [lsn for batch in batches for lsn in batch.column(0).to_pylist()]
-        if not found or None in found:
+        found = [pair for batch in batches for pair in zip(*(column.to_pylist() for column in batch), strict=True)]
+        if not found or found[0][0] is None:
             raise ConnectionFailed(f"The copy {self._name} of the replication slot is gone.")
-        return sent(max(found))
+        stands, self.before = found[0]
+        return sent(stands)
 
     def close(self) -> None:
         self._connection.close()
@@ -318,6 +327,10 @@ def _from_arrow(batch: Any) -> Messages:
     ends = np.frombuffer(offsets, np.int32)[data.offset : data.offset + len(data) + 1].astype(np.int64)
     content = np.frombuffer(values, np.uint8) if values is not None and values.size else np.empty(0, np.uint8)
     return Messages(content[ends[0] : ends[-1]], ends - ends[0], positions)
+
+
+class SliceTooLarge(ConnectionFailed):
+    """The server may not keep as much as a slice in temporary files."""
 
 
 class StreamEnded(ConnectionFailed):

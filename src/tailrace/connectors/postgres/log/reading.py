@@ -18,19 +18,19 @@ from tailrace.runtime import THREADS, Runtime
 if TYPE_CHECKING:
     import psycopg
 
-# The server has a slice whole before it sends any of it.
-_SLICE_BYTES = 48 << 20
+# The server has a slice whole before it sends any of it, in temporary files what its memory does not hold.
+_SLICE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderSettings:
     """What the reader needs to know, all sizes in bytes and times in seconds.
 
-    A backlog of more than `catch_up_above` bytes of WAL is read by the catch-up gear in slices of `slice_bytes`
-    (the first one `first_slice_bytes`, so that the first batch starts early), down to `stream_below`. A lost session
-    is tried again `max_retries` times in a row (-1: for ever), a slot that another client holds `slot_retries` times,
-    with growing pauses of at most the delays. Up to `in_progress_limit` bytes of transactions are taken before their
-    commit. `parameters` are further ones of pgoutput.
+    A backlog of more than `catch_up_above` bytes of WAL is read by the catch-up gear in slices of `slice_bytes` or more
+    (the first one `first_slice_bytes`, so that the first batch starts early), down to `stream_below`. A lost session is
+    tried again `max_retries` times in a row (-1: for ever), a slot that another client holds `slot_retries` times, with
+    growing pauses of at most the delays. Up to `in_progress_limit` bytes of transactions are taken before their commit.
+    `parameters` are further ones of pgoutput.
     """
 
     slot: str
@@ -68,6 +68,10 @@ class ReaderSettings:
             slice_bytes=min(max(config["max.batch.size.in.bytes"], 1 << 20), _SLICE_BYTES),
             **sizes,
         )
+
+    def size_of_slice(self, before: int) -> int:
+        """Bytes of WAL in the next slice, for which the server reads `before` bytes as well: it does so for each."""
+        return max(self.slice_bytes, min(before // 2, _SLICE_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
