@@ -29,8 +29,8 @@ from tests.simulation.world import Process
 HISTORIES = 500
 ENOUGH = 300
 """A mutant must be found by so many histories."""
-SELDOM = {mutants.rows_that_moved_are_not_looked_for: 1500}
-"""Those of which only one history in a hundred shows something."""
+SELDOM = {mutants.rows_that_moved_are_not_looked_for: 1500, mutants.what_a_transaction_drops_is_gone_before: 2500}
+"""Those of which only one history in some hundred shows something."""
 KINDS = {
     mutants.altered_tables_are_not_waited_for: AlteringHistory,
     mutants.what_is_in_progress_counts_as_shown: AlteringHistory,
