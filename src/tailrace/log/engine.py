@@ -85,9 +85,7 @@ class LogEngine(Generic[O, P, T]):
     # --- the calls of the query ----------------------------------------------------------------------------------
 
     def initial_offset(self) -> Offset:
-        if self._load is not None and self._mode.streams:
-            # The query's first call: what the log needs is imported while Spark goes on with its own start.
-            self._runtime.start(self._load, "tailrace-import")
+        self._load_ahead()
         return self._offsets().to_json()
 
     def latest_offset(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
@@ -109,6 +107,12 @@ class LogEngine(Generic[O, P, T]):
     def close(self) -> None:
         self._close_log()
         self._source.close()
+
+    def _load_ahead(self) -> None:
+        """Import what the log needs while Spark goes on with its own start, and the server with what it is asked."""
+        load, self._load = self._load, None
+        if load is not None and self._mode.streams:
+            self._runtime.start(load, "tailrace-import")
 
     def _offset(self, fields: Offset) -> O:
         """What the JSON means. Spark names an offset several times: as the end of a batch, then where others begin."""
@@ -301,6 +305,7 @@ class LogEngine(Generic[O, P, T]):
         """The open log, opened at `since` at the first call; `until` is the end of a batch to replay."""
         if self._log is None:
             self._log = self._source.open(since, until, self._target)
+            self._load_ahead()
         return self._log
 
     # --- snapshots -----------------------------------------------------------------------------------------------
