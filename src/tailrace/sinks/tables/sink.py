@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.blocks import BLOCK, COUNTED, EVERY, KEPT, LAST, Head
@@ -50,6 +51,8 @@ _BATCH_BYTES, _BATCH_IN_FILES = 128 << 20, 512 << 20
 """Most of the log in a batch of `latest` in Spark's plan, and of `latest` and `log` in files of the planner: a MERGE of
 many changes takes hardly longer than one of few, and of the changes of a key one leaves the tasks. All changes of a
 batch of `history` are shuffled and joined, at most those of 128 MB."""
+_PLANNER_SECONDS = 1.3
+"""How long a planner takes to start."""
 _MEMORY = {
     "spark.sql.autoBroadcastJoinThreshold": "1MB",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "10MB",
@@ -222,22 +225,30 @@ class Writer:
         self._sources: Known = {}
         self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline, sink.format)
         self._found: Future[None] | None = None
+        self._wanted = Event()
         self._again = None
         if sink.can_read_again and sink.unknown != "null":
             self._again = Again(sink.present, self._positions, sink.unknown == "reselect")
 
     def prepare(self, spark: SparkSession) -> None:
-        """Begin to read the table of positions: it takes a second, and the first batch of the log longer."""
+        """Read the table of positions while the first batch is read, which takes longer, once the planner has started:
+        that needs the cores."""
         from pyspark import inheritable_thread_target
 
         pool = ThreadPoolExecutor(1, "tailrace-positions")
-        self._found = pool.submit(inheritable_thread_target(spark)(self._positions.find), spark)
+
+        def find() -> None:
+            self._wanted.wait(_PLANNER_SECONDS)
+            self._positions.find(spark)
+
+        self._found = pool.submit(inheritable_thread_target(spark)(find))
         pool.shutdown(wait=False)
 
     def write(self, batch: DataFrame, number: int) -> None:
         """The function of foreachBatch. Raises SinkError where a table cannot be written."""
         with computed(batch) as kept:
             if self._found is not None:
+                self._wanted.set()
                 self._found.result()
             self._positions.open(kept.sparkSession, number)
             self._write_computed(kept, number)
