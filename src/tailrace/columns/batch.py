@@ -117,7 +117,8 @@ class ChangeBatch:
     messages of the changes, bytes and offsets, where they came in any. `xmin` is what source blocks show of the slot,
     None where nothing is known. `serial` is the source block's event_serial_no, an int64 array: null where a block has
     none, None when it has none throughout. `reselected` counts the values of each change that were read again from the
-    table: 0 where that was wanted and not possible, -1 where it was not wanted; None when none was.
+    table: 0 where that was wanted and not possible, -1 where it was not wanted; None when none was. `superseded` is the
+    number of changes that are not here, since only the last ones of each key were wanted.
     """
 
     table: TableSchema
@@ -137,6 +138,7 @@ class ChangeBatch:
     warnings: list[str] = field(default_factory=list)
     command: Int64s | None = None
     reselected: Int32s | None = None
+    superseded: int = 0
 
     def __len__(self) -> int:
         return len(self.op)
@@ -148,6 +150,7 @@ class ChangeBatch:
         found = self.some(lambda values: values[low:high], lambda values: values[low:high])
         if self.messages is not None:
             found.messages = self.messages[0], self.messages[1][low : high + 1]
+        found.superseded = 0 if low else self.superseded
         return found
 
     def some(self, numbers: Callable[[Any], Any], column: Callable[[Any], Any]) -> ChangeBatch:

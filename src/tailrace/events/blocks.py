@@ -70,7 +70,7 @@ def block_rows(
     size = max(-(-rows.num_rows // count), 1)
     last = np.full(1, len(batch) - 1, np.int32)
     for low in range(0, max(rows.num_rows, 1), size):
-        changes = 0 if low else len(batch)
+        changes = 0 if low else len(batch) + batch.superseded
         yield _block(batch, table, rows.slice(low, size), shape, place, settings, changes), last
 
 

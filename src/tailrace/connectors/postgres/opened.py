@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from tailrace.columns.blocks import LAST
+from tailrace.columns.table import TableSchema
 from tailrace.config import Config
 from tailrace.config.processors import processors
 from tailrace.connectors.postgres.log import segments
@@ -206,7 +208,13 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
             parallelism(self._config),
             # Spark's JVM gets the tasks first, and would have to hold what workers then leave out
             self._settings.most_change_bytes,
+            self._takes_last,
         )
+
+    def _takes_last(self, table: TableSchema) -> bool:
+        """Whether of each key of a table the last change alone is wanted."""
+        shaping = self._settings.shaping
+        return self._settings.blocks == LAST and all(shaping.shows(table.id, name) for name in table.key)
 
 
 def _is_small(groups: Groups) -> bool:

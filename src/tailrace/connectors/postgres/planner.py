@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from tailrace.columns.blocks import LAST
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, PrefixFilter, TableFilter
 from tailrace.connectors.postgres.chunking import PostgresSnapshots
@@ -50,7 +51,8 @@ class PostgresPlanner(LogEngine[PostgresOffset, LogPosition, int]):
 
     def __init__(self, config: Config, settings: EventSettings, outside: Outside = OUTSIDE) -> None:
         source = PostgresSource(config, settings, outside)
-        super().__init__(config, settings, outside.runtime, source, PostgresOffset, _import_reader)
+        load = _import_reducing_reader if settings.blocks == LAST else _import_reader
+        super().__init__(config, settings, outside.runtime, source, PostgresOffset, load)
 
 
 class PatientPlanner(Patience[PostgresOffset, LogPosition, int], PostgresPlanner):
@@ -278,3 +280,11 @@ def _import_reader() -> None:
     from tailrace.connectors.postgres.protocol import scan
 
     scan.load()
+
+
+def _import_reducing_reader() -> None:
+    """The same, where only the last changes of keys are wanted."""
+    from tailrace.connectors.postgres.protocol import lasting
+
+    _import_reader()
+    lasting.load()

@@ -104,6 +104,7 @@ def _batch(segment: Segment, low: int, high: int) -> ChangeBatch:
             transaction=segment.transaction[low:high],
             ordinal=segment.ordinal[low:high],
             transactions=segment.transactions,
+            superseded=0 if low else segment.superseded,
         )
     batch = decode(segment)
     batch.total_order = None if total is None else total[low:high]

@@ -18,7 +18,7 @@ import numpy as np
 from tailrace.columns.batch import Boundary, Bytes, ChangeBatch, Int32s, Int64s, Transactions
 from tailrace.columns.table import Column, TableSchema
 from tailrace.connectors.postgres.log.stretch import BOUNDARY, MESSAGE, SEVERAL, Rows, Stretch
-from tailrace.connectors.postgres.protocol import scan
+from tailrace.connectors.postgres.protocol import lasting, scan
 from tailrace.connectors.postgres.protocol.segment import PIECE, MessageSegment, MixedSegment, Segment
 
 # Below this many rows another task costs more than it saves, or, where they are spread over small tables, below this
@@ -76,15 +76,18 @@ def tasks(
     by_key: bool,
     parallelism: int,
     most: int = 0,
+    takes_last: Callable[[TableSchema], bool] = lambda _: False,
 ) -> list[list[Segment | MixedSegment]]:
     """The segments of a batch, grouped by the task that gets them: at most `parallelism` groups.
 
-    Segments are without the bytes of messages that have more than `most`, where that is not 0.
+    Segments are without the bytes of messages that have more than `most`, where that is not 0. Of a table for which
+    `takes_last` says so they may be without changes that later ones of their keys make superfluous.
     """
     # the reader adds to its list meanwhile
     versions = tuple(versions)
     small = _small_topics(rows, versions, topic, most)
     picked = _by_version(rows, without=frozenset(version for members in small for version in members))
+    superseded = _reduce(picked, versions, most, takes_last)
     mixed_rows = sum(small.values())
     total = mixed_rows + sum(len(part) for parts in picked.values() for part in parts)
     split = by_key and parallelism > 1 and total >= SMALL_BATCH_ROWS
@@ -99,6 +102,8 @@ def tasks(
 
     def unit(bucket: Sequence[tuple[int, Sequence[_Taken]]]) -> _Unit:
         found = _segments(versions, bucket)
+        for segment, (version, _) in zip(found, bucket, strict=True):
+            segment.superseded = superseded.pop(version, 0)
         return _Unit([segment.without_large(most) if most else segment for segment in found if len(segment)])
 
     if split and parallelism > 1 and sum(part.stretch.data.nbytes for part in rows) >= _BESIDE_BYTES:
@@ -230,6 +235,34 @@ def changes_of(rows: Sequence[Rows], versions: Sequence[TableSchema], oid: int) 
     picked = _by_version(rows, frozenset(place for place, table in enumerate(versions) if table.oid == oid))
     whole = [_segment(versions, version, parts) for version, parts in picked.items()]
     return [decode(piece) for segment in whole for _, piece in segment.pieces(PIECE)]
+
+
+def _reduce(
+    picked: dict[int, list[_Taken]],
+    versions: Sequence[TableSchema],
+    most: int,
+    takes_last: Callable[[TableSchema], bool],
+) -> dict[int, int]:
+    """Leave out what later changes make superfluous; of each table version how many changes these are."""
+    found = {}
+    for version, parts in picked.items():
+        if takes_last(versions[version]):
+            picked[version] = _standing(versions[version], parts, most)
+            found[version] = sum(map(len, parts)) - sum(map(len, picked[version]))
+    return found
+
+
+def _standing(table: TableSchema, parts: list[_Taken], most: int) -> list[_Taken]:
+    """The changes of a table version without those that later ones make superfluous."""
+    if not table.key or any((part.stretch.version[part.rows] == SEVERAL).any() for part in parts):
+        return parts
+    indexes = np.array([table.index(name) for name in table.key], np.int32)
+    messages = [(part.stretch.data, part.stretch.offsets, part.stretch.rows[part.rows]) for part in parts]
+    found = lasting.standing(messages, indexes, len(table.columns), most)
+    if found is None:
+        return parts
+    kept = (replace(part, rows=part.rows[stays]) for part, stays in zip(parts, found, strict=True))
+    return [part for part in kept if len(part)]
 
 
 def _segments(versions: Sequence[TableSchema], taken: Sequence[tuple[int, Sequence[_Taken]]]) -> list[Segment]:

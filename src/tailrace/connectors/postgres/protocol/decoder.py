@@ -84,6 +84,7 @@ def decode(segment: Segment) -> ChangeBatch:
         transactions=segment.transactions,
         before=_image(before, before_values, parts & _BEFORE != 0) if seen & _BEFORE else None,
         after=_image(after, after_values, parts & _AFTER != 0) if seen & _AFTER else None,
+        superseded=segment.superseded,
     )
 
 

@@ -195,38 +195,45 @@ def _key_hashes(
         kind, tag = data[at], data[at + 5]
         at += 6
         if kind == _INSERT or (kind == _UPDATE and tag == _NEW):
-            if tag != _NEW or _locate(data, at, end, columns, width, starts, lengths) < 0:
+            if tag != _NEW or located(data, at, end, columns, width, starts, lengths) < 0:
                 return row
         elif kind == _DELETE and tag in (_KEY, _OLD):
-            if _locate(data, at, end, columns, width, starts, lengths) < 0:
+            if located(data, at, end, columns, width, starts, lengths) < 0:
                 return row
             if tag == _KEY:
                 for index in key_indexes:
                     moved[row] |= lengths[index] == -1
         elif kind == _UPDATE and tag in (_KEY, _OLD):
-            at = _locate(data, at, end, columns, columns, old_starts, old_lengths)
+            at = located(data, at, end, columns, columns, old_starts, old_lengths)
             if at < 0 or at >= end or data[at] != _NEW:
                 return row
-            if _locate(data, at + 1, end, columns, width, starts, lengths) < 0:
+            if located(data, at + 1, end, columns, width, starts, lengths) < 0:
                 return row
             moved[row] = tag == _KEY
             for index in key_indexes:
-                moved[row] |= not _same(data, starts[index], lengths[index], old_starts[index], old_lengths[index])
+                moved[row] |= not equal(data, starts[index], lengths[index], old_starts[index], old_lengths[index])
         else:
             return row
-        hashed = _FNV_BASIS
         for index in key_indexes:
-            length = lengths[index]
-            moved[row] |= length == -2
-            # The length goes in first, so that ("a", "bc") is not ("ab", "c"); null and unavailable have lengths of
-            # their own.
-            hashed = (hashed ^ np.uint64(length)) * _FNV_PRIME
-            for place in range(starts[index], starts[index] + max(length, 0)):
-                hashed = (hashed ^ np.uint64(data[place])) * _FNV_PRIME
-        hashed = (hashed ^ (hashed >> _MIX_SHIFT)) * _MIX_1
-        hashed = (hashed ^ (hashed >> _MIX_SHIFT)) * _MIX_2
-        hashes[row] = hashed ^ (hashed >> _MIX_SHIFT)
+            moved[row] |= lengths[index] == -2
+        hashes[row] = key_hash(data, key_indexes, starts, lengths)
     return len(rows)
+
+
+@kernel(leaf=True, inlined=True)
+def key_hash(data: Bytes, key_indexes: Int32s, starts: Int64s, lengths: Int64s) -> np.uint64:
+    """The hash of a key whose values lie at `starts`, as `located` finds them."""
+    hashed = _FNV_BASIS
+    for index in key_indexes:
+        length = lengths[index]
+        # The length goes in first, so that ("a", "bc") is not ("ab", "c"); null and unavailable have lengths of
+        # their own.
+        hashed = (hashed ^ np.uint64(length)) * _FNV_PRIME
+        for place in range(starts[index], starts[index] + max(length, 0)):
+            hashed = (hashed ^ np.uint64(data[place])) * _FNV_PRIME
+    hashed = (hashed ^ (hashed >> _MIX_SHIFT)) * _MIX_1
+    hashed = (hashed ^ (hashed >> _MIX_SHIFT)) * _MIX_2
+    return np.uint64(hashed ^ (hashed >> _MIX_SHIFT))
 
 
 @kernel
@@ -242,14 +249,14 @@ def _unchanged(data: Bytes, offsets: Int64s, rows: Int64s, compared: Int32s, col
             return row
         if data[at + 5] != _OLD:
             continue
-        at = _locate(data, at + 6, end, columns, columns, old_starts, old_lengths)
+        at = located(data, at + 6, end, columns, columns, old_starts, old_lengths)
         if at < 0 or at >= end or data[at] != _NEW:
             return row
-        if _locate(data, at + 1, end, columns, columns, starts, lengths) < 0:
+        if located(data, at + 1, end, columns, columns, starts, lengths) < 0:
             return row
         same[row] = True
         for index in compared:
-            kept = lengths[index] == -2 or _same(
+            kept = lengths[index] == -2 or equal(
                 data, starts[index], lengths[index], old_starts[index], old_lengths[index]
             )
             if not kept:
@@ -258,8 +265,8 @@ def _unchanged(data: Bytes, offsets: Int64s, rows: Int64s, compared: Int32s, col
     return len(rows)
 
 
-@kernel
-def _locate(data: Bytes, at: int, end: int, columns: int, width: int, starts: Int64s, lengths: Int64s) -> int:
+@kernel(leaf=True, inlined=True)
+def located(data: Bytes, at: int, end: int, columns: int, width: int, starts: Int64s, lengths: Int64s) -> int:
     """Where the values of the first `width` columns of the tuple at `at` lie; length -1 is null, -2 unavailable.
 
     Returns the position behind the last of them, -1 when the tuple is malformed or not of `columns` columns.
@@ -292,8 +299,9 @@ def _locate(data: Bytes, at: int, end: int, columns: int, width: int, starts: In
     return at
 
 
-@kernel
-def _same(data: Bytes, start: int, length: int, other_start: int, other_length: int) -> bool:
+@kernel(leaf=True, inlined=True)
+def equal(data: Bytes, start: int, length: int, other_start: int, other_length: int) -> bool:
+    """Whether two values are the same, both of which may be null or unavailable."""
     if length != other_length:
         return False
     for index in range(max(length, 0)):  # noqa: SIM110  (numba has no generators in all())

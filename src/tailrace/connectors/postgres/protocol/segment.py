@@ -26,7 +26,7 @@ class Segment:
     `transaction[i]` is an index into `transactions`. `total_order` and `table_order` are those of ChangeBatch.
     `place[i]` ascends in log order over all segments of the topic in a batch; None for the only segment of a topic.
     `left_out[i]` is the size of a message whose bytes are not in `data`, since it is too large, and 0 for the others;
-    None when there is none.
+    None when there is none. `superseded` is the number of messages that are not here, since later ones say more.
     """
 
     table: TableSchema
@@ -40,6 +40,7 @@ class Segment:
     table_order: Int64s | None = None
     place: Int64s | None = None
     left_out: Int64s | None = None
+    superseded: int = 0
 
     def __len__(self) -> int:
         return len(self.lsn)
@@ -81,6 +82,7 @@ class Segment:
             part(self.table_order),
             part(self.place),
             part(self.left_out),
+            0 if low else self.superseded,
         )
 
 

@@ -1,0 +1,209 @@
+"""Which changes of a table a later change of the same key makes superfluous, for those who want the last ones alone.
+
+It works on raw messages, as `scan` does: message i is `data[offsets[i]:offsets[i + 1]]`, of protocol version 1. What is
+left out is neither copied nor decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tailrace.columns.batch import Bytes, Flags, Int32s, Int64s
+from tailrace.compiled import kernel
+from tailrace.connectors.postgres.protocol import scan
+from tailrace.connectors.postgres.protocol.kernel import frozen
+from tailrace.connectors.postgres.protocol.pgoutput import check_offsets
+
+_INSERT, _UPDATE, _DELETE = ord("I"), ord("U"), ord("D")
+_NEW, _KEY, _OLD = ord("N"), ord("K"), ord("O")
+_LENGTH_BYTES = 4
+_KEY_BYTES = 16
+_FULL, _OTHER, _PART, _WHOLE = -1, -2, 0, 1
+
+
+class _Keys(NamedTuple):
+    """The keys that have been seen: an open hash table over their texts, which lie one after another in `texts`.
+
+    Key i is `texts[starts[i] : starts[i + 1]]`; `covered[i]` says that a change was seen that needs none before it.
+    `known` has one element, the number of keys.
+    """
+
+    slots: Int64s
+    starts: Int64s
+    covered: Flags
+    texts: Bytes
+    known: Int64s
+
+    @classmethod
+    def of(cls, most: int) -> _Keys:
+        """Room for `most` keys."""
+        slots = np.full(1 << max(2 * most - 1, 1).bit_length(), -1, np.int64)
+        starts, covered = np.zeros(most + 1, np.int64), np.zeros(most, np.bool_)
+        return cls(slots, starts, covered, np.empty(max(_KEY_BYTES * most, 64), np.uint8), np.zeros(1, np.int64))
+
+    def grown(self, further: int) -> _Keys:
+        """The same with room for texts of `further` bytes more at least."""
+        texts = np.empty(2 * len(self.texts) + further, np.uint8)
+        texts[: len(self.texts)] = self.texts
+        return self._replace(texts=texts)
+
+
+class _Values(NamedTuple):
+    """Where the values of a message's new row lie, as `scan.located` finds them, and those of its old one."""
+
+    starts: Int64s
+    lengths: Int64s
+    old_starts: Int64s
+    old_lengths: Int64s
+
+
+def standing(
+    parts: Sequence[tuple[Bytes, Int64s, Int64s]], key_indexes: Int32s, columns: int, most: int = 0
+) -> list[Flags] | None:
+    """Which of a table's changes a reader of the last rows needs; None where all of them have to be looked at.
+
+    `parts` are data, offsets and the indexes of Insert, Update and Delete messages of a table with that many `columns`,
+    in log order; `key_indexes` the positions of its key columns. A change is left out where a later one of its key says
+    all that there is to say of the row: a delete, or a new row without unavailable values. Keys are the same where
+    their texts are. A message that has more than `most` bytes, where that is not 0, stays, and leaves nothing out; so
+    does one with a null in its key.
+
+    None: a message moves a row from one key to another (see `scan.key_hashes`), a key is not wholly known, or a message
+    is not of that kind and width, which the decoder is to say. Raises DecodeError for offsets that do not fit the data.
+    """
+    keys = _Keys.of(sum(len(rows) for _, _, rows in parts))
+    key_indexes = frozen(key_indexes, np.int32)
+    values = _Values(*(np.zeros(columns, np.int64) for _ in range(4)))
+    found: list[Flags] = []
+    for given in reversed(parts):
+        data, offsets, rows = frozen(given[0], np.uint8), frozen(given[1], np.int64), frozen(given[2], np.int64)
+        check_offsets(data, offsets, len(offsets) - 1)
+        stays = np.ones(len(rows), np.bool_)
+        left = len(rows)
+        while left:
+            left, state = _standing(data, offsets, rows[:left], key_indexes, most, keys, values, stays)
+            if state == _OTHER:
+                return None
+            if state == _FULL:
+                keys = keys.grown(int(offsets[rows[left - 1] + 1] - offsets[rows[left - 1]]) + _LENGTH_BYTES * columns)
+        found.append(stays)
+    return found[::-1]
+
+
+@kernel(leaf=True)
+def _standing(
+    data: Bytes, offsets: Int64s, rows: Int64s, key_indexes: Int32s, most: int, keys: _Keys, values: _Values,
+    stays: Flags,
+) -> tuple[int, int]:  # fmt: skip
+    """Looks at the rows from the last one on; how many it leaves, and `_FULL` or `_OTHER` where it stops before it has
+    seen all."""
+    for row in range(len(rows) - 1, -1, -1):
+        at, end = offsets[rows[row]], offsets[rows[row] + 1]
+        if most and end - at > most:
+            continue
+        state = _read(data, at, end, key_indexes, values)
+        size, has_null = 0, False
+        for index in key_indexes:
+            length = values.lengths[index]
+            if length == -2:
+                state = _OTHER
+            has_null |= length == -1
+            size += _LENGTH_BYTES + max(length, 0)
+        if state == _OTHER:
+            return row + 1, _OTHER
+        if has_null:
+            continue
+        if keys.starts[keys.known[0]] + size > len(keys.texts):
+            return row + 1, _FULL
+        key = _key(data, key_indexes, values, keys)
+        if keys.covered[key]:
+            stays[row] = False
+        elif state == _WHOLE:
+            keys.covered[key] = True
+    return 0, 0
+
+
+@kernel(leaf=True, inlined=True)
+def _read(data: Bytes, at: int, end: int, key_indexes: Int32s, values: _Values) -> int:
+    """Finds the values of a message: `_WHOLE` where the row is gone, or none of its values is unavailable, `_PART` for
+    another one; `_OTHER` for a message that moves a row, or is not understood."""
+    if end - at < 6:
+        return _OTHER
+    kind, tag = data[at], data[at + 5]
+    at += 6
+    columns = len(values.starts)
+    if kind == _DELETE and tag in (_OLD, _KEY):
+        at = scan.located(data, at, end, columns, columns, values.starts, values.lengths)
+        if tag == _KEY:
+            for index in key_indexes:
+                if values.lengths[index] == -1:
+                    return _OTHER
+        return _WHOLE if at == end else _OTHER
+    if kind == _UPDATE and tag == _OLD:
+        at = scan.located(data, at, end, columns, columns, values.old_starts, values.old_lengths)
+        if at < 0 or at >= end or data[at] != _NEW:
+            return _OTHER
+        at += 1
+    elif kind not in (_INSERT, _UPDATE) or tag != _NEW:
+        return _OTHER
+    if scan.located(data, at, end, columns, columns, values.starts, values.lengths) != end:
+        return _OTHER
+    if tag == _OLD:
+        for index in key_indexes:
+            start, length = values.starts[index], values.lengths[index]
+            if not scan.equal(data, start, length, values.old_starts[index], values.old_lengths[index]):
+                return _OTHER
+    for length in values.lengths:
+        if length == -2:
+            return _PART
+    return _WHOLE
+
+
+@kernel(leaf=True, inlined=True)
+def _key(data: Bytes, key_indexes: Int32s, values: _Values, keys: _Keys) -> int:
+    """The number of a message's key, which is among `keys` then; there is room for its text."""
+    first = keys.starts[keys.known[0]]
+    # behind the texts that are there: it stays where the key is a new one
+    to = first
+    for index in key_indexes:
+        start, length = values.starts[index], values.lengths[index]
+        for byte in range(_LENGTH_BYTES):
+            keys.texts[np.uintp(to + byte)] = np.uint8((length >> (8 * byte)) & 255)
+        to += _LENGTH_BYTES
+        for byte in range(length):
+            keys.texts[np.uintp(to + byte)] = data[np.uintp(start + byte)]
+        to += length
+    mask = np.uint64(len(keys.slots) - 1)
+    slot = scan.key_hash(data, key_indexes, values.starts, values.lengths) & mask
+    while keys.slots[slot] >= 0:
+        key = keys.slots[slot]
+        if _is_at(keys, keys.starts[key], keys.starts[key + 1], first, to):
+            return int(key)
+        slot = (slot + np.uint64(1)) & mask
+    key = keys.known[0]
+    keys.slots[slot] = key
+    keys.starts[key + 1] = to
+    keys.covered[key] = False
+    keys.known[0] = key + 1
+    return int(key)
+
+
+@kernel(leaf=True, inlined=True)
+def _is_at(keys: _Keys, low: int, high: int, first: int, last: int) -> bool:
+    """Whether two texts are the same."""
+    if high - low != last - first:
+        return False
+    for byte in range(high - low):  # noqa: SIM110  (numba has no generators in all())
+        if keys.texts[np.uintp(low + byte)] != keys.texts[np.uintp(first + byte)]:
+            return False
+    return True
+
+
+def load() -> None:
+    """Load the kernel, or compile it the first time."""
+    insert = np.frombuffer(b"I\0\0\0\1N\0\1t\0\0\0\0011", np.uint8)
+    offsets, one = np.array([0, len(insert)], np.int64), np.zeros(1, np.int64)
+    standing([(insert, offsets, one)], np.zeros(1, np.int32), 1)
