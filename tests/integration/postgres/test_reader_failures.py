@@ -358,6 +358,12 @@ def test_slices_grow_with_what_the_server_reads_before_each(before: int, size: i
     assert ReaderSettings("slot", "publication", slice_bytes=48 << 20).size_of_slice(before << 20) == size << 20
 
 
+def test_the_first_slice_is_small_unless_batches_gather() -> None:
+    one = ReaderSettings("slot", "publication", first_slice_bytes=1, slice_bytes=2)
+    assert one.size_of_slice(None) == 1
+    assert replace(one, gathers=True).size_of_slice(None) == 2
+
+
 def read_backlog(database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, timeline_of: Any) -> None:
     """Ten rows come from a backlog, whatever connections say of their server's timeline."""
     database.execute("create table t (id int primary key)")

@@ -26,11 +26,15 @@ from tailrace.log import contracts
 from tailrace.log.planner import Task
 from tailrace.snapshot.incremental import Collection
 from tailrace.snapshot.mode import snapshot_mode
+from tailrace.snapshot.plan import SnapshotPlan
 
 if TYPE_CHECKING:
     import psycopg
 
 log = logging.getLogger("tailrace")
+
+# 64 MB of heap.
+_PAGES_INTO_TABLES = 8192
 
 
 class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
@@ -57,6 +61,7 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         self._streamed = streamed
         self._hypertables = hypertables
         self._parallelism = parallelism(config)
+        self._gives_blocks = bool(settings.blocks)
         self._streams = snapshot_mode(config).streams
         self._make: Callable[[], Snapshots] = lambda: Snapshots(config, settings, tables, outside, control, admit)
         self._chunks = self._make()
@@ -125,14 +130,16 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         assert since.snapshot is not None
         plan, done = since.snapshot.plan, len(since.snapshot.plan)
         if not everything:
-            done = plan.reached(since.snapshot.done, self._chunks_per_batch(done))
+            done = plan.reached(since.snapshot.done, self._chunks_per_batch(plan))
         return replace(since.snapshot, done=done)
 
-    def _chunks_per_batch(self, total: int) -> int:
-        """As many whole ones as keep every core busy for a while, and leave BATCHES batches."""
+    def _chunks_per_batch(self, plan: SnapshotPlan) -> int:
+        """As many whole ones as keep every core busy for a while, and leave BATCHES batches; or, where rows go into
+        tables, which takes a second for a batch however small, as many as are worth that."""
         if self._config.is_set("max.batch.size"):
             return self._parallelism
-        return max(self._parallelism, min(3 * self._parallelism, total // BATCHES))
+        least = _PAGES_INTO_TABLES // plan.chunk_pages if self._gives_blocks else 1
+        return max(self._parallelism, least, min(3 * self._parallelism, len(plan) // BATCHES))
 
     def tasks(self, since: PostgresOffset, until: PostgresOffset) -> list[Task]:
         """The tasks of the chunks between the two offsets."""

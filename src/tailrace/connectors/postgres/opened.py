@@ -212,9 +212,11 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
         )
 
     def _takes_last(self, table: TableSchema) -> bool:
-        """Whether of each key of a table the last change alone is wanted."""
-        shaping = self._settings.shaping
-        return self._settings.blocks == LAST and all(shaping.shows(table.id, name) for name in table.key)
+        """Whether of each key of a table the last change alone is wanted, whatever kind of change that is."""
+        settings = self._settings
+        if settings.blocks != LAST or settings.skipped_operations & set("cud"):
+            return False
+        return all(settings.shaping.shows(table.id, name) for name in table.key)
 
 
 def _is_small(groups: Groups) -> bool:

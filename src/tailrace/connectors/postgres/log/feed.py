@@ -278,7 +278,7 @@ class PostgresFeed:
             self.gear = "catch-up"
             gear.advance(self._read_lsn)
             self._check_begins(gear.position())
-            size = settings.first_slice_bytes
+            size = settings.size_of_slice(None)
             while not self._is_caught_up():
                 if self.head_lsn <= self._read_lsn:
                     # what is wanted has been written and not flushed: the server gives none of it before

@@ -27,10 +27,10 @@ class ReaderSettings:
     """What the reader needs to know, all sizes in bytes and times in seconds.
 
     A backlog of more than `catch_up_above` bytes of WAL is read by the catch-up gear in slices of `slice_bytes` or more
-    (the first one `first_slice_bytes`, so that the first batch starts early), down to `stream_below`. A lost session is
-    tried again `max_retries` times in a row (-1: for ever), a slot that another client holds `slot_retries` times, with
-    growing pauses of at most the delays. Up to `in_progress_limit` bytes of transactions are taken before their commit.
-    `parameters` are further ones of pgoutput.
+    (the first one `first_slice_bytes`, so that the first batch starts early, unless `gathers` says that batches wait
+    for what there is to read), down to `stream_below`. A lost session is tried again `max_retries` times in a row (-1:
+    for ever), a slot that another client holds `slot_retries` times, with growing pauses of at most the delays. Up to
+    `in_progress_limit` bytes of transactions are taken before their commit. `parameters` are further ones of pgoutput.
     """
 
     slot: str
@@ -43,6 +43,7 @@ class ReaderSettings:
     catch_up_above: int = 32 << 20
     stream_below: int = 4 << 20
     first_slice_bytes: int = 16 << 20
+    gathers: bool = False
     slice_bytes: int = _SLICE_BYTES
     max_retries: int = -1
     retry_delay: float = 10.0
@@ -65,12 +66,18 @@ class ReaderSettings:
             retry_delay=config["retriable.restart.connector.wait.ms"] / 1000,
             slot_retries=config["slot.max.retries"],
             slot_retry_delay=config["slot.retry.delay.ms"] / 1000,
+            gathers=bool(config.get("row.blocks")),
             slice_bytes=min(max(config["max.batch.size.in.bytes"], 1 << 20), _SLICE_BYTES),
             **sizes,
         )
 
-    def size_of_slice(self, before: int) -> int:
-        """Bytes of WAL in the next slice, for which the server reads `before` bytes as well: it does so for each."""
+    def size_of_slice(self, before: int | None) -> int:
+        """Bytes of WAL in the next slice, for which the server reads `before` bytes as well: it does so for each.
+
+        `before` is None for the first slice.
+        """
+        if before is None:
+            return self.slice_bytes if self.gathers else self.first_slice_bytes
         return max(self.slice_bytes, min(before // 2, _SLICE_BYTES))
 
 
