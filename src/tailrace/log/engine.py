@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ IDLE_SECONDS = 30.0
 FILL_SECONDS = 0.5
 # Blocks become a MERGE or an append to a table, of 1 to 6 s however few rows it has: they wait until a batch is full.
 MERGE_FILL_SECONDS = 10.0
+# How long an import may keep Python from the thread that asks the server: 5 ms is Python's own, and it asks many times.
+SWITCH_SECONDS = 0.0005
 
 
 @dataclass
@@ -112,7 +115,7 @@ class LogEngine(Generic[O, P, T]):
         """Import what the log needs while Spark goes on with its own start, and the server with what it is asked."""
         load, self._load = self._load, None
         if load is not None and self._mode.streams:
-            self._runtime.start(load, "tailrace-import")
+            self._runtime.start(lambda: _beside_others(load), "tailrace-import")
 
     def _offset(self, fields: Offset) -> O:
         """What the JSON means. Spark names an offset several times: as the end of a batch, then where others begin."""
@@ -369,3 +372,13 @@ class LogEngine(Generic[O, P, T]):
         if since.log.is_before(until.log):
             return tasks + self._open(since, until).tasks(since, until, end, beside)
         return tasks + (beside if self._log is None else self._log.tasks(since, until, end, beside))
+
+
+def _beside_others(load: Callable[[], None]) -> None:
+    """Run `load`, which imports modules, and let other threads of the process go on."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        load()
+    finally:
+        sys.setswitchinterval(before)
