@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import statements
-from tailrace.sinks.tables.formats.base import Once, Stored, TableFormat, has_files
+from tailrace.sinks.tables.formats.base import Once, Stored, TableFormat, has_files, told
 from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.target import PIPELINE, metadata
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 NAME = "tailrace_positions"
 """The name of the table, under the sink's path."""
+
+# The most tables of which a commit tells the versions: Iceberg keeps what commits say in one file.
+_TOLD = 100
+# Maintenance makes a few commits behind the last row.
+_COMMITS = 10
 
 AGAIN = "tailrace.read-again"
 """The property that holds `Positions.until`."""
@@ -91,6 +96,14 @@ class Positions:
             self.until = self._format.table(self._own(spark), self.path).properties().get(AGAIN, "")
         self._is_open = True
 
+    def load(self, spark: SparkSession, most: int) -> None:
+        """Have Spark know what the next batch asks of this table, and of those written before where these are `most` at
+        most; after `find`, by any thread."""
+        if self._versions is not None:
+            known = sorted(self._versions) if len(self._versions) <= most else []
+            for path in (f"{self.path.removesuffix(NAME)}{name}" for name in (*known, NAME)):
+                self._format.table(spark, path).load()
+
     def knows(self, table: str) -> bool:
         """Whether a table, by its path below the sink's, has been written; after `open`."""
         return self._versions is not None and table in self._versions
@@ -112,7 +125,8 @@ class Positions:
         whole, self._highest = whole and moment.position >= self._highest, max(moment.position, self._highest)
         schema = ", ".join(f"{name} {kind}" for name, kind in COLUMNS)
         row = (self._query, moment.batch, moment.position, moment.ordinal, moment.at, whole, self._versions)
-        once = Once(self._pipeline, moment.batch, metadata(moment.batch, ""))
+        last = {"position": self._highest, "versions": self._versions} if len(self._versions) <= _TOLD else None
+        once = Once(self._pipeline, moment.batch, metadata(moment.batch, "", last=last))
         self._format.table(session, self.path).append(session.createDataFrame([row], schema).coalesce(1), once)
 
     def _own(self, spark: SparkSession) -> SparkSession:
@@ -132,6 +146,10 @@ class Positions:
             raise SinkError(
                 f"{self.path} is there already, of another pipeline.", "Name another debezium.sink.tables.path."
             )
+        last = _last(stored)
+        if last is not None:
+            self._highest = str(last["position"])
+            return dict(last["versions"])
         wanted = stored.rows().selectExpr("max(position) as highest", "max_by(versions, batch) as versions")
         found = wanted.collect()[0]
         self._highest = found["highest"] or ""
@@ -147,6 +165,18 @@ class Positions:
             )
         self._format.table(session, self.path).create(COLUMNS, {PIPELINE: self._pipeline})
         return {}
+
+
+def _last(positions: Stored) -> dict[str, Any] | None:
+    """What the commit of the last row says of it: the job of Spark that reads the rows takes a second. None where the
+    commit does not say it, or somebody else has changed rows since then."""
+    for commit in positions.commits(_COMMITS):
+        own = told(commit.metadata)
+        if own is not None:
+            return own.get("last")
+        if commit.changes:
+            break
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+log = logging.getLogger("tailrace")
+
 _MODES = ("latest", "history", "log")
 _WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": "none"}
 """Options that would leave changes out, and the words under which they do not."""
@@ -51,8 +54,10 @@ _BATCH_BYTES, _BATCH_IN_FILES = 128 << 20, 512 << 20
 """Most of the log in a batch of `latest` in Spark's plan, and of `latest` and `log` in files of the planner: a MERGE of
 many changes takes hardly longer than one of few, and of the changes of a key one leaves the tasks. All changes of a
 batch of `history` are shuffled and joined, at most those of 128 MB."""
-_PLANNER_SECONDS = 1.3
+_PLANNER_SECONDS = 1.0
 """How long a planner takes to start."""
+_LOADED_TABLES = 4
+"""Where a pipeline has so many tables at most, what Spark has to know of them is read before the first batch."""
 _MEMORY = {
     "spark.sql.autoBroadcastJoinThreshold": "1MB",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "10MB",
@@ -231,17 +236,26 @@ class Writer:
             self._again = Again(sink.present, self._positions, sink.unknown == "reselect")
 
     def prepare(self, spark: SparkSession) -> None:
-        """Read the table of positions while the first batch is read, which takes longer, once the planner has started:
-        that needs the cores."""
+        """Read what there is to know of the tables while the first batch is read, which takes longer, once the planner
+        has started: that needs the cores."""
         from pyspark import inheritable_thread_target
 
         pool = ThreadPoolExecutor(1, "tailrace-positions")
+        session = spark.newSession()
 
         def find() -> None:
             self._wanted.wait(_PLANNER_SECONDS)
             self._positions.find(spark)
 
+        def load() -> None:
+            try:
+                self._positions.load(session, _LOADED_TABLES)
+            except Exception as error:
+                # the batch meets it as well, and says so
+                log.debug("%s", error)
+
         self._found = pool.submit(inheritable_thread_target(spark)(find))
+        pool.submit(inheritable_thread_target(session)(load))
         pool.shutdown(wait=False)
 
     def write(self, batch: DataFrame, number: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from tailrace.columns.blocks import Form, Place
@@ -277,6 +277,8 @@ _FOREIGN = "?"
 _COMMITS = 20
 
 
-def metadata(batch: int, snapshot: str, run: str = "") -> str:
-    """What a commit to a table says of itself; `run` is that of its Target."""
-    return json.dumps({"tailrace": {"batch": batch, "snapshot": snapshot} | ({"run": run} if run else {})})
+def metadata(batch: int, snapshot: str, run: str = "", last: Mapping[str, Any] | None = None) -> str:
+    """What a commit to a table says of itself; `run` is that of its Target, `last` what Positions know behind it."""
+    said: dict[str, Any] = {"batch": batch, "snapshot": snapshot}
+    more = {name: value for name, value in (("run", run), ("last", last)) if value}
+    return json.dumps({"tailrace": said | more})

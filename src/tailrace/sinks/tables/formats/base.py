@@ -80,6 +80,9 @@ class Stored(ABC):
         """The type that a column of a type of the source's has in the table."""
         return kind
 
+    def load(self) -> None:  # noqa: B027  (a format may have nothing to read ahead)
+        """Read what the next commit has to know of the table, unless the session's JVM knows it."""
+
     @abstractmethod
     def name(self) -> str:
         """What SQL calls the table as it is now, in `session`."""

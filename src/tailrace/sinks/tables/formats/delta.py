@@ -15,7 +15,7 @@ from tailrace.jar import Jar
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.evolution import Step
 from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat, told
-from tailrace.sinks.tables.formats.replacing import VERSION, replace_rows
+from tailrace.sinks.tables.formats.replacing import VERSION, load, replace_rows
 from tailrace.sinks.tables.statements import Merge
 
 if TYPE_CHECKING:
@@ -61,6 +61,9 @@ class DeltaTable(Stored):
 
     title = "Delta Lake"
     marker = "_delta_log"
+
+    def load(self) -> None:
+        load(self.session, self.path)
 
     def name(self) -> str:
         return statements.at_path(self.path)

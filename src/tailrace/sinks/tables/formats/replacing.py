@@ -62,6 +62,16 @@ def replace_rows(session: SparkSession, path: str, name: str, merge: Merge, once
     return True
 
 
+def load(session: SparkSession, path: str) -> None:
+    """Have Delta make its state of the newest version, which it keeps, of the table's log: three jobs of Spark. A
+    commit asks it whether its transaction key has been there."""
+    jvm: Any = session._jvm
+    own: Any = session._jsparkSession
+    nothing = jvm.scala.Option.empty()
+    with _active(jvm, own):
+        getattr(jvm, f"{_DELTA}.DeltaLog").forTable(own, path).update(False, nothing, nothing).transactions()
+
+
 def _takes(metadata: Any, merge: Merge) -> bool:
     """Whether the table has the columns that the rows have, and nothing for which deleting and inserting is not
     replacing."""

@@ -1,0 +1,110 @@
+"""The table of positions is found as it was left, whoever has written there, without a look at its rows where its last
+commit says enough."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tailrace.sinks.tables import positions
+from tailrace.sinks.tables.formats.delta import Delta, DeltaTable
+from tailrace.sinks.tables.positions import NAME, Moment, Positions
+
+PIPELINE = "a-pipeline"
+AT = datetime(2026, 11, 25, tzinfo=UTC)
+
+
+def opened(spark: SparkSession, place: Path, number: int) -> Positions:
+    found = Positions(f"{place}/{NAME}", "q", PIPELINE, Delta())
+    found.open(spark, number)
+    return found
+
+
+def moment(number: int, position: str) -> Moment:
+    return Moment(number, position, 0, AT)
+
+
+@pytest.fixture
+def left(spark: SparkSession, place: Path) -> Path:
+    """Three batches, of which the second is behind the third: a snapshot that ran beside the log."""
+    one = opened(spark, place, 0)
+    for number, (position, table) in enumerate([("A", "a"), ("C", "b"), ("B", "a")]):
+        one.add(spark, moment(number, position), True, {table: 10 + number})
+    return place
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tables whose rows are read."""
+    found: list[str] = []
+    rows = DeltaTable.rows
+
+    def noted(self: DeltaTable, version: int | None = None) -> Any:
+        found.append(self.path)
+        return rows(self, version)
+
+    monkeypatch.setattr(DeltaTable, "rows", noted)
+    return found
+
+
+def known(one: Positions) -> tuple[dict[str, int] | None, str]:
+    return one._versions, one._highest
+
+
+WANTED = ({"a": 12, "b": 11}, "C")
+
+
+def test_the_last_commit_says_what_the_rows_say(spark: SparkSession, left: Path, asked: list[str]) -> None:
+    assert known(opened(spark, left, 3)) == WANTED
+    assert not asked
+    session = spark.newSession()
+    session.sql(f"optimize delta.`{left}/{NAME}`")
+    assert known(opened(spark, left, 3)) == WANTED
+    assert not asked
+
+
+@pytest.mark.parametrize("statement", [
+    "update {} set whole = false where batch = 2",
+    "delete from {} where batch = 0",
+])  # fmt: skip
+def test_where_somebody_else_has_changed_rows_the_rows_are_asked(
+    spark: SparkSession, left: Path, asked: list[str], statement: str
+) -> None:
+    spark.sql(statement.format(f"delta.`{left}/{NAME}`"))
+    assert known(opened(spark, left, 3)) == WANTED
+    assert asked == [f"{left}/{NAME}"]
+
+
+def test_a_restored_table_is_what_it_was(spark: SparkSession, left: Path) -> None:
+    newest = DeltaTable(spark, f"{left}/{NAME}").commits(1)[0].version
+    spark.sql(f"restore table delta.`{left}/{NAME}` to version as of {newest - 1}")
+    assert known(opened(spark, left, 3)) == ({"a": 10, "b": 11}, "C")
+
+
+def test_versions_of_many_tables_are_in_the_rows_alone(
+    spark: SparkSession, left: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(positions, "_TOLD", 1)
+    opened(spark, left, 3).add(spark, moment(3, "D"), True, {"c": 13})
+    assert known(opened(spark, left, 4)) == ({"a": 12, "b": 11, "c": 13}, "D")
+    assert asked == [f"{left}/{NAME}"]
+
+
+def test_what_a_commit_asks_of_a_table_can_be_read_before(spark: SparkSession, left: Path) -> None:
+    def jobs(group: str) -> int:
+        """How many jobs the next row takes."""
+        one = opened(spark, left, 3)
+        if group == "loaded":
+            # `a` and `b` are not there: whoever asks for more tables than there may be gets none of them
+            one.load(spark, 1)
+        spark.sparkContext.setJobGroup(group, group)
+        number = 3 if group == "loaded" else 4
+        one.add(spark, moment(number, "D"), True, {"a": 20 + number})
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+        return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+
+    assert jobs("loaded") < jobs("plain")
