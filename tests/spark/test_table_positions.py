@@ -104,7 +104,7 @@ def test_what_a_commit_asks_of_a_table_can_be_read_before(spark: SparkSession, l
         spark.sparkContext.setJobGroup(group, group)
         number = 3 if group == "loaded" else 4
         one.add(spark, moment(number, "D"), True, {"a": 20 + number})
-        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+        spark.sparkContext._jsc.clearJobGroup()
         return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
 
     assert jobs("loaded") < jobs("plain")
