@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import replay, statements
-from tailrace.sinks.tables.formats.base import Columns, Once, Stored, TableFormat
+from tailrace.sinks.tables.formats.base import Columns, Once, Stored, TableFormat, told
 from tailrace.sinks.tables.formats.known import FORMATS, found_at
 from tailrace.sinks.tables.log import CHANGE
 from tailrace.sinks.tables.positions import COLUMNS, NAME, Moment, Positions, whole_moments
@@ -234,13 +234,17 @@ def _demand_rebuilt(spark: SparkSession, place: str) -> None:
     begun = {kind.marker for kind in FORMATS.values()}
     if stored is None and begun.issuperset(HadoopStorage(spark).sizes(place)):
         return
-    told = {} if stored is None else stored.properties()
-    if stored is None or REBUILT not in told:
+    properties = {} if stored is None else stored.properties()
+    if stored is None or REBUILT not in properties:
         raise SinkError(f"{place} is there already, and no rebuild has made it.", "Name another path, or move it away.")
-    batch = json.loads(told[REBUILT])["batch"]
-    own = {metadata(batch, "-"), metadata(batch, "")}
-    if any(commit.changes and commit.metadata not in own for commit in stored.commits(_COMMITS)):
+    batch = json.loads(properties[REBUILT])["batch"]
+    if any(commit.changes and not _is_rebuilt(told(commit.metadata), batch) for commit in stored.commits(_COMMITS)):
         raise SinkError(f"{place} was rebuilt, and has been written to since.", "Name another path.")
+
+
+def _is_rebuilt(said: dict[str, Any] | None, batch: int) -> bool:
+    """Whether a commit says of itself that a rebuild up to `batch` has made it: a pipeline's tables name its run."""
+    return said is not None and "run" not in said and said["batch"] == batch
 
 
 @dataclass(frozen=True, slots=True)
