@@ -35,6 +35,7 @@ FILL_SECONDS = 0.5
 MERGE_FILL_SECONDS = 10.0
 # How long an import may keep Python from the thread that asks the server: 5 ms is Python's own, and it asks many times.
 SWITCH_SECONDS = 0.0005
+_USUAL_SECONDS = sys.getswitchinterval()
 
 
 @dataclass
@@ -376,9 +377,9 @@ class LogEngine(Generic[O, P, T]):
 
 def _beside_others(load: Callable[[], None]) -> None:
     """Run `load`, which imports modules, and let other threads of the process go on."""
-    before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
         load()
     finally:
-        sys.setswitchinterval(before)
+        # not what it was just before: another engine of the process may be at its own import
+        sys.setswitchinterval(_USUAL_SECONDS)
