@@ -12,10 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tailrace.columns.blocks import LAST, Head, read
+from tailrace.columns.blocks import EVERY, KEPT, LAST, Head, read
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.tasks import LogTask
+from tailrace.connectors.postgres.opened import OpenedLog
 from tailrace.connectors.postgres.protocol import lasting
 from tailrace.connectors.postgres.protocol.pgoutput import UNAVAILABLE, Delete, Insert, Update, Value, parse
 from tailrace.connectors.postgres.protocol.position import LogPosition
@@ -175,6 +176,22 @@ def test_blocks_have_the_same_rows_and_count_the_same_changes(
             for takes_last in (lambda _: True, lambda _: False)
         )
     assert found == wanted
+
+
+@pytest.mark.parametrize(("changed", "takes"), [
+    ({}, True),
+    ({"blocks": KEPT}, False),
+    ({"blocks": EVERY}, False),
+    ({"blocks": ""}, False),
+    ({"skipped_operations": frozenset("t")}, True),
+    ({"skipped_operations": frozenset("d")}, False),
+    ({"skipped_operations": frozenset("ut")}, False),
+])  # fmt: skip
+def test_changes_are_left_out_where_the_last_ones_alone_are_wanted(changed: dict[str, Any], takes: bool) -> None:
+    chosen = event_settings("server", "d", **{"blocks": LAST, "skipped_operations": frozenset()} | changed)
+    opened = OpenedLog.__new__(OpenedLog)
+    opened._settings = chosen
+    assert all(opened._takes_last(table) is takes for table in SCHEMAS)
 
 
 def topic(table: TableSchema) -> str:
