@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.postgres.log import segments
+from tailrace.connectors.postgres.log import segments, slices
 from tailrace.connectors.postgres.log.endings import SlotInUse
 from tailrace.connectors.postgres.log.reading import Outside
 from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
@@ -154,6 +154,8 @@ class History(Course[SlotCheckpoint]):
         super().__init__(seed, SlotCheckpoint())
         # whether changes of small tables come together, however few such tables there are
         self.is_mixed = bool(seed % 2)
+        # whether slices are made in two halves, however small they are
+        self.is_halved = bool(seed // 2 % 2)
         rng = self.rng
         self.faults = Faults.drawn(rng)
         odds = Odds(
@@ -200,6 +202,8 @@ class History(Course[SlotCheckpoint]):
             stack.enter_context(Disk(self.rng, lambda: self.faults.disk))
             if self.is_mixed:
                 stack.enter_context(replaced(segments, "MIXED_TABLES", 1))
+            if self.is_halved:
+                stack.enter_context(replaced(slices, "HALVES_ABOVE", 0))
             yield
 
     def act(self) -> None:

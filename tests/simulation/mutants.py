@@ -22,7 +22,7 @@ from tailrace.connectors.mongodb.snapshot import chunks as mongo_snapshot
 from tailrace.connectors.mongodb.snapshot import windows as mongo_windows
 from tailrace.connectors.postgres import planner
 from tailrace.connectors.postgres.chunking import PostgresSnapshots
-from tailrace.connectors.postgres.log import feed, gears, identity, indexing, stretch, visible
+from tailrace.connectors.postgres.log import feed, gears, identity, indexing, slices, stretch, visible
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import NOWHERE, FlushedLsn, confirmed, sent
 from tailrace.connectors.postgres.schema import catalog, evolution, relations
@@ -101,6 +101,28 @@ def what_was_asked_for_counts_as_read() -> contextlib.AbstractContextManager[Non
             replaced(gears.CatchUp, "position", position),
             replaced(feed, "flushed_end", _written_end),
         ):
+            yield
+
+    return both()
+
+
+def halves_lie_apart() -> contextlib.AbstractContextManager[None]:
+    """The second half of a slice begins behind the first. No fault yet: it does not count then."""
+    beside = slices.Slices._beside
+
+    def apart(self: Any, middle: int, upto_lsn: int) -> Any:
+        return beside(self, middle + (upto_lsn - middle) // 2, upto_lsn)
+
+    return replaced(slices.Slices, "_beside", apart)
+
+
+def a_second_half_counts_wherever_it_begins() -> contextlib.AbstractContextManager[None]:
+    """Nobody looks whether the second half of a slice follows the first."""
+    begun = slices.Slices._begun
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with halves_lie_apart(), replaced(slices.Slices, "_begun", lambda self, half, read: begun(self, half, 1 << 62)):
             yield
 
     return both()
@@ -461,6 +483,7 @@ MUTANTS: tuple[Mutant, ...] = (
     acknowledged_as_read,
     a_stream_begins_whatever_the_server,
     what_was_asked_for_counts_as_read,
+    a_second_half_counts_wherever_it_begins,
     the_present_is_what_was_flushed,
     a_spool_error_drops_a_run,
     a_failed_catalog_query_moves_the_end,

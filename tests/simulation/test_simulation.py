@@ -40,6 +40,11 @@ def test_a_standby_that_takes_over_between_two_sessions_loses_nothing() -> None:
     assert totals.lost
 
 
+def test_what_lies_between_two_halves_of_a_slice_is_not_lost() -> None:
+    with mutants.halves_lie_apart():
+        assert run(History, range(200)).changes > 20 * 200
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_known_fault_is_found(mutant: Mutant) -> None:
     # what the checks say, and no fault of the mutant itself

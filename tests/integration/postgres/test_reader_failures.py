@@ -360,8 +360,10 @@ def test_slices_grow_with_what_the_server_reads_before_each(before: int, size: i
 
 def test_the_first_slice_is_small_unless_batches_gather() -> None:
     one = ReaderSettings("slot", "publication", first_slice_bytes=1, slice_bytes=2)
-    assert one.size_of_slice(None) == 1
-    assert replace(one, gathers=True).size_of_slice(None) == 2
+    assert one.size_of_slice(0, is_first=True) == 1
+    assert replace(one, gathers=True).size_of_slice(0, is_first=True) == 2
+    # it costs what lies before it, too
+    assert one.size_of_slice(90, is_first=True) == 45
 
 
 def read_backlog(database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, timeline_of: Any) -> None:

@@ -15,28 +15,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailrace.columns.batch import Int32s
-from tailrace.connectors.postgres.log.endings import (
-    DUPLICATE_OBJECT,
-    FORBIDDEN,
-    NO_SLOT_LEFT,
-    OBJECT_IN_USE,
-    SlotInUse,
-    classify,
-    exhausted,
-)
-from tailrace.connectors.postgres.log.gears import CatchUp, Messages, SliceTooLarge, Streaming
+from tailrace.connectors.postgres.log.endings import OBJECT_IN_USE, SlotInUse, classify, exhausted
+from tailrace.connectors.postgres.log.gears import Messages, SliceTooLarge, Streaming
 from tailrace.connectors.postgres.log.identity import (
     ServerId,
     decodes_behind_standbys,
     flushed_end,
     identify,
-    refuse_another,
     refuse_new_standby,
 )
 from tailrace.connectors.postgres.log.in_progress import AfterCommit, StreamedTransactions
 from tailrace.connectors.postgres.log.indexing import Indexer, Step
 from tailrace.connectors.postgres.log.numbering import Numbering
 from tailrace.connectors.postgres.log.reading import Connections, ReaderSettings, Since, Wanted
+from tailrace.connectors.postgres.log.slices import Slices, slices
 from tailrace.connectors.postgres.log.stretch import Rows
 from tailrace.connectors.postgres.log.visible import Streamed
 from tailrace.connectors.postgres.protocol.position import (
@@ -269,16 +261,15 @@ class PostgresFeed:
     def _catching_up(self) -> Iterator[Step | None]:
         """The backlog in slices; streamed when the server has no slot to spare for a copy, or the copy would not wait
         for standbys as the slot does."""
-        gear = self._copy()
+        gear = self._slices()
         if gear is None:
             yield from self._streaming(may_catch_up=False)
             return
         settings = self.settings
         try:
             self.gear = "catch-up"
-            gear.advance(self._read_lsn)
-            self._check_begins(gear.position())
-            size = settings.size_of_slice(None)
+            self._check_begins(gear.begin(self._read_lsn))
+            size = settings.size_of_slice(gear.before, is_first=True)
             while not self._is_caught_up():
                 if self.head_lsn <= self._read_lsn:
                     # what is wanted has been written and not flushed: the server gives none of it before
@@ -290,10 +281,13 @@ class PostgresFeed:
                 # what little would be left is not worth a slice of its own
                 upto = end if end - self._read_lsn < size + size // 2 else self._read_lsn + size
                 self.indexer.reset()
-                for run in gear.slice(upto):
-                    # a slice brings transactions as a whole, however large they are
-                    yield self._step(run)
-                self._read_to(gear.position())
+                for found in gear.read(self._read_lsn, upto):
+                    if isinstance(found, Messages):
+                        # a slice brings transactions as a whole, however large they are
+                        yield self._step(found)
+                    else:
+                        self._read_to(found)
+                        self.indexer.reset()
                 size = settings.size_of_slice(gear.before)
                 self._advance_slot(force=False)
                 if self._target_lsn is None and self._is_caught_up():
@@ -307,7 +301,7 @@ class PostgresFeed:
             gear.close()
         yield from self._streaming(may_catch_up=False)
 
-    def _copy(self) -> CatchUp | None:
+    def _slices(self) -> Slices | None:
         """The catch-up gear; None where the slot has to be streamed."""
         settings = self.settings
         assert self._control is not None
@@ -315,20 +309,7 @@ class PostgresFeed:
         if decodes_behind_standbys(self._control, settings.slot):
             log.info("the slot waits for standbys, and copies of it do not: streaming the backlog instead")
             return None
-        connection = self._connections.arrow()
-        try:
-            refuse_another(connection, self.server)
-            name = f"{settings.slot[:40]}_catchup"
-            return CatchUp(connection, settings.slot, settings.publication, name, self._parameters())
-        except Exception as error:
-            connection.close()
-            state = getattr(error, "sqlstate", None)
-            if state not in (NO_SLOT_LEFT, DUPLICATE_OBJECT, FORBIDDEN):
-                raise
-            # a role that database.initial.statements set may lack the rights of the one that logged in
-            reason = "the role may not copy the slot" if state == FORBIDDEN else "no replication slot to spare"
-            log.warning("%s for the catch-up gear; streaming the backlog instead", reason)
-            return None
+        return slices(settings, self._connections, self.server, self._parameters(), self.runtime)
 
     def _parameters(self) -> dict[str, str]:
         """Parameters of pgoutput beside protocol and publication; servers before 14 do not send logical messages."""

@@ -252,15 +252,24 @@ class Streaming:
         self._connection.close()
 
 
+_LEAVES_ONE = " where (select count(*) from pg_replication_slots) + 2 <= current_setting('max_replication_slots')::int"
+
+
 class CatchUp:
     """The catch-up gear: slices of WAL from a temporary copy of the slot, which the server drops with the session.
 
     The copy is consumed as it is read; the slot itself stays where Spark's commits have put it. `further` is as in
-    `Streaming.start`.
+    `Streaming.start`. A copy that `leaves_one` is made only where the server has another slot to spare after it.
     """
 
     def __init__(
-        self, connection: ArrowConnection, slot: str, publication: str, name: str, further: Mapping[str, str]
+        self,
+        connection: ArrowConnection,
+        slot: str,
+        publication: str,
+        name: str,
+        further: Mapping[str, str],
+        leaves_one: bool = False,
     ) -> None:
         # how many bytes before its position the server begins to read, for transactions that were open there
         self.before = 0
@@ -268,10 +277,13 @@ class CatchUp:
         self._name = name
         options = {"proto_version": "1", "publication_names": _quoted(publication), **further}
         self._options = ", ".join(_literal(text) for option in options.items() for text in option)
-        connection.execute(f"select pg_copy_logical_replication_slot({_literal(slot)}, {_literal(name)}, true)")
+        connection.execute(
+            f"select pg_copy_logical_replication_slot({_literal(slot)}, {_literal(name)}, true)"
+            + (_LEAVES_ONE if leaves_one else "")
+        )
 
-    def advance(self, lsn: ReadLsn) -> None:
-        """Skip what has been read before; a no-op when the copy stands there already."""
+    def advance(self, lsn: int) -> None:
+        """Skip what commits before; a no-op when the copy stands there already."""
         self._connection.execute(
             f"select from pg_replication_slots s, "
             f"lateral pg_replication_slot_advance(s.slot_name, '{lsn_text(lsn)}') "

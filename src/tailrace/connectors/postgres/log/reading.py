@@ -27,7 +27,7 @@ class ReaderSettings:
     """What the reader needs to know, all sizes in bytes and times in seconds.
 
     A backlog of more than `catch_up_above` bytes of WAL is read by the catch-up gear in slices of `slice_bytes` or more
-    (the first one `first_slice_bytes`, so that the first batch starts early, unless `gathers` says that batches wait
+    (the first one of `first_slice_bytes`, so that the first batch starts early, unless `gathers` says that batches wait
     for what there is to read), down to `stream_below`. A lost session is tried again `max_retries` times in a row (-1:
     for ever), a slot that another client holds `slot_retries` times, with growing pauses of at most the delays. Up to
     `in_progress_limit` bytes of transactions are taken before their commit. `parameters` are further ones of pgoutput.
@@ -71,14 +71,10 @@ class ReaderSettings:
             **sizes,
         )
 
-    def size_of_slice(self, before: int | None) -> int:
-        """Bytes of WAL in the next slice, for which the server reads `before` bytes as well: it does so for each.
-
-        `before` is None for the first slice.
-        """
-        if before is None:
-            return self.slice_bytes if self.gathers else self.first_slice_bytes
-        return max(self.slice_bytes, min(before // 2, _SLICE_BYTES))
+    def size_of_slice(self, before: int, is_first: bool = False) -> int:
+        """Bytes of WAL in the next slice, for which the server reads `before` bytes as well: it does so for each."""
+        least = self.first_slice_bytes if is_first and not self.gathers else self.slice_bytes
+        return max(least, min(before // 2, _SLICE_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +120,7 @@ OUTSIDE = Outside()
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """How to open each kind of connection; called by the reader's thread only."""
+    """How to open each kind of connection; called by the reader's thread, `arrow` by another one beside it as well."""
 
     control: Callable[[], psycopg.Connection[Any]]
     replication: Callable[[], psycopg.Connection[Any]]

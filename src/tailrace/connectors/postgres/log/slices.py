@@ -1,0 +1,154 @@
+"""A backlog in slices of WAL, of which large ones are made by the server in two halves at once. Planner."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack
+from functools import partial
+from itertools import chain
+
+from tailrace.connectors.postgres.log.endings import DUPLICATE_OBJECT, FORBIDDEN, NO_SLOT_LEFT
+from tailrace.connectors.postgres.log.gears import CatchUp, Messages
+from tailrace.connectors.postgres.log.identity import ServerId, refuse_another
+from tailrace.connectors.postgres.log.reading import Connections, ReaderSettings
+from tailrace.connectors.postgres.protocol.position import ReadLsn
+from tailrace.runtime import Helper, Runtime
+
+log = logging.getLogger("tailrace")
+
+HALVES_ABOVE = 64 << 20
+"""A slice of more bytes of WAL is made in two halves."""
+
+_Half = tuple[CatchUp, ReadLsn, Iterator[Messages]]
+
+
+class Slices:
+    """The slices that a copy of the slot gives; those of more than HALVES_ABOVE bytes of WAL in two halves.
+
+    A session of the server decodes with one core, and sends nothing of a slice before it has decoded all of it. So a
+    second copy, which `another` makes, is moved to the middle of the slice and gives what follows, while the first half
+    is made and read. The second half counts only where it begins no later than the first has ended, by what the server
+    says of both. Where the second copy fails, the first one goes on alone.
+
+    All on the reader's thread, but for `another` and the start of the second half.
+    """
+
+    def __init__(self, first: CatchUp, another: Callable[[], CatchUp], runtime: Runtime) -> None:
+        self._first = first
+        self._second: CatchUp | None = None
+        self._another: Callable[[], CatchUp] | None = another
+        self._runtime = runtime
+        self._helper: Helper | None = None
+
+    @property
+    def before(self) -> int:
+        """How many bytes before the last slice's end the server begins to read for the next one."""
+        return self._first.before
+
+    def begin(self, lsn: ReadLsn) -> ReadLsn:
+        """Skip what has been read before; where the first slice begins."""
+        self._first.advance(lsn)
+        return self._first.position()
+
+    def read(self, begin: ReadLsn, upto_lsn: int) -> Iterator[Messages | ReadLsn]:
+        """The messages of the transactions that commit from `begin` on and before `upto_lsn`, run by run, and behind
+        each part of them how far it has been read: a decoding session of its own begins there.
+
+        The last one may be before `upto_lsn`.
+        """
+        middle = begin + (upto_lsn - begin) // 2
+        half = self._beside(middle, upto_lsn) if upto_lsn - begin > HALVES_ABOVE else None
+        yield from self._first.slice(upto_lsn if half is None else middle)
+        read = self._first.position()
+        yield read
+        found = None if half is None else self._begun(half, read)
+        if found is None:
+            return
+        second, _, runs = found
+        yield from runs
+        read = second.position()
+        self._first, self._second = second, self._first
+        yield read
+
+    def _beside(self, middle: int, upto_lsn: int) -> Future[_Half] | None:
+        """Have the second half begun; None where there is no second copy any more."""
+        another = self._another
+        if another is None:
+            return None
+
+        def begin() -> _Half:
+            copy = self._second = self._second or another()
+            copy.advance(middle)
+            begins = copy.position()
+            runs = copy.slice(upto_lsn)
+            # with the first run the server has decoded all of them
+            return copy, begins, chain([run for run in [next(runs, None)] if run is not None], runs)
+
+        if self._helper is None:
+            self._helper = self._runtime.helper("tailrace-second-half")
+        return self._helper.submit(begin)
+
+    def _begun(self, half: Future[_Half], read: ReadLsn) -> _Half | None:
+        """The second half, where it follows what has been read up to `read`; what it would have brought is in the next
+        slice otherwise."""
+        assert self._helper is not None
+        self._helper.wait(half)
+        try:
+            found = half.result()
+        except Exception as error:
+            state = getattr(error, "sqlstate", None) or type(error).__name__
+            log.info("the backlog is read from one copy of the slot: there is no second one (%s)", state)
+            self._another = None
+        else:
+            if found[1] <= read:
+                return found
+        second, self._second = self._second, None
+        if second is not None:
+            second.close()
+        return None
+
+    def close(self) -> None:
+        """End the sessions, and with them the copies, when the server has answered what it was asked."""
+        with ExitStack() as ending:
+            ending.callback(self._first.close)
+            # when nothing makes it any more
+            ending.callback(lambda: self._second.close() if self._second is not None else None)
+            if self._helper is not None:
+                ending.callback(self._helper.close)
+
+
+def slices(
+    settings: ReaderSettings, connections: Connections, server: ServerId, further: Mapping[str, str], runtime: Runtime
+) -> Slices | None:
+    """Those of a copy of the slot; None where the server does not let it be copied. `further` is as in `CatchUp`."""
+    copy = partial(_copy, settings, connections, server, further)
+    try:
+        return Slices(copy(), partial(copy, is_second=True), runtime)
+    except Exception as error:
+        state = getattr(error, "sqlstate", None)
+        if state not in (NO_SLOT_LEFT, DUPLICATE_OBJECT, FORBIDDEN):
+            raise
+        # a role that database.initial.statements set may lack the rights of the one that logged in
+        reason = "the role may not copy the slot" if state == FORBIDDEN else "no replication slot to spare"
+        log.warning("%s for the catch-up gear; streaming the backlog instead", reason)
+        return None
+
+
+def _copy(
+    settings: ReaderSettings,
+    connections: Connections,
+    server: ServerId,
+    further: Mapping[str, str],
+    is_second: bool = False,
+) -> CatchUp:
+    """A copy of the slot, in a session of its own."""
+    with ExitStack() as failing:
+        connection = connections.arrow()
+        failing.callback(connection.close)
+        refuse_another(connection, server)
+        name = f"{settings.slot[:40]}_catchup{'_2' if is_second else ''}"
+        copy = CatchUp(connection, settings.slot, settings.publication, name, further, leaves_one=is_second)
+        failing.pop_all()
+    return copy
