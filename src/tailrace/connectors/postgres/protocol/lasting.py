@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tailrace.columns.batch import Bytes, Flags, Int32s, Int64s
 from tailrace.compiled import kernel
@@ -21,34 +22,43 @@ _INSERT, _UPDATE, _DELETE = ord("I"), ord("U"), ord("D")
 _NEW, _KEY, _OLD = ord("N"), ord("K"), ord("O")
 _LENGTH_BYTES = 4
 _KEY_BYTES = 16
+# Room for so many keys at first: a table of them that the processor's caches hold. A log has many changes of few keys.
+_FIRST_KEYS = 1 << 15
 _FULL, _OTHER, _PART, _WHOLE = -1, -2, 0, 1
 
 
 class _Keys(NamedTuple):
     """The keys that have been seen: an open hash table over their texts, which lie one after another in `texts`.
 
-    Key i is `texts[starts[i] : starts[i + 1]]`; `covered[i]` says that a change was seen that needs none before it.
-    `known` has one element, the number of keys.
+    Key i is `texts[starts[i] : starts[i + 1]]`, and `hashes[i]` its hash; `covered[i]` says that a change was seen that
+    needs none before it. `known` has one element, the number of keys.
     """
 
     slots: Int64s
     starts: Int64s
+    hashes: npt.NDArray[np.uint64]
     covered: Flags
     texts: Bytes
     known: Int64s
 
     @classmethod
-    def of(cls, most: int) -> _Keys:
-        """Room for `most` keys."""
-        slots = np.full(1 << max(2 * most - 1, 1).bit_length(), -1, np.int64)
-        starts, covered = np.zeros(most + 1, np.int64), np.zeros(most, np.bool_)
-        return cls(slots, starts, covered, np.empty(max(_KEY_BYTES * most, 64), np.uint8), np.zeros(1, np.int64))
+    def of(cls, keys: int, text_bytes: int) -> _Keys:
+        """Room for so many keys, with texts of so many bytes in all."""
+        slots = np.full(1 << (2 * keys - 1).bit_length(), -1, np.int64)
+        starts, hashes, covered = np.zeros(keys + 1, np.int64), np.zeros(keys, np.uint64), np.zeros(keys, np.bool_)
+        return cls(slots, starts, hashes, covered, np.empty(text_bytes, np.uint8), np.zeros(1, np.int64))
 
     def grown(self, further: int) -> _Keys:
-        """The same with room for texts of `further` bytes more at least."""
-        texts = np.empty(2 * len(self.texts) + further, np.uint8)
-        texts[: len(self.texts)] = self.texts
-        return self._replace(texts=texts)
+        """The same with twice the room at least, for texts of `further` bytes more."""
+        known = int(self.known[0])
+        larger = _Keys.of(2 * len(self.covered), 2 * len(self.texts) + further)
+        for own, other in ((self.starts, larger.starts), (self.hashes, larger.hashes), (self.covered, larger.covered)):
+            other[: len(own)] = own
+        used = int(self.starts[known])
+        larger.texts[:used] = self.texts[:used]
+        larger.known[0] = known
+        _fill(larger)
+        return larger
 
 
 class _Values(NamedTuple):
@@ -74,7 +84,8 @@ def standing(
     None: a message moves a row from one key to another (see `scan.key_hashes`), a key is not wholly known, or a message
     is not of that kind and width, which the decoder is to say. Raises DecodeError for offsets that do not fit the data.
     """
-    keys = _Keys.of(sum(len(rows) for _, _, rows in parts))
+    first = max(min(sum(len(rows) for _, _, rows in parts), _FIRST_KEYS), 1)
+    keys = _Keys.of(first, _KEY_BYTES * first)
     key_indexes = frozen(key_indexes, np.int32)
     values = _Values(*(np.zeros(columns, np.int64) for _ in range(4)))
     found: list[Flags] = []
@@ -116,7 +127,8 @@ def _standing(
             return row + 1, _OTHER
         if has_null:
             continue
-        if keys.starts[keys.known[0]] + size > len(keys.texts):
+        known = keys.known[0]
+        if known == len(keys.covered) or keys.starts[known] + size > len(keys.texts):
             return row + 1, _FULL
         key = _key(data, key_indexes, values, keys)
         if keys.covered[key]:
@@ -177,18 +189,31 @@ def _key(data: Bytes, key_indexes: Int32s, values: _Values, keys: _Keys) -> int:
             keys.texts[np.uintp(to + byte)] = data[np.uintp(start + byte)]
         to += length
     mask = np.uint64(len(keys.slots) - 1)
-    slot = scan.key_hash(data, key_indexes, values.starts, values.lengths) & mask
+    hashed = scan.key_hash(data, key_indexes, values.starts, values.lengths)
+    slot = hashed & mask
     while keys.slots[slot] >= 0:
         key = keys.slots[slot]
-        if _is_at(keys, keys.starts[key], keys.starts[key + 1], first, to):
+        if keys.hashes[key] == hashed and _is_at(keys, keys.starts[key], keys.starts[key + 1], first, to):
             return int(key)
         slot = (slot + np.uint64(1)) & mask
     key = keys.known[0]
     keys.slots[slot] = key
     keys.starts[key + 1] = to
+    keys.hashes[key] = hashed
     keys.covered[key] = False
     keys.known[0] = key + 1
     return int(key)
+
+
+@kernel(leaf=True)
+def _fill(keys: _Keys) -> None:
+    """Give each key that is known a slot, where none has one."""
+    mask = np.uint64(len(keys.slots) - 1)
+    for key in range(keys.known[0]):
+        slot = keys.hashes[key] & mask
+        while keys.slots[slot] >= 0:
+            slot = (slot + np.uint64(1)) & mask
+        keys.slots[slot] = key
 
 
 @kernel(leaf=True, inlined=True)
@@ -207,3 +232,4 @@ def load() -> None:
     insert = np.frombuffer(b"I\0\0\0\1N\0\1t\0\0\0\0011", np.uint8)
     offsets, one = np.array([0, len(insert)], np.int64), np.zeros(1, np.int64)
     standing([(insert, offsets, one)], np.zeros(1, np.int32), 1)
+    _Keys.of(1, 1).grown(0)
