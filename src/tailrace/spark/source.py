@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -71,14 +72,16 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plan(self) -> Planner:
         if self._planner is None:
-            from tailrace.events.settings import EventSettings
+            with _uncollected():
+                from tailrace.events.settings import EventSettings
 
+                load_planner = registry.find(self._config.connector).load_planner()
             settings = EventSettings.from_options(self._config, self._run_id)
             if self._typed is not None:
                 settings = settings.as_typed(self._typed, self._columns)
             else:
                 settings = replace(settings, columns=made_columns(self._columns))
-            self._planner = registry.find(self._config.connector).load_planner()(self._config, settings)
+            self._planner = load_planner(self._config, settings)
         return self._planner
 
     @property
@@ -157,6 +160,20 @@ def _settle() -> None:
         _settled = True
         gc.collect()
         gc.freeze()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Imports without the garbage collector, which walks over all that they make while nothing of it is garbage, and
+    would again at each later import. Planner."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class ChangeDataSource(DataSource):
