@@ -16,7 +16,6 @@ from tailrace import sinks
 from tailrace.columns.blocks import BLOCK, Form, Head, written
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.formats import delta
-from tailrace.sinks.tables.formats.replacing import replace_rows
 from tailrace.sinks.tables.positions import read_at
 from tailrace.sinks.tables.sink import TablesSink, Writer
 
@@ -93,15 +92,19 @@ class Crashes:
             save(writer, *args, **more)
             self._dies(before)
 
-        def replaced(*args: Any) -> bool:
-            before = self._commits()
-            found = replace_rows(*args)
-            self._dies(before)
-            return found
+        def dying(write: Callable[..., bool]) -> Callable[..., bool]:
+            def written(*args: Any) -> bool:
+                before = self._commits()
+                found = write(*args)
+                self._dies(before)
+                return found
+
+            return written
 
         monkeypatch.setattr(SparkSession, "sql", said)
         monkeypatch.setattr(DataFrameWriter, "save", saved)
-        monkeypatch.setattr(delta, "replace_rows", replaced)
+        for name in ("append_rows", "replace_rows"):
+            monkeypatch.setattr(delta, name, dying(getattr(delta, name)))
 
     def _commits(self) -> int:
         return sum(1 for _ in self._path.glob("*/_delta_log/*.json"))

@@ -94,17 +94,10 @@ def test_versions_of_many_tables_are_in_the_rows_alone(
     assert asked == [f"{left}/{NAME}"]
 
 
-def test_what_a_commit_asks_of_a_table_can_be_read_before(spark: SparkSession, left: Path) -> None:
-    def jobs(group: str) -> int:
-        """How many jobs the next row takes."""
-        one = opened(spark, left, 3)
-        if group == "loaded":
-            # `a` and `b` are not there: whoever asks for more tables than there may be gets none of them
-            one.load(spark, 1)
-        spark.sparkContext.setJobGroup(group, group)
-        number = 3 if group == "loaded" else 4
-        one.add(spark, moment(number, "D"), True, {"a": 20 + number})
-        spark.sparkContext._jsc.clearJobGroup()
-        return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
-
-    assert jobs("loaded") < jobs("plain")
+def test_a_row_costs_one_job_however_long_the_log_is(spark: SparkSession, left: Path) -> None:
+    one = opened(spark, left, 3)
+    spark.sparkContext.setJobGroup("row", "row")
+    one.add(spark, moment(3, "D"), True, {"a": 20})
+    spark.sparkContext._jsc.clearJobGroup()
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("row")) == 1
+    assert known(opened(spark, left, 4)) == ({"a": 20, "b": 11}, "D")

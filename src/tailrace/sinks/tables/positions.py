@@ -97,12 +97,11 @@ class Positions:
         self._is_open = True
 
     def load(self, spark: SparkSession, most: int) -> None:
-        """Have Spark know what the next batch asks of this table, and of those written before where these are `most` at
+        """Have Spark know what the next batch asks of the tables that were written before, where these are `most` at
         most; after `find`, by any thread."""
-        if self._versions is not None:
-            known = sorted(self._versions) if len(self._versions) <= most else []
-            for path in (f"{self.path.removesuffix(NAME)}{name}" for name in (*known, NAME)):
-                self._format.table(spark, path).load()
+        known = sorted(self._versions or ())
+        for name in known if len(known) <= most else ():
+            self._format.table(spark, f"{self.path.removesuffix(NAME)}{name}").load()
 
     def knows(self, table: str) -> bool:
         """Whether a table, by its path below the sink's, has been written; after `open`."""

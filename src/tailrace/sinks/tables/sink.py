@@ -54,7 +54,7 @@ _BATCH_BYTES, _BATCH_IN_FILES = 128 << 20, 512 << 20
 """Most of the log in a batch of `latest` in Spark's plan, and of `latest` and `log` in files of the planner: a MERGE of
 many changes takes hardly longer than one of few, and of the changes of a key one leaves the tasks. All changes of a
 batch of `history` are shuffled and joined, at most those of 128 MB."""
-_PLANNER_SECONDS = 1.0
+_PLANNER_SECONDS = 0.2
 """How long a planner takes to start."""
 _LOADED_TABLES = 4
 """Where a pipeline has so many tables at most, what Spark has to know of them is read before the first batch."""

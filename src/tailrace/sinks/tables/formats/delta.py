@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -15,7 +16,7 @@ from tailrace.jar import Jar
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.evolution import Step
 from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat, told
-from tailrace.sinks.tables.formats.replacing import VERSION, load, replace_rows
+from tailrace.sinks.tables.formats.transactions import VERSION, append_rows, load, replace_rows
 from tailrace.sinks.tables.statements import Merge
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _EXTENSION, _CATALOG = "io.delta.sql.DeltaSparkSessionExtension", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
-# Delta reads these from the session for MERGE, and from the writer for appends.
+# Delta reads these from the session, and from the writer for its own appends.
 _APP, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
@@ -150,16 +151,14 @@ class DeltaTable(Stored):
         self.session.sql(statements.set_properties(self.path, properties))
 
     def append(self, rows: DataFrame, once: Once) -> None:
-        writer = rows.write.format("delta").mode("append")
-        writer = writer.option("txnAppId", once.application).option("txnVersion", str(once.batch))
-        writer.option("userMetadata", once.metadata).save(self.path)
+        with self._saying(once):
+            if not append_rows(self.session, self.path, rows, once):
+                writer = rows.write.format("delta").mode("append")
+                writer = writer.option("txnAppId", once.application).option("txnVersion", str(once.batch))
+                writer.option("userMetadata", once.metadata).save(self.path)
 
     def merge(self, merge: Merge, once: Once) -> None:
-        conf = self.session.conf
-        conf.set(_APP, once.application)
-        conf.set(_VERSION, str(once.batch))
-        conf.set(_METADATA, once.metadata)
-        try:
+        with self._saying(once):
             for left in reversed(range(_TRIES)):
                 try:
                     if not replace_rows(self.session, self.path, self.name(), merge, once):
@@ -168,6 +167,16 @@ class DeltaTable(Stored):
                 except Exception as error:
                     if not left or not CONFLICT.search(str(error)) or not self._was_maintained():
                         raise
+
+    @contextmanager
+    def _saying(self, once: Once) -> Iterator[None]:
+        """Commits of the session are those of a batch, and say so. The session is used by one thread."""
+        conf = self.session.conf
+        conf.set(_APP, once.application)
+        conf.set(_VERSION, str(once.batch))
+        conf.set(_METADATA, once.metadata)
+        try:
+            yield
         finally:
             for name in (_APP, _VERSION, _METADATA):
                 conf.unset(name)

@@ -1,17 +1,18 @@
-"""Rows of a table of Delta Lake replaced as wholes: the old ones by deletion vectors, the new ones as new files, in one
-commit. Driver.
+"""Commits to tables of Delta Lake, made of what Delta's own commands are made of: rows that are appended, and rows
+that are replaced as wholes, the old ones by deletion vectors, the new ones as new files, in one commit. Driver.
 
 SQL's MERGE joins the rows of the table with those of the batch three times, to find the files that it touches, to write
 the new rows and to mark the old ones, since a new row may have values of the old one. Where none has, it takes no more
 than what Delta's DELETE does with the columns of the key, and what its writer does with the new rows. Spark's SQL has
-no statement for both in one transaction, so this calls what they are made of, in the version of Delta Lake that it is
-tested with.
+no statement for both in one transaction. And both MERGE and the writer ask for the table's transaction keys in a way
+for which Spark reads the whole log of the table again after each commit, three jobs, though Delta keeps the keys beside
+the log. So this calls the parts, in the version of Delta Lake that it is tested with.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -42,15 +43,16 @@ def replace_rows(session: SparkSession, path: str, name: str, merge: Merge, once
     The commit says what the session's `spark.databricks.delta.commitInfo.userMetadata` says.
     """
     jvm: Any = session._jvm
-    if not merge.whole or getattr(jvm, "io.delta.package").VERSION() != VERSION:
-        return False
     own: Any = session._jsparkSession
+    if not merge.whole or not is_known(session):
+        return False
     log = getattr(jvm, f"{_DELTA}.DeltaLog").forTable(own, path)
     with _active(jvm, own):
         transaction = log.startTransaction()
-        if not _takes(transaction.metadata(), merge):
+        values = merge.inserted.values if merge.inserted is not None else None
+        if not _takes(transaction.metadata(), values or ()):
             return False
-        if transaction.txnVersion(once.application) >= once.batch:
+        if _newest(transaction, once.application) >= once.batch:
             return True
         settings = {**_SUBQUERY, **(_BROADCAST if merge.few else {})}
         with computed(session.table(merge.view), eager=False) as rows, _set(session, settings):
@@ -58,13 +60,53 @@ def replace_rows(session: SparkSession, path: str, name: str, merge: Merge, once
             gone = _delete(session, name, merge).performDelete(own, log, transaction)._1()
             added = transaction.writeFiles(_new(session, transaction.metadata(), merge)._jdf)
             transaction.updateSetTransaction(once.application, once.batch, jvm.scala.Option.empty())
-            transaction.commit(gone.appendedAll(added), _operation(jvm, merge))
+            transaction.commit(gone.appendedAll(added), _operation(jvm, "Overwrite", merge.on))
     return True
 
 
+def append_rows(session: SparkSession, path: str, rows: DataFrame, once: Once) -> bool:
+    """Append rows of `session` to the table at `path`; False where Delta's writer has to do it, and nothing was done.
+
+    Raises and says what `replace_rows` does.
+    """
+    jvm: Any = session._jvm
+    own: Any = session._jsparkSession
+    if not is_known(session):
+        return False
+    with _active(jvm, own):
+        transaction = getattr(jvm, f"{_DELTA}.DeltaLog").forTable(own, path).startTransaction()
+        if not _has_columns(transaction.metadata(), rows.columns):
+            return False
+        if _newest(transaction, once.application) < once.batch:
+            added = transaction.writeFiles(_declared(rows, transaction.metadata())._jdf)
+            transaction.updateSetTransaction(once.application, once.batch, jvm.scala.Option.empty())
+            transaction.commit(added, _operation(jvm, "Append"))
+    return True
+
+
+def is_known(session: SparkSession) -> bool:
+    """Whether the session's Delta Lake is the version that this is made for."""
+    jvm: Any = session._jvm
+    return bool(getattr(jvm, "io.delta.package").VERSION() == VERSION)
+
+
+def _newest(transaction: Any, application: str) -> int:
+    """The newest batch of the application that is in the table, -1 for none. From here on any other commit of the
+    application is in the way of this transaction."""
+    checksum = transaction.snapshot().checksumOpt()
+    known = checksum.get().setTransactions() if checksum.isDefined() else checksum
+    if not known.isDefined():
+        return int(transaction.txnVersion(application))
+    # what `txnVersion` does beside looking
+    transaction.readTxn().addOne(application)
+    keys = known.get()
+    found = (keys.apply(place) for place in range(keys.size()))
+    return max((int(key.version()) for key in found if key.appId() == application), default=-1)
+
+
 def load(session: SparkSession, path: str) -> None:
-    """Have Delta make its state of the newest version, which it keeps, of the table's log: three jobs of Spark. A
-    commit asks it whether its transaction key has been there."""
+    """Have Delta make its state of the table's newest version out of its log, three jobs of Spark, and keep it: what
+    deletes rows asks it for the files that may have them."""
     jvm: Any = session._jvm
     own: Any = session._jsparkSession
     nothing = jvm.scala.Option.empty()
@@ -72,7 +114,7 @@ def load(session: SparkSession, path: str) -> None:
         getattr(jvm, f"{_DELTA}.DeltaLog").forTable(own, path).update(False, nothing, nothing).transactions()
 
 
-def _takes(metadata: Any, merge: Merge) -> bool:
+def _takes(metadata: Any, columns: Collection[str]) -> bool:
     """Whether the table has the columns that the rows have, and nothing for which deleting and inserting is not
     replacing."""
     properties = metadata.configuration()
@@ -80,9 +122,12 @@ def _takes(metadata: Any, merge: Merge) -> bool:
     def is_on(name: str) -> bool:
         return bool(properties.contains(name)) and str(properties.apply(name)).lower() == "true"
 
-    values = merge.inserted.values if merge.inserted is not None else None
-    same = set(metadata.schema().fieldNames()) == set(values or ())
-    return same and is_on(_NEEDED) and not any(map(is_on, _FOREIGN)) and metadata.partitionColumns().isEmpty()
+    return _has_columns(metadata, columns) and is_on(_NEEDED) and not any(map(is_on, _FOREIGN))
+
+
+def _has_columns(metadata: Any, columns: Collection[str]) -> bool:
+    """Whether these are the columns of the table, which is not partitioned by any."""
+    return set(metadata.schema().fieldNames()) == set(columns) and bool(metadata.partitionColumns().isEmpty())
 
 
 def _delete(session: SparkSession, name: str, merge: Merge) -> Any:
@@ -97,22 +142,26 @@ def _delete(session: SparkSession, name: str, merge: Merge) -> Any:
 
 def _new(session: SparkSession, metadata: Any, merge: Merge) -> DataFrame:
     """The new rows, with the table's columns in their order."""
-    from pyspark.sql.types import StructType
-
     assert merge.inserted is not None
     assert merge.inserted.values is not None
     columns = ", ".join(f"{value} as {quoted(name)}" for name, value in merge.inserted.values.items())
     where = f" where {merge.inserted.condition}" if merge.inserted.condition else ""
-    rows = session.sql(f"select {columns} from {_VIEW} s{where}")
+    return _declared(session.sql(f"select {columns} from {_VIEW} s{where}"), metadata)
+
+
+def _declared(rows: DataFrame, metadata: Any) -> DataFrame:
+    """The rows, with the table's columns in their order."""
+    from pyspark.sql.types import StructType
+
     return rows.to(StructType.fromJson(json.loads(metadata.schema().json())))
 
 
-def _operation(jvm: Any, merge: Merge) -> Any:
-    """What the table's history calls it: a write that has replaced rows."""
+def _operation(jvm: Any, mode: str, replaced: str | None = None) -> Any:
+    """What the table's history calls it: a write, with the condition of the rows that it has replaced."""
     option = jvm.scala.Option
     write = getattr(jvm, f"{_DELTA}.DeltaOperations$Write")
-    overwrite = jvm.org.apache.spark.sql.SaveMode.Overwrite
-    return write(overwrite, *[option.empty()] * 6, option.apply(merge.on), option.empty())
+    of = getattr(jvm.org.apache.spark.sql.SaveMode, mode)
+    return write(of, *[option.empty()] * 6, option.apply(replaced), option.empty())
 
 
 @contextmanager

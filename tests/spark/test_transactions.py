@@ -1,22 +1,27 @@
-"""Rows replaced by deletion vectors and an append, beside SQL's MERGE: the same table, in one commit, once."""
+"""Rows replaced by deletion vectors and an append, beside SQL's MERGE, and rows appended, beside Delta's own writer:
+the same table, in one commit, once."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tailrace.columns.blocks import Form
+from tailrace.sinks.tables.formats import transactions
 from tailrace.sinks.tables.formats.base import Once
-from tailrace.sinks.tables.formats.delta import DeltaTable
-from tailrace.sinks.tables.formats.replacing import replace_rows
+from tailrace.sinks.tables.formats.delta import CONFLICT, DeltaTable
+from tailrace.sinks.tables.formats.transactions import append_rows, replace_rows
 from tailrace.sinks.tables.statements import KEPT, Reduced
 from tailrace.sinks.tables.target import metadata
 from tests.spark.test_table_rebuild import PIPELINE, START, rows_of
@@ -157,3 +162,101 @@ def test_the_sessions_settings_are_as_before(spark: SparkSession, place: Path) -
     # Delta's own, of every commit
     last = "spark.databricks.delta.lastCommitVersionInSession"
     assert {**twins.spark.conf.getAll, last: ""} == {**before, last: ""}
+
+
+class Appended:
+    """Two tables of the same columns: what one gets by Delta's own writer the other gets by `append_rows`."""
+
+    def __init__(self, spark: SparkSession, place: Path, columns: str, properties: str = VECTORS) -> None:
+        self.spark = spark.newSession()
+        self.written, self.appended = (DeltaTable(self.spark, f"{place}/{name}") for name in ("written", "appended"))
+        for table in (self.written, self.appended):
+            self.spark.sql(f"create table {table.name()} ({columns}) using delta tblproperties ({properties})")
+
+    def batch(self, number: int, rows: DataFrame) -> bool:
+        """The same batch for both; whether the one was appended as rows are here."""
+        writer = rows.write.format("delta").mode("append").option("txnAppId", PIPELINE).option("txnVersion", number)
+        writer.save(self.written.path)
+        return append_rows(self.spark, self.appended.path, rows, Once(PIPELINE, number, ""))
+
+    def demand_equal(self) -> list[tuple[Any, ...]]:
+        """The rows, which are the same in both."""
+        appended, written = (rows_of(table.rows()) for table in (self.appended, self.written))
+        assert appended == written
+        return appended
+
+    def jobs(self, work: Callable[[], object]) -> int:
+        """How many jobs of Spark it takes."""
+        name = uuid4().hex
+        context = self.spark.sparkContext
+        context.setJobGroup(name, name)
+        try:
+            work()
+        finally:
+            context._jsc.clearJobGroup()
+        return len(context.statusTracker().getJobIdsForGroup(name))
+
+
+@pytest.mark.parametrize("properties", [VECTORS, MAPPING])
+def test_appended_rows_are_those_of_deltas_writer(spark: SparkSession, place: Path, properties: str) -> None:
+    twins = Appended(spark, place, "id bigint, v int, text string", properties)
+    for number in range(3):
+        # the columns in another order
+        assert twins.batch(number, twins.spark.sql(f"select 'x' text, {number} v, {number}L id"))
+    assert twins.demand_equal() == [(number, number, "x") for number in range(3)]
+    told = twins.spark.sql(f"describe history {twins.appended.name()} limit 1").collect()[0]
+    assert (told["operation"], told["operationParameters"]["mode"], told["isBlindAppend"]) == ("WRITE", "Append", True)
+
+
+def test_a_batch_is_appended_once(spark: SparkSession, place: Path) -> None:
+    twins = Appended(spark, place, "id bigint")
+    for number in (0, 1, 1, 0):
+        assert twins.batch(number, twins.spark.sql(f"select {number}L id"))
+    assert twins.demand_equal() == [(0,), (1,)]
+    assert twins.appended.commits(9)[0].version == 2
+
+
+def test_what_has_been_appended_is_known_without_a_look_at_the_log(spark: SparkSession, place: Path) -> None:
+    twins = Appended(spark, place, "id bigint")
+    rows = twins.spark.sql("select 1L id")
+    for number in range(3):
+        assert twins.jobs(lambda number=number: twins.appended.append(rows, Once(PIPELINE, number, "{}"))) == 1
+    assert twins.jobs(lambda: twins.appended.append(rows, Once(PIPELINE, 2, "{}"))) == 0
+    # without the checksums beside the log Delta looks itself
+    for file in Path(f"{twins.appended.path}/_delta_log").glob("*.crc"):
+        file.unlink()
+    twins.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    assert twins.jobs(lambda: twins.appended.append(rows, Once(PIPELINE, 2, "{}"))) > 0
+    assert rows_of(twins.appended.rows()) == [(1,)] * 3
+    twins.appended.append(rows, Once(PIPELINE, 3, "{}"))
+    assert rows_of(twins.appended.rows()) == [(1,)] * 4
+
+
+def test_delta_writes_itself_where_the_columns_are_others(spark: SparkSession, place: Path) -> None:
+    twins = Appended(spark, place, "id bigint, v int")
+    assert not twins.batch(0, twins.spark.sql("select 1L id"))
+    twins.appended.append(twins.spark.sql("select 1L id"), Once(PIPELINE, 0, "{}"))
+    assert rows_of(twins.appended.rows()) == [(1, None)]
+
+
+def test_another_append_of_the_same_pipeline_is_in_the_way(spark: SparkSession, place: Path) -> None:
+    """Two processes with copies of one checkpoint: one of them writes."""
+    twins = Appended(spark, place, "id bigint")
+    table = twins.appended
+    table.append(twins.spark.sql("select 0L id"), Once(PIPELINE, 0, "{}"))
+
+    other = DeltaTable(spark.newSession(), table.path)
+    began = transactions._newest
+    met: list[int] = []
+
+    def beside(transaction: Any, application: str) -> int:
+        found = began(transaction, application)
+        if not met:
+            met.append(found)
+            other.append(other.session.sql("select 2L id"), Once(PIPELINE, 1, "{}"))
+        return found
+
+    with patch.object(transactions, "_newest", beside), pytest.raises(Exception, match=CONFLICT):
+        table.append(twins.spark.sql("select 1L id"), Once(PIPELINE, 1, "{}"))
+    assert met == [0]
+    assert rows_of(table.rows()) == [(0,), (2,)]
