@@ -219,14 +219,16 @@ def test_a_batch_is_appended_once(spark: SparkSession, place: Path) -> None:
 def test_what_has_been_appended_is_known_without_a_look_at_the_log(spark: SparkSession, place: Path) -> None:
     twins = Appended(spark, place, "id bigint")
     rows = twins.spark.sql("select 1L id")
-    for number in range(3):
-        assert twins.jobs(lambda number=number: twins.appended.append(rows, Once(PIPELINE, number, "{}"))) == 1
-    assert twins.jobs(lambda: twins.appended.append(rows, Once(PIPELINE, 2, "{}"))) == 0
+
+    def jobs(number: int) -> int:
+        return twins.jobs(lambda: twins.appended.append(rows, Once(PIPELINE, number, "{}")))
+
+    assert [jobs(number) for number in (0, 1, 2, 2)] == [1, 1, 1, 0]
     # without the checksums beside the log Delta looks itself
     for file in Path(f"{twins.appended.path}/_delta_log").glob("*.crc"):
         file.unlink()
     twins.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
-    assert twins.jobs(lambda: twins.appended.append(rows, Once(PIPELINE, 2, "{}"))) > 0
+    assert jobs(2) > 0
     assert rows_of(twins.appended.rows()) == [(1,)] * 3
     twins.appended.append(rows, Once(PIPELINE, 3, "{}"))
     assert rows_of(twins.appended.rows()) == [(1,)] * 4
