@@ -192,7 +192,8 @@ def test_a_session_that_is_lost_while_a_transaction_is_handed_out_loses_and_repe
     one.max_rows = 130
     database.execute("insert into t select i, repeat('x', 200) from generate_series(1, 3000) i")
     one.until(3000)
-    assert len(calls) > 20
+    # all three, whatever is left for a run after them
+    assert len(calls) >= 20
     assert keys(one) == list(range(1, 3001))
 
 
