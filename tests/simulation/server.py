@@ -411,7 +411,7 @@ class Arrow:
     def execute(self, sql: str) -> None:
         self._session.call(sql[:_PIECE])
         server = self._server
-        if found := re.match(r"select pg_copy_logical_replication_slot\('(.*?)', '(.*?)', true\)", sql):
+        if found := re.fullmatch(r"select pg_copy_logical_replication_slot\('(.*?)', '(.*?)', true\)( where .*)?", sql):
             if found[2] in server.slots:
                 raise refused("42710", f'replication slot "{found[2]}" already exists')
             if server.rng.random() < 0.05:

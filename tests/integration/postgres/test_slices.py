@@ -107,14 +107,18 @@ def test_the_last_slot_is_left_to_others(
     assert "there is no second one" in caplog.text
 
 
-def test_one_copy_goes_on_where_the_second_one_fails(
+def test_one_copy_goes_on_where_the_session_of_the_second_one_ends(
     database: Database, query: Any, halves: list[str], slot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     advance = gears.CatchUp.advance
 
     def failing(self: gears.CatchUp, lsn: int) -> None:
         if self._name.endswith("_2"):
-            raise OSError("cut")
+            with database.connect() as connection:
+                connection.execute(
+                    "select pg_terminate_backend(active_pid, 10000) from pg_replication_slots where slot_name = %s",
+                    [self._name],
+                )
         advance(self, lsn)
 
     monkeypatch.setattr(gears.CatchUp, "advance", failing)

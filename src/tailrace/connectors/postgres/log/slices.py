@@ -21,7 +21,8 @@ log = logging.getLogger("tailrace")
 HALVES_ABOVE = 64 << 20
 """A slice of more bytes of WAL is made in two halves."""
 
-_Half = tuple[CatchUp, ReadLsn, Iterator[Messages]]
+_Half = tuple[ReadLsn, Iterator[Messages]]
+"""Where the second copy began, by what the server says, and what it gives."""
 
 
 class Slices:
@@ -63,13 +64,13 @@ class Slices:
         yield from self._first.slice(upto_lsn if half is None else middle)
         read = self._first.position()
         yield read
-        found = None if half is None else self._begun(half, read)
-        if found is None:
+        runs = None if half is None else self._begun(half, read)
+        if runs is None:
             return
-        second, _, runs = found
+        assert self._second is not None
         yield from runs
-        read = second.position()
-        self._first, self._second = second, self._first
+        read = self._second.position()
+        self._first, self._second = self._second, self._first
         yield read
 
     def _beside(self, middle: int, upto_lsn: int) -> Future[_Half] | None:
@@ -84,26 +85,27 @@ class Slices:
             begins = copy.position()
             runs = copy.slice(upto_lsn)
             # with the first run the server has decoded all of them
-            return copy, begins, chain([run for run in [next(runs, None)] if run is not None], runs)
+            first = next(runs, None)
+            return begins, runs if first is None else chain([first], runs)
 
         if self._helper is None:
             self._helper = self._runtime.helper("tailrace-second-half")
         return self._helper.submit(begin)
 
-    def _begun(self, half: Future[_Half], read: ReadLsn) -> _Half | None:
+    def _begun(self, half: Future[_Half], read: ReadLsn) -> Iterator[Messages] | None:
         """The second half, where it follows what has been read up to `read`; what it would have brought is in the next
         slice otherwise."""
         assert self._helper is not None
         self._helper.wait(half)
         try:
-            found = half.result()
+            begins, runs = half.result()
         except Exception as error:
             state = getattr(error, "sqlstate", None) or type(error).__name__
             log.info("the backlog is read from one copy of the slot: there is no second one (%s)", state)
             self._another = None
         else:
-            if found[1] <= read:
-                return found
+            if begins <= read:
+                return runs
         second, self._second = self._second, None
         if second is not None:
             second.close()
