@@ -75,13 +75,13 @@ def measure(
         lakes = [pipeline(workload, TABLE.name, mode, Path(folder)) for mode in (*MODES, ICEBERG)]
         place = 0
         # Where MERGEs of other modes have run before, the JVM has compiled them for the tutorials' one as well.
-        for beside, among in (("naive", lakes[:1]), ("", lakes)):
-            for lake in among if beside else lakes[1:]:
+        for is_beside, among, begun in ((True, lakes[:1], lakes[:1]), (False, lakes, lakes[1:])):
+            for lake in begun:
                 run(spark, lake)
             rounds: dict[str, list[dict[str, float]]] = {share: [] for share in SHARES}
             for number, (share, one_of) in product(range(repeat + 1), SHARES.items()):
                 touched = max(keys // one_of, _LEAST)
-                found = _round(spark, workload, among, (changes, keys, touched, place), bool(beside), say)
+                found = _round(spark, workload, among, (changes, keys, touched, place), is_beside, say)
                 place += changes // TRANSACTION
                 told = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
                 say(f"tables of {touched:,} keys{'' if number else ' (warm-up)'}: {told}")
@@ -135,8 +135,9 @@ def _round(
     changes, keys, touched, place = sizes
     latest = lakes[0]
     beside = latest.folder.parent / "naive"
-    shutil.rmtree(beside, ignore_errors=True)
-    shutil.copytree(latest.table, beside)
+    if is_beside:
+        shutil.rmtree(beside, ignore_errors=True)
+        shutil.copytree(latest.table, beside)
     with workload.copy_of(latest.slot) as slot:
         change(workload, changes, keys, touched, place)
         workload.settle(TABLE.name)
@@ -146,7 +147,9 @@ def _round(
         naive = _naive(spark, workload, slot, beside) if is_beside else None
         noop.append(_noop(spark, workload, slot))
     tables = {lake.mode: lake.table for lake in lakes if lake.mode in ("latest", ICEBERG)}
-    for name, table in (tables | ({"naive": beside} if is_beside else {})).items():
+    if is_beside:
+        tables["naive"] = beside
+    for name, table in tables.items():
         _demand_equal(spark, workload, name, table)
     bare = sum(one.seconds for one in noop) / len(noop)
     if any(one.rows != noop[0].rows for one in noop) or noop[0].rows < changes:

@@ -101,3 +101,13 @@ def test_a_row_costs_one_job_however_long_the_log_is(spark: SparkSession, left: 
     spark.sparkContext._jsc.clearJobGroup()
     assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("row")) == 1
     assert known(opened(spark, left, 4)) == ({"a": 20, "b": 11}, "D")
+
+
+@pytest.mark.parametrize(("most", "wanted"), [(2, ["a", "b"]), (1, [])])
+def test_what_the_next_batch_asks_of_few_tables_is_read_before(
+    spark: SparkSession, left: Path, monkeypatch: pytest.MonkeyPatch, most: int, wanted: list[str]
+) -> None:
+    found: list[str] = []
+    monkeypatch.setattr(DeltaTable, "load", lambda self: found.append(self.path))
+    opened(spark, left, 3).load(spark, most)
+    assert found == [f"{left}/{name}" for name in wanted]

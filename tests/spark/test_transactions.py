@@ -32,6 +32,17 @@ VECTORS = "'delta.enableDeletionVectors' = 'true'"
 MAPPING = f"{VECTORS}, 'delta.columnMapping.mode' = 'name'"
 
 
+def jobs(spark: SparkSession, work: Callable[[], object]) -> int:
+    """How many jobs of Spark it takes."""
+    name, context = uuid4().hex, spark.sparkContext
+    context.setJobGroup(name, name)
+    try:
+        work()
+    finally:
+        context._jsc.clearJobGroup()
+    return len(context.statusTracker().getJobIdsForGroup(name))
+
+
 class Twins:
     """Two tables of the same columns: what one gets by MERGE the other gets by `replace_rows`."""
 
@@ -164,6 +175,19 @@ def test_the_sessions_settings_are_as_before(spark: SparkSession, place: Path) -
     assert {**twins.spark.conf.getAll, last: ""} == {**before, last: ""}
 
 
+def test_what_a_delete_asks_of_a_table_can_be_read_before(spark: SparkSession, place: Path) -> None:
+    twins = Twins(spark, place, FORM, "id bigint, v int, text string")
+    taken = []
+    for is_loaded in (False, True):
+        assert twins.batch(("c", 1, 1, "a"), ("c", 2, 2, "b"))
+        twins.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+        if is_loaded:
+            twins.replaced.load()
+        taken.append(jobs(twins.spark, lambda: twins.batch(("u", 1, 3, "c"))))
+    assert taken[1] < taken[0]
+    twins.demand_equal()
+
+
 class Appended:
     """Two tables of the same columns: what one gets by Delta's own writer the other gets by `append_rows`."""
 
@@ -184,17 +208,6 @@ class Appended:
         appended, written = (rows_of(table.rows()) for table in (self.appended, self.written))
         assert appended == written
         return appended
-
-    def jobs(self, work: Callable[[], object]) -> int:
-        """How many jobs of Spark it takes."""
-        name = uuid4().hex
-        context = self.spark.sparkContext
-        context.setJobGroup(name, name)
-        try:
-            work()
-        finally:
-            context._jsc.clearJobGroup()
-        return len(context.statusTracker().getJobIdsForGroup(name))
 
 
 @pytest.mark.parametrize("properties", [VECTORS, MAPPING])
@@ -220,15 +233,15 @@ def test_what_has_been_appended_is_known_without_a_look_at_the_log(spark: SparkS
     twins = Appended(spark, place, "id bigint")
     rows = twins.spark.sql("select 1L id")
 
-    def jobs(number: int) -> int:
-        return twins.jobs(lambda: twins.appended.append(rows, Once(PIPELINE, number, "{}")))
+    def appended(number: int) -> int:
+        return jobs(twins.spark, lambda: twins.appended.append(rows, Once(PIPELINE, number, "{}")))
 
-    assert [jobs(number) for number in (0, 1, 2, 2)] == [1, 1, 1, 0]
+    assert [appended(number) for number in (0, 1, 2, 2)] == [1, 1, 1, 0]
     # without the checksums beside the log Delta looks itself
     for file in Path(f"{twins.appended.path}/_delta_log").glob("*.crc"):
         file.unlink()
     twins.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
-    assert jobs(2) > 0
+    assert appended(2) > 0
     assert rows_of(twins.appended.rows()) == [(1,)] * 3
     twins.appended.append(rows, Once(PIPELINE, 3, "{}"))
     assert rows_of(twins.appended.rows()) == [(1,)] * 4

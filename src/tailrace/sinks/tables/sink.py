@@ -54,10 +54,11 @@ _BATCH_BYTES, _BATCH_IN_FILES = 128 << 20, 512 << 20
 """Most of the log in a batch of `latest` in Spark's plan, and of `latest` and `log` in files of the planner: a MERGE of
 many changes takes hardly longer than one of few, and of the changes of a key one leaves the tasks. All changes of a
 batch of `history` are shuffled and joined, at most those of 128 MB."""
-_PLANNER_SECONDS = 0.2
-"""How long a planner takes to start."""
+_QUERY_SECONDS = 0.2
+"""How long Spark's JVM takes to start a query."""
 _LOADED_TABLES = 4
-"""Where a pipeline has so many tables at most, what Spark has to know of them is read before the first batch."""
+"""Where a pipeline has so many tables at most, what Spark has to know of them is read before the first batch, but for
+the mode `log`, whose appends ask nothing of the rows that are there."""
 _MEMORY = {
     "spark.sql.autoBroadcastJoinThreshold": "1MB",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "10MB",
@@ -236,15 +237,15 @@ class Writer:
             self._again = Again(sink.present, self._positions, sink.unknown == "reselect")
 
     def prepare(self, spark: SparkSession) -> None:
-        """Read what there is to know of the tables while the first batch is read, which takes longer, once the planner
-        has started: that needs the cores."""
+        """Read what there is to know of the tables while the planner starts, which takes one core, and while the first
+        batch is read; once the JVM has started the query, which needs it."""
         from pyspark import inheritable_thread_target
 
         pool = ThreadPoolExecutor(1, "tailrace-positions")
         session = spark.newSession()
 
         def find() -> None:
-            self._wanted.wait(_PLANNER_SECONDS)
+            self._wanted.wait(_QUERY_SECONDS)
             self._positions.find(spark)
 
         def load() -> None:
@@ -255,7 +256,8 @@ class Writer:
                 log.debug("%s", error)
 
         self._found = pool.submit(inheritable_thread_target(spark)(find))
-        pool.submit(inheritable_thread_target(session)(load))
+        if self._sink.mode != "log":
+            pool.submit(inheritable_thread_target(session)(load))
         pool.shutdown(wait=False)
 
     def write(self, batch: DataFrame, number: int) -> None:

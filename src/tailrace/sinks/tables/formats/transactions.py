@@ -44,7 +44,7 @@ def replace_rows(session: SparkSession, path: str, name: str, merge: Merge, once
     """
     jvm: Any = session._jvm
     own: Any = session._jsparkSession
-    if not merge.whole or not is_known(session):
+    if not merge.whole or not _is_known(session):
         return False
     log = getattr(jvm, f"{_DELTA}.DeltaLog").forTable(own, path)
     with _active(jvm, own):
@@ -71,7 +71,7 @@ def append_rows(session: SparkSession, path: str, rows: DataFrame, once: Once) -
     """
     jvm: Any = session._jvm
     own: Any = session._jsparkSession
-    if not is_known(session):
+    if not _is_known(session):
         return False
     with _active(jvm, own):
         transaction = getattr(jvm, f"{_DELTA}.DeltaLog").forTable(own, path).startTransaction()
@@ -84,7 +84,7 @@ def append_rows(session: SparkSession, path: str, rows: DataFrame, once: Once) -
     return True
 
 
-def is_known(session: SparkSession) -> bool:
+def _is_known(session: SparkSession) -> bool:
     """Whether the session's Delta Lake is the version that this is made for."""
     jvm: Any = session._jvm
     return bool(getattr(jvm, "io.delta.package").VERSION() == VERSION)
