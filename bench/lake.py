@@ -146,6 +146,8 @@ def _round(
         written = {lake.mode: run(spark, lake) for lake in lakes}
         naive = _naive(spark, workload, slot, beside) if is_beside else None
         noop.append(_noop(spark, workload, slot))
+        # the next round's copies begin where it stands
+        workload.await_slot(latest.slot, end)
     tables = {lake.mode: lake.table for lake in lakes if lake.mode in ("latest", ICEBERG)}
     if is_beside:
         tables["naive"] = beside

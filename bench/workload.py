@@ -108,6 +108,15 @@ class Workload:
         """The end of the log, as an LSN in PostgreSQL's own writing."""
         return str(self.execute("select pg_current_wal_insert_lsn()::text")[0][0])
 
+    def await_slot(self, slot: str, end: str) -> None:
+        """Wait until the slot stands at `end` at least, whose reader has been told to forget what is before."""
+        deadline = time.monotonic() + 60
+        behind = "select confirmed_flush_lsn < %s::pg_lsn or active from pg_replication_slots where slot_name = %s"
+        while self.execute(behind, end, slot)[0][0]:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"The slot {slot} does not follow to {end}.")
+            time.sleep(0.05)
+
     def log_bytes(self, slot: str, publication: str) -> int:
         """The size of the messages that `slot` holds for `publication`."""
         found = self.execute(

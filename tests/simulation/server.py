@@ -522,10 +522,10 @@ def may_lose(session: Session) -> None:
 
 
 def _advance(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    slot = session.server.slots[values[0]]
+    name, high, low = re.findall(r"'(.*?)', '(.*?)/(.*?)'", text)[0]
+    slot = session.server.slots[name]
     if slot.holder is not None:
         raise refused("55006", "the slot is active")
-    high, low = values[1].split("/")
     session.server.confirm(slot, int(high, 16) << 32 | int(low, 16), "an advance of the slot")
     return [()]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tailrace.connectors.postgres.log.feed import READ_AGAIN_BYTES
 from tailrace.connectors.postgres.log.identity import flushed_end, flushed_present, present
 from tailrace.connectors.postgres.log.reading import ReaderSettings
 from tailrace.connectors.postgres.offset import PostgresOffset
@@ -248,3 +249,19 @@ def test_a_slot_that_someone_else_has_read_from_is_noticed_by_each_gear(database
     one.planner = one.start()
     with pytest.raises(PositionLost, match="ahead of the checkpoint"):
         one.until(2)
+
+
+def test_the_server_keeps_nothing_of_a_backlog_that_was_read(database: Database, query: Any) -> None:
+    """Nothing behind the last change, and nothing before that, though the slot is moved over all of it at once."""
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**{"snapshot.mode": "no_data", "message.prefix.exclude.list": "other", "row.blocks": "last"})
+    one.drain_now()
+    # with a checkpoint the log has a place where the server may begin to read
+    database.execute("checkpoint", "insert into t values (1, 'x')")
+    database.execute("select pg_logical_emit_message(false, 'other', repeat('x', 1 << 20)) from generate_series(1, 24)")
+    database.execute("checkpoint")
+    end = flushed(database)
+    assert end - stands(one) > READ_AGAIN_BYTES
+    one.drain_now()
+    wait_for(lambda: stands(one) >= end)
+    assert stands(one) - lsn(database, slot(one) % "restart_lsn") < READ_AGAIN_BYTES

@@ -91,6 +91,11 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
     def upto(target: int) -> int:
         return target
 
+    def plan(self, start: LogPosition, limits: Limits, target: int | None) -> LogPosition:
+        end = super().plan(start, limits, target)
+        # the last batch of a query that ends: the next one need not read what no captured change follows
+        return end if target is None or end == start else self.idle_position(end)
+
     def is_far(self, start: LogPosition, idle: LogPosition) -> bool:
         return idle.safe_lsn - start.safe_lsn >= contracts.IDLE_BYTES
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tailrace.columns.batch import Int32s
 from tailrace.connectors.postgres.log.endings import OBJECT_IN_USE, SlotInUse, classify, exhausted
-from tailrace.connectors.postgres.log.gears import Messages, SliceTooLarge, Streaming
+from tailrace.connectors.postgres.log.gears import Messages, SliceTooLarge, Streaming, literal
 from tailrace.connectors.postgres.log.identity import (
     ServerId,
     decodes_behind_standbys,
@@ -58,6 +58,8 @@ log = logging.getLogger("tailrace")
 # How often it is looked whether the server has flushed what is wanted, and whether more is wanted, in s.
 FLUSH_SECONDS = 0.02
 TARGET_SECONDS = 0.05
+# So many bytes of WAL before the slot's position are a matter of a moment.
+READ_AGAIN_BYTES = 16 << 20
 
 
 class PostgresFeed:
@@ -407,13 +409,22 @@ class PostgresFeed:
             self._acknowledged = forgettable
 
     def _advance_slot(self, force: bool) -> None:
-        """Move the slot to what Spark has committed. It decodes the WAL on the way, so not after every slice."""
+        """Move the slot to what Spark has committed. It decodes the WAL on the way, so not after every slice.
+
+        Where the server begins to read is moved with it, to the first place where it may: that is often near where the
+        slot stood before, and WAL that was read would be kept, and read again by the next session. From the place where
+        the slot stands now the server finds the last such place before it. One call for both: it is made whether the
+        planner is still there or not.
+        """
         assert self._control is not None
         forgettable, done = self._forgettable, self._acknowledged
         if forgettable <= done or not (force or forgettable - done > 8 * self.settings.slice_bytes):
             return
+        name = literal(self.settings.slot)
         self._control.execute(
-            "select pg_replication_slot_advance(%s, %s::pg_lsn)", (self.settings.slot, lsn_text(forgettable))
+            f"select pg_replication_slot_advance({name}, '{lsn_text(forgettable)}'); "
+            "select pg_replication_slot_advance(slot_name, confirmed_flush_lsn) from pg_replication_slots "
+            f"where slot_name = {name} and confirmed_flush_lsn - restart_lsn > {READ_AGAIN_BYTES}"
         )
         self._acknowledged = forgettable
 
@@ -471,6 +482,9 @@ class PostgresFeed:
     def forget(self, position: Committed) -> LogPosition:
         self.relations.history.forget(position)
         self._forgettable = max(self._forgettable, may_forget(position))
+        if self._target_lsn is not None:
+            # the query ends with what it waits for here, and the slot is moved before
+            self._bell.ring()
         return position
 
     def end(self) -> None:

@@ -125,7 +125,7 @@ class Streaming:
         options = {"proto_version": "1", "publication_names": _quoted(publication), **further}
         if server_version >= 140000 and in_progress:
             options |= {"proto_version": "2", "streaming": "on"}
-        listed = ", ".join(f"{_quoted(name)} {_literal(value)}" for name, value in options.items())
+        listed = ", ".join(f"{_quoted(name)} {literal(value)}" for name, value in options.items())
         command = f"START_REPLICATION SLOT {_quoted(slot)} LOGICAL {lsn_text(from_lsn)} ({listed})"
         result = self._pg.exec_(command.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
@@ -276,9 +276,9 @@ class CatchUp:
         self._connection = connection
         self._name = name
         options = {"proto_version": "1", "publication_names": _quoted(publication), **further}
-        self._options = ", ".join(_literal(text) for option in options.items() for text in option)
+        self._options = ", ".join(literal(text) for option in options.items() for text in option)
         connection.execute(
-            f"select pg_copy_logical_replication_slot({_literal(slot)}, {_literal(name)}, true)"
+            f"select pg_copy_logical_replication_slot({literal(slot)}, {literal(name)}, true)"
             + (_LEAVES_ONE if leaves_one else "")
         )
 
@@ -287,7 +287,7 @@ class CatchUp:
         self._connection.execute(
             f"select from pg_replication_slots s, "
             f"lateral pg_replication_slot_advance(s.slot_name, '{lsn_text(lsn)}') "
-            f"where s.slot_name = {_literal(self._name)} and s.confirmed_flush_lsn < '{lsn_text(lsn)}'"
+            f"where s.slot_name = {literal(self._name)} and s.confirmed_flush_lsn < '{lsn_text(lsn)}'"
         )
 
     def slice(self, upto_lsn: int) -> Iterator[Messages]:
@@ -297,7 +297,7 @@ class CatchUp:
         """
         batches = self._connection.query(
             "select pg_lsn_send(lsn), data from pg_logical_slot_get_binary_changes("
-            f"{_literal(self._name)}, '{lsn_text(upto_lsn)}', null, {self._options})"
+            f"{literal(self._name)}, '{lsn_text(upto_lsn)}', null, {self._options})"
         )
         try:
             for batch in batches:
@@ -313,7 +313,7 @@ class CatchUp:
         """Where the copy stands: behind the last record that the slices were made of."""
         batches = self._connection.query(
             "select (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, coalesce(confirmed_flush_lsn - restart_lsn, 0)::int8 "
-            f"from pg_replication_slots where slot_name = {_literal(self._name)}"
+            f"from pg_replication_slots where slot_name = {literal(self._name)}"
         )
         found = [pair for batch in batches for pair in zip(*(column.to_pylist() for column in batch), strict=True)]
         if not found or found[0][0] is None:
@@ -369,5 +369,5 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
