@@ -77,6 +77,22 @@ def test_blocks_of_one_partition_are_reduced_where_they_are(count: int) -> None:
     assert [row["c2"] for row in rows] == [f"B{count - 1}", None]
 
 
+def test_rows_of_other_keys_are_not_reduced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = [block(change(2, 7, big="B"), change(3, 8, "d")), block(change(1, 9, "c", big="C"))]
+    wanted = reduced(*blocks)
+    monkeypatch.setattr("tailrace.sinks.tables.rows.reduced", None)
+    found = OpeningApart(FORM)(iter([pa.RecordBatch.from_pylist(blocks)]))
+    rows = [row for part in found for row in part.to_pylist()]
+    assert sorted(rows, key=lambda row: row["c0"]) == sorted(wanted, key=lambda row: row["c0"])
+
+
+@pytest.mark.parametrize("key", [7, 9])
+def test_rows_that_miss_values_are_reduced(key: int) -> None:
+    blocks = [block(change(1, 7, "c", big="B")), block(change(2, key))]
+    found = OpeningApart(FORM)(iter([pa.RecordBatch.from_pylist(blocks)]))
+    assert [row for part in found for row in part.to_pylist()] == reduced(*blocks)
+
+
 def test_what_no_block_has_stays_missing() -> None:
     (row,) = reduced(block(change(1, 7)), block(change(2, 7)))
     assert (row["c2"], row["missing"], row["origin"]) == (None, [2], None)

@@ -131,8 +131,19 @@ class OpeningApart:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = list(Opening(self.target).blocks(batches))
         whole = (part for rows in found for part in rows.to_batches())
+        yield from whole if self._is_reduced(found) else Reducing(self.target, self.keeps_deletes)(whole)
+
+    def _is_reduced(self, blocks: Sequence[pa.Table]) -> bool:
+        """Whether each key has one row, and no row misses values: so it often is, since what later changes of a key
+        make superfluous is not even decoded."""
         # a block has one row of a key
-        yield from whole if len(found) < 2 else Reducing(self.target, self.keeps_deletes)(whole)
+        if len(blocks) < 2:
+            return True
+        if any(rows["missing"].null_count < rows.num_rows for rows in blocks):
+            return False
+        names = [f"c{index}" for index in self.target.key]
+        group = groups([pa.concat_arrays([part for rows in blocks for part in rows[name].chunks]) for name in names])
+        return len(np.unique(group)) == len(group)
 
 
 def gathered(batches: Iterator[pa.RecordBatch], target: Form) -> pa.Table:

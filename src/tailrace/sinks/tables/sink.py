@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
+_CODE = {"spark.sql.codegen.cache.maxEntries": "1000"}
+"""Spark makes Java of each plan and keeps the newest 100 classes, unless this is set. The batches of one table have some
+65; those of two would be made anew for each batch, and Java would compile them again."""
+
 _MODES = ("latest", "history", "log")
 _WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": "none"}
 """Options that would leave changes out, and the words under which they do not."""
@@ -85,7 +89,7 @@ class TablesSink(Sink):
     order = "key"
     delivery = "exactly once"
     jars: tuple[Jar, ...] = Delta.jars
-    settings: Mapping[str, str] = Delta.settings
+    settings: Mapping[str, str] = _CODE | dict(Delta.settings)
 
     def __init__(self, options: Mapping[str, str]) -> None:
         given = Settings(self.name, options)
@@ -95,7 +99,7 @@ class TablesSink(Sink):
         )  # fmt: skip
         self.path = absolute(given.required("path"))
         self.format = FORMATS[given.choice("format", Delta.name, tuple(FORMATS))]
-        self.jars, self.settings = self.format.jars, self.format.settings
+        self.jars, self.settings = self.format.jars, _CODE | dict(self.format.settings)
         self.mode = given.choice("mode", "latest", _MODES)
         self.keeps_deletes = given.flag("upsert-keep-deletes")
         if self.keeps_deletes and self.mode != "latest":

@@ -29,9 +29,9 @@ class Slices:
     """The slices that a copy of the slot gives; those of more than HALVES_ABOVE bytes of WAL in two halves.
 
     A session of the server decodes with one core, and sends nothing of a slice before it has decoded all of it. So a
-    second copy, which `another` makes, is moved to the middle of the slice and gives what follows, while the first half
-    is made and read. The second half counts only where it begins no later than the first has ended, by what the server
-    says of both. Where the second copy fails, the first one goes on alone.
+    second copy, which `another` makes, is moved a little behind the middle of the slice and gives what follows, while
+    the first half is made and read. The second half counts only where it begins no later than the first has ended, by
+    what the server says of both. Where the second copy fails, the first one goes on alone.
 
     All on the reader's thread, but for `another` and the start of the second half.
     """
@@ -59,7 +59,8 @@ class Slices:
 
         The last one may be before `upto_lsn`.
         """
-        middle = begin + (upto_lsn - begin) // 2
+        # the second half begins later, when its copy is made and has skipped the first one
+        middle = begin + (upto_lsn - begin) * 9 // 16
         half = self._beside(middle, upto_lsn) if upto_lsn - begin > HALVES_ABOVE else None
         yield from self._first.slice(upto_lsn if half is None else middle)
         read = self._first.position()
