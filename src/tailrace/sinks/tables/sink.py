@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 _CODE = {"spark.sql.codegen.cache.maxEntries": "1000"}
-"""Spark makes Java of each plan and keeps the newest 100 classes, unless this is set. The batches of one table have some
-65; those of two would be made anew for each batch, and Java would compile them again."""
+"""Spark makes Java of each plan and keeps the newest 100 classes, unless this is set. The batches of one table have
+some 65; those of several would be made anew for each batch, and Java would compile them again."""
 
 _MODES = ("latest", "history", "log")
 _WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": "none"}
