@@ -141,8 +141,8 @@ class OpeningApart:
             return True
         if any(rows["missing"].null_count < rows.num_rows for rows in blocks):
             return False
-        names = [f"c{index}" for index in self.target.key]
-        group = groups([pa.concat_arrays([part for rows in blocks for part in rows[name].chunks]) for name in names])
+        keys = pa.concat_tables([rows.select([f"c{index}" for index in self.target.key]) for rows in blocks])
+        group = groups([column.combine_chunks() for column in keys.columns])
         return len(np.unique(group)) == len(group)
 
 
