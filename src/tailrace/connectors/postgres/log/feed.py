@@ -58,7 +58,7 @@ log = logging.getLogger("tailrace")
 # How often it is looked whether the server has flushed what is wanted, and whether more is wanted, in s.
 FLUSH_SECONDS = 0.02
 TARGET_SECONDS = 0.05
-# So many bytes of WAL before the slot's position are a matter of a moment.
+# The slot is advanced a second time where the server would read more bytes of WAL before its position.
 READ_AGAIN_BYTES = 16 << 20
 
 
@@ -411,10 +411,9 @@ class PostgresFeed:
     def _advance_slot(self, force: bool) -> None:
         """Move the slot to what Spark has committed. It decodes the WAL on the way, so not after every slice.
 
-        Where the server begins to read is moved with it, to the first place where it may: that is often near where the
-        slot stood before, and WAL that was read would be kept, and read again by the next session. From the place where
-        the slot stands now the server finds the last such place before it. One call for both: it is made whether the
-        planner is still there or not.
+        That moves restart_lsn to the first place behind the slot's old position from which the server may decode. All
+        WAL from there on is kept, and the next session reads it again. A second advance, to where the slot stands then,
+        moves restart_lsn to the last such place. Both are one call: the server finishes it though the planner ends.
         """
         assert self._control is not None
         forgettable, done = self._forgettable, self._acknowledged
@@ -483,7 +482,7 @@ class PostgresFeed:
         self.relations.history.forget(position)
         self._forgettable = max(self._forgettable, may_forget(position))
         if self._target_lsn is not None:
-            # the query ends with what it waits for here, and the slot is moved before
+            # Spark ends the planner soon after the last commit: the reader must move the slot now
             self._bell.ring()
         return position
 
