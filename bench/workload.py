@@ -111,10 +111,14 @@ class Workload:
     def await_slot(self, slot: str, end: str) -> None:
         """Wait until the slot stands at `end` at least, whose reader has been told to forget what is before."""
         deadline = time.monotonic() + 60
-        behind = "select confirmed_flush_lsn < %s::pg_lsn or active from pg_replication_slots where slot_name = %s"
-        while self.execute(behind, end, slot)[0][0]:
+        behind = (
+            "select confirmed_flush_lsn < %s::pg_lsn or active, confirmed_flush_lsn::text, active"
+            " from pg_replication_slots where slot_name = %s"
+        )
+        while (found := self.execute(behind, end, slot)[0])[0]:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"The slot {slot} does not follow to {end}.")
+                _, stands, active = found
+                raise RuntimeError(f"The slot {slot} does not follow to {end}: it is at {stands}, active: {active}.")
             time.sleep(0.05)
 
     def log_bytes(self, slot: str, publication: str) -> int:

@@ -40,8 +40,8 @@ def commit(reader: LogReader, planned: p.LogPosition, committed: p.Committed) ->
 def forget(feed: PostgresFeed, planned: p.LogPosition, committed: p.Committed) -> None:
     feed.forget(committed)
     feed.forget(planned)  # wrong
-    feed._forgettable = feed._read_lsn  # wrong
-    feed._forgettable = max(feed._forgettable, feed._read_lsn)  # wrong
+    feed._slot.may_move(feed._read_lsn)  # wrong
+    feed._slot.forgettable = max(feed._slot.forgettable, feed._read_lsn)  # wrong
 
 
 def read(feed: PostgresFeed, copy: CatchUp, flushed: p.FlushedLsn, target: p.TargetLsn, found: p.LogPosition) -> None:
@@ -77,5 +77,5 @@ def test_only_a_committed_offset_and_the_slot_itself_say_what_may_be_forgotten()
     # a new slot, one that was found, and what is known before there is one
     assert set(callers("confirmed")) == {"slots.create_slot", "slots.find_slot", "feed._resume"} | {
         "gears.__init__",
-        "feed.__init__",
+        "slot.__init__",
     }

@@ -140,7 +140,8 @@ class PromotedHistory(History):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.faults.promotion, self.faults.kill, self.server.odds.jump = 0.015, 0.05, 0.1
+        self.faults.promotion, self.faults.kill, self.server.odds.jump = 0.03, 0.05, 0.1
+        self.server.lag = 40
         self.faults.disk = self.server.odds.fails = self.server.odds.catalog = 0.0
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.log.feed import READ_AGAIN_BYTES
 from tailrace.connectors.postgres.log.identity import flushed_end, flushed_present, present
 from tailrace.connectors.postgres.log.reading import ReaderSettings
+from tailrace.connectors.postgres.log.slot import READ_AGAIN_BYTES, Slot
 from tailrace.connectors.postgres.offset import PostgresOffset
+from tailrace.connectors.postgres.protocol.position import ForgettableLsn
 from tailrace.embedded import THROWAWAY, Server
 from tailrace.errors import PositionLost
 from tailrace.runtime import Threads
@@ -265,3 +266,30 @@ def test_the_server_keeps_nothing_of_a_backlog_that_was_read(database: Database,
     one.drain_now()
     wait_for(lambda: stands(one) >= end)
     assert stands(one) - lsn(database, slot(one) % "restart_lsn") < READ_AGAIN_BYTES
+
+
+def test_a_run_that_ends_has_asked_for_the_last_move(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark ends the planner at once then, however slow its reader is."""
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**{"snapshot.mode": "no_data", "row.blocks": "last"})
+    one.drain_now()
+    database.execute("insert into t values (1, 'x')")
+    end = flushed(database)
+    advance, ask, asked = Slot.advance, Slot._ask, []
+
+    def late(of: Slot, *given: Any, **more: Any) -> None:
+        if of.forgettable > of.stands:
+            time.sleep(0.2)
+        advance(of, *given, **more)
+
+    def noted(of: Slot, to: ForgettableLsn) -> None:
+        asked.append(to)
+        ask(of, to)
+
+    monkeypatch.setattr(Slot, "advance", late)
+    monkeypatch.setattr(Slot, "_ask", noted)
+    one.drain_now()
+    assert asked
+    assert asked[-1] >= end

@@ -16,7 +16,7 @@ import numpy as np
 
 from tailrace.columns.batch import Int32s
 from tailrace.connectors.postgres.log.endings import OBJECT_IN_USE, SlotInUse, classify, exhausted
-from tailrace.connectors.postgres.log.gears import Messages, SliceTooLarge, Streaming, literal
+from tailrace.connectors.postgres.log.gears import Messages, SliceTooLarge, Streaming
 from tailrace.connectors.postgres.log.identity import (
     ServerId,
     decodes_behind_standbys,
@@ -29,6 +29,7 @@ from tailrace.connectors.postgres.log.indexing import Indexer, Step
 from tailrace.connectors.postgres.log.numbering import Numbering
 from tailrace.connectors.postgres.log.reading import Connections, ReaderSettings, Since, Wanted
 from tailrace.connectors.postgres.log.slices import Slices, slices
+from tailrace.connectors.postgres.log.slot import Slot
 from tailrace.connectors.postgres.log.stretch import Rows
 from tailrace.connectors.postgres.log.visible import Streamed
 from tailrace.connectors.postgres.protocol.position import (
@@ -58,8 +59,6 @@ log = logging.getLogger("tailrace")
 # How often it is looked whether the server has flushed what is wanted, and whether more is wanted, in s.
 FLUSH_SECONDS = 0.02
 TARGET_SECONDS = 0.05
-# The slot is advanced a second time where the server would read more bytes of WAL before its position.
-READ_AGAIN_BYTES = 16 << 20
 
 
 class PostgresFeed:
@@ -103,9 +102,7 @@ class PostgresFeed:
         self._replication: psycopg.Connection[Any] | None = None
         self._runs: Generator[Step | None] | None = None
         self._stream: Streaming | None = None
-        # What Spark has committed, and where the slot stands as far as it is known.
-        self._forgettable = confirmed(0)
-        self._acknowledged = confirmed(0)
+        self._slot = Slot(settings.slot, 8 * settings.slice_bytes, runtime)
         # Every transaction that commits before this LSN is in the spool or had no captured change.
         self._read_lsn = start.safe_lsn
         # whose log it is, known from the first session on
@@ -157,7 +154,7 @@ class PostgresFeed:
         if self._stream is None:
             self._advance_slot(force=False)
         else:
-            self._acknowledge(self._stream)
+            self._slot.acknowledge(self._stream)
             self._stream.status_if_due()
 
     def close(self) -> None:
@@ -233,7 +230,7 @@ class PostgresFeed:
                 "Delete the checkpoint to start again with a snapshot.",
             )
         self._check_begins(stands)
-        self._acknowledged, self.server = stands, server
+        self._slot.stands, self.server = stands, server
 
     def _identified(self) -> tuple[psycopg.Connection[Any], ServerId]:
         """A replication connection, and the server behind it. Raises PositionLost when its log is not the one that was
@@ -335,7 +332,7 @@ class PostgresFeed:
             self.gear = "streaming"
             checked = self.runtime.monotonic()
             while True:
-                self._acknowledge(gear)
+                self._slot.acknowledge(gear)
                 patience = 0.0 if self._is_asked else 0.02 if self._is_wanted else self._patience
                 run = gear.poll(patience, lambda: self._is_hurried() or self._is_wanted)
                 step = None if run is None else self._step(run)
@@ -374,7 +371,7 @@ class PostgresFeed:
                 settings.slot,
                 settings.publication,
                 self._read_lsn,
-                max(self._acknowledged, self._forgettable),
+                max(self._slot.stands, self._slot.forgettable),
                 self._control.info.server_version,
                 self._parameters(),
                 self._in_progress,
@@ -401,31 +398,9 @@ class PostgresFeed:
     def _read_to(self, lsn: ReadLsn) -> None:
         self._read_lsn = max(self._read_lsn, lsn)
 
-    def _acknowledge(self, gear: Streaming) -> None:
-        forgettable = self._forgettable
-        if forgettable > gear.flushed:
-            # at most one message a poll; the periodic status carries it otherwise
-            gear.acknowledge(forgettable)
-            self._acknowledged = forgettable
-
     def _advance_slot(self, force: bool) -> None:
-        """Move the slot to what Spark has committed. It decodes the WAL on the way, so not after every slice.
-
-        That moves restart_lsn to the first place behind the slot's old position from which the server may decode. All
-        WAL from there on is kept, and the next session reads it again. A second advance, to where the slot stands then,
-        moves restart_lsn to the last such place. Both are one call: the server finishes it though the planner ends.
-        """
         assert self._control is not None
-        forgettable, done = self._forgettable, self._acknowledged
-        if forgettable <= done or not (force or forgettable - done > 8 * self.settings.slice_bytes):
-            return
-        name = literal(self.settings.slot)
-        self._control.execute(
-            f"select pg_replication_slot_advance({name}, '{lsn_text(forgettable)}'); "
-            "select pg_replication_slot_advance(slot_name, confirmed_flush_lsn) from pg_replication_slots "
-            f"where slot_name = {name} and confirmed_flush_lsn - restart_lsn > {READ_AGAIN_BYTES}"
-        )
-        self._acknowledged = forgettable
+        self._slot.advance(self._control, force)
 
     def _compared(self, version: int) -> tuple[Int32s, int]:
         """The places of the columns that an update of the table version must change, and how many columns there are."""
@@ -480,10 +455,12 @@ class PostgresFeed:
 
     def forget(self, position: Committed) -> LogPosition:
         self.relations.history.forget(position)
-        self._forgettable = max(self._forgettable, may_forget(position))
-        if self._target_lsn is not None:
-            # Spark ends the planner soon after the last commit: the reader must move the slot now
+        self._slot.may_move(may_forget(position))
+        target = self._target_lsn
+        if target is not None and self._read_lsn >= target:
+            # Spark ends the planner soon after the last commit: the server must have been asked by then
             self._bell.ring()
+            self._slot.wait()
         return position
 
     def end(self) -> None:
