@@ -188,6 +188,33 @@ def test_what_a_delete_asks_of_a_table_can_be_read_before(spark: SparkSession, p
     twins.demand_equal()
 
 
+def test_all_jobs_of_a_batch_are_its_querys(spark: SparkSession, place: Path) -> None:
+    twins = Twins(spark, place, FORM, "id bigint, v int, text string")
+    tracker = spark.sparkContext.statusTracker()
+    # a query that is stopped ends those of its group
+    before = set(tracker.getJobIdsForGroup(None))
+    assert jobs(twins.spark, lambda: twins.batch(("c", 1, 1, "a"), ("c", 2, 2, "b"))) > 0
+    assert jobs(twins.spark, lambda: twins.batch(("u", 1, 3, "c"))) > 0
+    assert set(tracker.getJobIdsForGroup(None)) == before
+    twins.demand_equal()
+
+
+def test_a_batch_that_cannot_be_read_leaves_the_table_as_it_was(spark: SparkSession, place: Path) -> None:
+    twins = Twins(spark, place, FORM, "id bigint, v int, text string")
+    assert twins.batch(("c", 1, 1, "a"), ("c", 2, 2, "b"))
+    table, before = twins.replaced, rows_of(twins.replaced.rows())
+    twins.spark.table("batch").selectExpr(
+        *[name for name in twins.spark.table("batch").columns if name != "c1"], "int(raise_error('unread')) c1"
+    ).createOrReplaceTempView("unread")
+    merge = Reduced(FORM, "unread").merge()
+    for few in (True, False):
+        with pytest.raises(Exception, match="unread"):
+            replace_rows(twins.spark, table.path, table.name(), replace(merge, few=few), Once(PIPELINE, 2, ""))
+    assert rows_of(table.rows()) == before
+    assert twins.batch(("u", 1, 3, "c"))
+    twins.demand_equal()
+
+
 class Appended:
     """Two tables of the same columns: what one gets by Delta's own writer the other gets by `append_rows`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ NAME = "tailrace_positions"
 _TOLD = 100
 # Maintenance makes a few commits behind the last row.
 _COMMITS = 10
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 AGAIN = "tailrace.read-again"
 """The property that holds `Positions.until`."""
@@ -122,11 +125,16 @@ class Positions:
         # rows of a snapshot, and those that were read again, may be newer than the log that is read after them
         whole = whole and moment.position > self.until
         whole, self._highest = whole and moment.position >= self._highest, max(moment.position, self._highest)
-        schema = ", ".join(f"{name} {kind}" for name, kind in COLUMNS)
-        row = (self._query, moment.batch, moment.position, moment.ordinal, moment.at, whole, self._versions)
+        at = (moment.at.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+        query, position, known = map(statements.literal, (self._query, moment.position, json.dumps(self._versions)))
+        # a frame made of Python's rows takes Spark longer to plan and to write
+        row = session.sql(
+            f"select {query} query, {moment.batch}L batch, {position} position, {moment.ordinal}L ordinal, "
+            f"timestamp_micros({at}) committed_at, {whole} whole, from_json({known}, 'map<string,bigint>') versions"
+        )
         last = {"position": self._highest, "versions": self._versions} if len(self._versions) <= _TOLD else None
         once = Once(self._pipeline, moment.batch, metadata(moment.batch, "", last=last))
-        self._format.table(session, self.path).append(session.createDataFrame([row], schema).coalesce(1), once)
+        self._format.table(session, self.path).append(row, once)
 
     def _own(self, spark: SparkSession) -> SparkSession:
         """The session in which the table is read and written."""

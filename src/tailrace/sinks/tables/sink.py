@@ -266,7 +266,7 @@ class Writer:
 
     def write(self, batch: DataFrame, number: int) -> None:
         """The function of foreachBatch. Raises SinkError where a table cannot be written."""
-        with computed(batch) as kept:
+        with computed(batch, eager=False) as kept:
             if self._found is not None:
                 self._wanted.set()
                 self._found.result()

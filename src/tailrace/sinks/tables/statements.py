@@ -31,8 +31,8 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text in SQL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    """A text in SQL, in which Spark puts nothing in the place of `${name}`."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"
 
 
 def at_path(path: str) -> str:

@@ -127,7 +127,7 @@ class Target:
 
     def _last(self) -> tuple[list[Commit], bool]:
         """The last commits, as many as it takes to find one that has changed rows, and whether these are all."""
-        for limit in (_COMMITS, 50 * _COMMITS):
+        for limit in (1, _COMMITS, 50 * _COMMITS):
             commits = self.stored.commits(limit)
             if len(commits) < limit or any(commit.changes for commit in commits):
                 break

@@ -76,11 +76,25 @@ class DeltaTable(Stored):
         return reader.load(self.path)
 
     def columns(self) -> dict[str, DataType]:
-        return {field.name: field.dataType for field in self.rows().schema.fields}
+        from pyspark.sql.types import StructType
+
+        fields = StructType.fromJson(json.loads(self._metadata()["schemaString"])).fields
+        return {field.name: field.dataType for field in fields}
 
     def properties(self) -> dict[str, str]:
-        rows = self.session.sql(f"show tblproperties {self.name()}").collect()
-        return {row["key"]: row["value"] for row in rows}
+        return dict(self._metadata()["configuration"])
+
+    def _metadata(self) -> dict[str, Any]:
+        """The table's metadata as its log has it: Spark's statements that ask for it take twenty times as long."""
+        found: dict[str, Any] = json.loads(self._newest()[1].metadata().json())["metaData"]
+        return found
+
+    def _newest(self) -> tuple[Any, Any]:
+        """Delta's log of the table, and its state of the newest version."""
+        jvm: Any = self.session._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.session._jsparkSession, self.path)
+        nothing = jvm.scala.Option.empty()
+        return log, log.update(False, nothing, nothing)
 
     def commits(self, most: int) -> list[Commit]:
         told = self._told(most)
@@ -100,9 +114,8 @@ class DeltaTable(Stored):
     def _read(self, most: int) -> list[tuple[int, str, str | None]] | None:
         """The same out of the files of the log, without a job of Spark; None where they do not say it."""
         jvm: Any = self.session._jvm
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.session._jsparkSession, self.path)
-        nothing = jvm.scala.Option.empty()
-        newest = int(log.update(False, nothing, nothing).version())
+        log, state = self._newest()
+        newest = int(state.version())
         hadoop = log.newDeltaHadoopConf()
         found = []
         for version in range(newest, max(newest - most, -1), -1):
