@@ -40,6 +40,20 @@ def test_every_directory_is_run_by_one_of_them(tree: Path, capfd: pytest.Capture
     assert "1 passed" in second
 
 
+def test_a_directory_below_one_is_run_by_the_last_process_alone(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tree / "integration" / "large").mkdir()
+    (tree / "integration" / "large" / "test_large.py").write_text("def test_large(): pass\n")
+    monkeypatch.setattr(lanes, "APART", ("integration/large", "integration/gone"))
+    assert lanes.main(["-v"]) == 0
+    said = capfd.readouterr().out
+    assert [said.count(f"::test_{name} PASSED") for name in (*NAMES, "large")] == [1, 1, 1, 1, 1]
+    *_, others, _, second = said.splitlines()
+    assert others.startswith("== fresh, unit, integration/large, tdsserver: ")
+    assert "1 passed" in second
+
+
 @pytest.mark.parametrize("name", ["golden", "integration", "unit"])
 def test_a_failure_in_any_is_one(tree: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
     (tree / name / f"test_{name}.py").write_text("def test_wrong(): assert 1 == 2\n")

@@ -12,8 +12,7 @@ the log. So this calls the parts, in the version of Delta Lake that it is tested
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -58,29 +57,11 @@ def replace_rows(session: SparkSession, path: str, name: str, merge: Merge, once
         settings = {**_SUBQUERY, **(_BROADCAST if merge.few else {})}
         with computed(session.table(merge.view), eager=False) as rows, _set(session, settings):
             rows.createOrReplaceTempView(_VIEW)
-            delete = _delete(session, name, merge)
-            new = _new(session, transaction.metadata(), merge)._jdf
-            gone, added = _beside(
-                session, lambda: delete.performDelete(own, log, transaction)._1(), lambda: transaction.writeFiles(new)
-            )
+            gone = _delete(session, name, merge).performDelete(own, log, transaction)._1()
+            added = transaction.writeFiles(_new(session, transaction.metadata(), merge)._jdf)
             transaction.updateSetTransaction(once.application, once.batch, jvm.scala.Option.empty())
             transaction.commit(gone.appendedAll(added), _operation(jvm, "Overwrite", merge.on))
     return True
-
-
-def _beside(session: SparkSession, first: Callable[[], Any], second: Callable[[], Any]) -> tuple[Any, Any]:
-    """What both give, done beside each other: the plans of each are made on one core. Raises what one of them does,
-    when both have ended."""
-    from pyspark import inheritable_thread_target
-
-    def active() -> Any:
-        with _active(session._jvm, session._jsparkSession):
-            return first()
-
-    with ThreadPoolExecutor(1, "tailrace-delete") as pool:
-        found = pool.submit(inheritable_thread_target(session)(active))
-        given = second()
-        return found.result(), given
 
 
 def append_rows(session: SparkSession, path: str, rows: DataFrame, once: Once) -> bool:
