@@ -3,7 +3,7 @@ commit says enough."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +111,20 @@ def test_what_the_next_batch_asks_of_few_tables_is_read_before(
     monkeypatch.setattr(DeltaTable, "load", lambda self: found.append(self.path))
     opened(spark, left, 3).load(spark, most)
     assert found == [f"{left}/{name}" for name in wanted]
+
+
+def test_a_row_has_what_it_was_given(spark: SparkSession, place: Path) -> None:
+    """Whatever the texts are, and to the microsecond, in a time of no zone as Spark gives it and in one of a zone."""
+    name, table = "${spark.app.name} it's \\n", "shop.\\\"Odd' ${x} ü\n\U0001f600"
+    one = Positions(f"{place}/{NAME}", name, PIPELINE, Delta())
+    one.open(spark, 0)
+    at = datetime(1969, 7, 20, 20, 17, 40, 123457, tzinfo=UTC)
+    one.add(spark, Moment(0, "0/A'B", 2**40, at), True, {table: 7})
+    one.add(spark, Moment(1, "0/B", 0, at.astimezone().replace(tzinfo=None)), False, {})
+    rows = spark.read.format("delta").load(one.path).orderBy("batch")
+    found = rows.selectExpr("query", "batch", "position", "ordinal", "unix_micros(committed_at)", "whole", "versions")
+    micros = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    assert [tuple(row) for row in found.collect()] == [
+        (name, 0, "0/A'B", 2**40, micros, True, {table: 7}),
+        (name, 1, "0/B", 0, micros, False, {table: 7}),
+    ]
