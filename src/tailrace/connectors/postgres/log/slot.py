@@ -71,7 +71,8 @@ class Slot:
         self.forgettable = max(self.forgettable, forgettable)
 
     def wait(self) -> None:
-        """Wait, at most ASK_SECONDS, until the reader's thread has asked the server for what may be."""
+        """Wait until the reader's thread has asked the server for what may be, or asks for nothing in ASK_SECONDS."""
         with self._asked:
-            if max(self._asked_lsn, self.stands) < self.forgettable:
-                self._asked.wait(ASK_SECONDS)
+            while max(self._asked_lsn, self.stands) < self.forgettable:
+                if not self._asked.wait(ASK_SECONDS):
+                    break
