@@ -15,7 +15,7 @@ from tests.chaos.machine import Machine, Options
 from tests.servers.jars import Unavailable
 from tests.servers.kafka import fetch
 
-SECONDS = 30.0
+SECONDS = 45.0
 """The time of each mix in which kills are made; to start, finish and compare takes half as long again."""
 INSIDE = ("driver", "jvm", "planner", "worker", "term")
 OUTSIDE = ("walsender", "backends", "crash", "cut", "stall", "broker")

@@ -1,6 +1,6 @@
 """A pipeline into tables that is killed: every table is its source's, in one of the modes. Run one again by hand:
 
-python -m tests.chaos --sink tables --mode … --seed N --kills 2 --tables 3 --changes 900
+python -m tests.chaos --sink tables --mode … --seed N --kills 2 --tables 4 --changes 1500
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def test_tables_equal_their_source_whenever_the_driver_is_killed(spark: SparkSes
     if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
         pytest.skip("the jars of Delta Lake cannot be had")
     options = Options(
-        secrets.randbelow(1 << 30), secrets.choice(list(CHECKS)), kills=2, tables=3, changes=900, folder=tmp_path
+        secrets.randbelow(1 << 30), secrets.choice(list(CHECKS)), kills=2, tables=4, changes=1500, folder=tmp_path
     )
     print(f"\nseed {options.seed}, mode {options.mode}", flush=True)
     with LakeMachine(options) as machine:

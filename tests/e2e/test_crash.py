@@ -90,7 +90,7 @@ def crash_and_finish(folder: Path, database: Database, seed: int) -> int:
     )
     moments = random.Random(seed)
     with writing(database) as done:
-        for _ in range(2):
+        for _ in range(3):
             before = commits(folder)
             process = run(folder)
             deadline = time.monotonic() + 90
