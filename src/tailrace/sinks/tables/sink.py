@@ -266,6 +266,7 @@ class Writer:
 
     def write(self, batch: DataFrame, number: int) -> None:
         """The function of foreachBatch. Raises SinkError where a table cannot be written."""
+        # the question for the heads of the blocks computes them
         with computed(batch, eager=False) as kept:
             if self._found is not None:
                 self._wanted.set()

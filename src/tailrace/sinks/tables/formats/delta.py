@@ -16,7 +16,7 @@ from tailrace.jar import Jar
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.evolution import Step
 from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat, told
-from tailrace.sinks.tables.formats.transactions import VERSION, append_rows, load, replace_rows
+from tailrace.sinks.tables.formats.transactions import VERSION, append_rows, load, newest, replace_rows
 from tailrace.sinks.tables.statements import Merge
 
 if TYPE_CHECKING:
@@ -86,15 +86,8 @@ class DeltaTable(Stored):
 
     def _metadata(self) -> dict[str, Any]:
         """The table's metadata as its log has it, without a statement that Spark has to plan."""
-        found: dict[str, Any] = json.loads(self._newest()[1].metadata().json())["metaData"]
+        found: dict[str, Any] = json.loads(newest(self.session, self.path)[1].metadata().json())["metaData"]
         return found
-
-    def _newest(self) -> tuple[Any, Any]:
-        """Delta's log of the table, and its state of the newest version."""
-        jvm: Any = self.session._jvm
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.session._jsparkSession, self.path)
-        nothing = jvm.scala.Option.empty()
-        return log, log.update(False, nothing, nothing)
 
     def commits(self, most: int) -> list[Commit]:
         told = self._told(most)
@@ -114,11 +107,11 @@ class DeltaTable(Stored):
     def _read(self, most: int) -> list[tuple[int, str, str | None]] | None:
         """The same out of the files of the log, without a job of Spark; None where they do not say it."""
         jvm: Any = self.session._jvm
-        log, state = self._newest()
-        newest = int(state.version())
+        log, state = newest(self.session, self.path)
+        last = int(state.version())
         hadoop = log.newDeltaHadoopConf()
         found = []
-        for version in range(newest, max(newest - most, -1), -1):
+        for version in range(last, max(last - most, -1), -1):
             file = jvm.org.apache.hadoop.fs.Path(log.logPath(), f"{version:020}.json")
             try:
                 lines = log.store().readAsIterator(file, hadoop)

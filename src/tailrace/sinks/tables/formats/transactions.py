@@ -104,14 +104,19 @@ def _newest(transaction: Any, application: str) -> int:
     return max((int(key.version()) for key in found if key.appId() == application), default=-1)
 
 
+def newest(session: SparkSession, path: str) -> tuple[Any, Any]:
+    """Delta's log of the table, and what it knows of the newest version."""
+    jvm: Any = session._jvm
+    log = getattr(jvm, f"{_DELTA}.DeltaLog").forTable(session._jsparkSession, path)
+    nothing = jvm.scala.Option.empty()
+    return log, log.update(False, nothing, nothing)
+
+
 def load(session: SparkSession, path: str) -> None:
     """Have Delta make its state of the table's newest version out of its log, three jobs of Spark, and keep it: what
     deletes rows asks it for the files that may have them."""
-    jvm: Any = session._jvm
-    own: Any = session._jsparkSession
-    nothing = jvm.scala.Option.empty()
-    with _active(jvm, own):
-        getattr(jvm, f"{_DELTA}.DeltaLog").forTable(own, path).update(False, nothing, nothing).transactions()
+    with _active(session._jvm, session._jsparkSession):
+        newest(session, path)[1].transactions()
 
 
 def _takes(metadata: Any, columns: Collection[str]) -> bool:
