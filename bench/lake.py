@@ -34,6 +34,10 @@ SHARES = {"all": 1, "few": 100}
 MODES = ("latest", "history", "log")
 ICEBERG = "iceberg"
 """What the mode latest of the second format is called among the modes."""
+_WARM_UP = 3
+"""Rounds beside the tutorials' way that do not count. A run of `latest` takes a few seconds, most of which Java has not
+compiled in the first ones: it becomes faster until the third or fourth. The tutorials' way, one long loop, does so until the
+second."""
 _LEAST = TRANSACTION
 """The fewest keys that are changed: no transaction changes a row twice."""
 
@@ -75,17 +79,17 @@ def measure(
         lakes = [pipeline(workload, TABLE.name, mode, Path(folder)) for mode in (*MODES, ICEBERG)]
         place = 0
         # Where MERGEs of other modes have run before, the JVM has compiled them for the tutorials' one as well.
-        for is_beside, among, begun in ((True, lakes[:1], lakes[:1]), (False, lakes, lakes[1:])):
+        for is_beside, among, begun, warm in ((True, lakes[:1], lakes[:1], _WARM_UP), (False, lakes, lakes[1:], 1)):
             for lake in begun:
                 run(spark, lake)
             rounds: dict[str, list[dict[str, float]]] = {share: [] for share in SHARES}
-            for number, (share, one_of) in product(range(repeat + 1), SHARES.items()):
+            for number, (share, one_of) in product(range(repeat + warm), SHARES.items()):
                 touched = max(keys // one_of, _LEAST)
                 found = _round(spark, workload, among, (changes, keys, touched, place), is_beside, say)
                 place += changes // TRANSACTION
                 told = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
-                say(f"tables of {touched:,} keys{'' if number else ' (warm-up)'}: {told}")
-                if number:
+                say(f"tables of {touched:,} keys{' (warm-up)' if number < warm else ''}: {told}")
+                if number >= warm:
                     rounds[share].append(found)
             for share, of in rounds.items():
                 named = {f"tables_{share}_{name}": median(found[name] for found in of) for name in of[0]}

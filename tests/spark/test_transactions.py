@@ -195,7 +195,8 @@ def test_all_jobs_of_a_batch_are_its_querys(spark: SparkSession, place: Path) ->
     before = set(tracker.getJobIdsForGroup(None))
     assert jobs(twins.spark, lambda: twins.batch(("c", 1, 1, "a"), ("c", 2, 2, "b"))) > 0
     assert jobs(twins.spark, lambda: twins.batch(("u", 1, 3, "c"))) > 0
-    assert set(tracker.getJobIdsForGroup(None)) == before
+    # Spark forgets the oldest jobs, so fewer than before is right
+    assert set(tracker.getJobIdsForGroup(None)) <= before
     twins.demand_equal()
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from tailrace.columns.blocks import BLOCK, Form, Head, Place
 from tailrace.sinks.tables.frames import is_here
 from tailrace.sinks.tables.rows import Opening, OpeningApart, Reducing, row_schema
@@ -104,13 +106,20 @@ class TableBatch:
         named = f"database = {database} and schema = {schema} and table = {table}"
         return self.frame.where(f"op = {literal(BLOCK)} and {named}").select("key", "value")
 
-    def reduced(self, keeps_deletes: bool) -> DataFrame:
-        """The last row of each key, without those that the last truncate has removed, or with these as `t`."""
+    def reduced(self, keeps_deletes: bool, columns: tuple[str, ...] = ()) -> DataFrame:
+        """The last row of each key, without those that the last truncate has removed, or with these as `t`; of
+        `columns` alone, unless that is empty."""
         form = self.form
         if all(head.apart for head in self.heads) and self.truncate is None:
-            rows = self._blocks().mapInArrow(OpeningApart(form, keeps_deletes), _declared(form))
+            opening = OpeningApart(form, keeps_deletes, columns)
+            rows = self._blocks().mapInArrow(opening, _declared(form, columns))
             return self._at_most(rows, self._tasks(rows))
-        rows = self.opened()
+        rows = self._shuffled(keeps_deletes)
+        return rows.select(*columns) if columns else rows
+
+    def _shuffled(self, keeps_deletes: bool) -> DataFrame:
+        """What `reduced` gives where the rows of a key may be in several blocks."""
+        form, rows = self.form, self.opened()
         if len(self.heads) == 1:
             return rows
         behind = None
@@ -145,7 +154,10 @@ def _key(form: Form) -> frozenset[int | str]:
     return frozenset(form.number(place) or form.names[place] for place in form.key)
 
 
-def _declared(form: Form) -> Any:
+def _declared(form: Form, columns: tuple[str, ...] = ()) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(row_schema(form), prefer_timestamp_ntz=True)
+    schema = row_schema(form)
+    if columns:
+        schema = pa.schema([schema.field(name) for name in columns])
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)

@@ -13,11 +13,9 @@ if TYPE_CHECKING:
 @contextmanager
 def computed(rows: DataFrame, eager: bool = True) -> Iterator[DataFrame]:
     """The rows, computed once however often they are read: now, or, unless `eager`, when they are first read."""
-    from pyspark import StorageLevel
-
     if not is_here():
         # an executor may be lost, and its part computed anew
-        kept = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        kept = rows.persist()
         try:
             yield kept
         finally:
@@ -25,7 +23,9 @@ def computed(rows: DataFrame, eager: bool = True) -> Iterator[DataFrame]:
         return
     # The plan of a batch has the bytes of the log in it, and Spark writes them into the tasks of each job that reads
     # the plan, though its rows are kept: a MERGE of 190 MB of the log took half a JVM of 2 GB. Here the plan ends.
-    kept = rows.localCheckpoint(eager=eager, storageLevel=StorageLevel.MEMORY_AND_DISK)
+    # Rows are kept as such. As the bytes that Java makes of each row (PySpark's MEMORY_AND_DISK) keeping and reading
+    # them took almost twice as long.
+    kept = rows.localCheckpoint(eager=eager)
     try:
         yield kept
     finally:

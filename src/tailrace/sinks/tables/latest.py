@@ -35,15 +35,14 @@ class Latest(Kept):
 
     def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
         session = stored.session
-        form, view = batch.form, _ROWS
-        in_session(session, batch.reduced(bool(self.own))).createOrReplaceTempView(_ROWS)
+        form = batch.form
+        reduced = Reduced(form, _ROWS, batch.missing, bool(self.own), batch.truncate is not None, self._unknown)
+        in_session(session, batch.reduced(bool(self.own), reduced.columns)).createOrReplaceTempView(_ROWS)
         if batch.moved:
             doubtful = self._again is not None and self._again.is_doubtful(batch)
             moved = statements.moved(stored.name(), form, _ROWS, self._unknown, doubtful)
             session.sql(moved).createOrReplaceTempView(_FILLED)
-            view = _FILLED
-        emptied = batch.truncate is not None
-        reduced = Reduced(form, view, batch.missing, bool(self.own), emptied, self._unknown)
+            reduced = replace(reduced, view=_FILLED)
         try:
             stored.merge(replace(reduced.merge(), small=batch.small, few=batch.few), once)
         except Exception as error:

@@ -123,15 +123,17 @@ class Reducing:
 @dataclass(frozen=True, slots=True)
 class OpeningApart:
     """Opens blocks and leaves the last row of each key, where no other partition has rows of the same keys;
-    with `keeps_deletes` rows that are gone, too."""
+    with `keeps_deletes` rows that are gone, too. Of `columns` alone, unless that is empty."""
 
     target: Form
     keeps_deletes: bool = False
+    columns: tuple[str, ...] = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = list(Opening(self.target).blocks(batches))
         whole = (part for rows in found for part in rows.to_batches())
-        yield from whole if self._is_reduced(found) else Reducing(self.target, self.keeps_deletes)(whole)
+        rows = whole if self._is_reduced(found) else Reducing(self.target, self.keeps_deletes)(whole)
+        yield from (part.select(self.columns) for part in rows) if self.columns else rows
 
     def _is_reduced(self, blocks: Sequence[pa.Table]) -> bool:
         """Whether each key has one row, and no row misses values: so it often is, since what later changes of a key

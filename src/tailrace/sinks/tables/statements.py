@@ -212,20 +212,30 @@ class Reduced:
     emptied: bool = False
     unknown: str = "stop"
 
+    @property
+    def whole(self) -> bool:
+        """Whether no value of a row depends on the table."""
+        return not self.missing and not self.emptied
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the view that the merge reads; empty where these may be all."""
+        values = (f"c{place}" for place in range(len(self.form.names)))
+        return ("op", *(["at"] if self.keeps_deletes else []), *values) if self.whole else ()
+
     def merge(self) -> Merge:
         """The merge."""
         names = self.form.names
         keys = " and ".join(f"t.{quoted(names[place])} = s.c{place}" for place in self.form.key)
         updated = {name: self._kept(place) for place, name in enumerate(names)}
         new = {name: self._new(place) for place, name in enumerate(names)}
-        whole = not self.missing and not self.emptied
         if not self.keeps_deletes:
             beyond = Clause() if self.emptied else None
             matched = (Clause("s.op = 'd'"), Clause("", updated))
-            return Merge(self.view, keys, matched, Clause("s.op <> 'd'", new), beyond, whole=whole)
+            return Merge(self.view, keys, matched, Clause("s.op <> 'd'", new), beyond, whole=self.whole)
         marks = {name: value for (name, _), value in zip(KEPT, _KEPT_VALUES, strict=True)}
         beyond = Clause("", {DELETED: "'true'", OP: "'t'"}) if self.emptied else None
-        return Merge(self.view, keys, (Clause("", updated | marks),), Clause("", new | marks), beyond, whole=whole)
+        return Merge(self.view, keys, (Clause("", updated | marks),), Clause("", new | marks), beyond, whole=self.whole)
 
     def _kept(self, place: int) -> str:
         if not self.missing or place in self.form.key:

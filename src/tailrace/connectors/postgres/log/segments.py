@@ -214,7 +214,7 @@ def _by_version(
         number += part.last - part.first
         taken = np.arange(part.first, part.last)
         version = stretch.version[part.first : part.last]
-        present = [int(found) for found in np.unique(version) if found >= 0]
+        present = np.flatnonzero(np.bincount(version[version >= 0])).tolist()
         truncates = [int(row) for row in taken[version == SEVERAL]]
         extra: dict[int, list[int]] = {}
         for row in truncates:
@@ -355,9 +355,12 @@ def _transactions(parts: Sequence[_Taken]) -> tuple[Int32s, Transactions]:
     """The transactions that the rows belong to, and each row's number among them."""
     numbers, pieces, base = [], [], 0
     for part in parts:
-        used, number = np.unique(part.stretch.transaction[part.rows], return_inverse=True)
+        # in log order the rows of a transaction follow one another
+        of = part.stretch.transaction[part.rows]
+        begins = np.diff(of, prepend=-1) != 0
+        used = of[begins]
         pieces.append(part.stretch.transactions.part(used))
-        numbers.append((number + base).astype(np.int32))
+        numbers.append((np.cumsum(begins) + (base - 1)).astype(np.int32))
         base += len(used)
     if len(parts) == 1:
         return numbers[0], pieces[0]

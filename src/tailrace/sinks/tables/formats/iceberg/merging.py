@@ -48,9 +48,7 @@ class Merging:
     def begin(self, stored: DataFrame, deleted: DataFrame | None) -> None:
         """Find the stored rows that the merge is about. `stored` has the columns of `reads` and the places, of deleted
         rows too."""
-        from pyspark import StorageLevel
-
-        new = self._session.table(self._merge.view).persist(StorageLevel.MEMORY_AND_DISK)
+        new = self._session.table(self._merge.view).persist()
         self._kept.append(new)
         # how many rows they are, by which Spark chooses its joins, is known once they are there
         new.count()
@@ -100,13 +98,11 @@ class Merging:
         return ", ".join(parts)
 
     def _keep(self, text: str, deleted: DataFrame | None, view: str) -> None:
-        from pyspark import StorageLevel
-
         found = self._session.sql(text)
         if deleted is not None:
             gone = (found[FILE] == deleted["file_path"]) & (found[ROW] == deleted["pos"])
             found = found.join(deleted, gone, "left_anti")
-        self._kept.append(found.persist(StorageLevel.MEMORY_AND_DISK))
+        self._kept.append(found.persist())
         self._kept[-1].createOrReplaceTempView(view)
 
 
