@@ -35,9 +35,8 @@ MODES = ("latest", "history", "log")
 ICEBERG = "iceberg"
 """What the mode latest of the second format is called among the modes."""
 _WARM_UP = 3
-"""Rounds beside the tutorials' way that do not count. A run of `latest` takes a few seconds, most of which Java has not
-compiled in the first ones: it becomes faster until the third or fourth. The tutorials' way, one long loop, does so until the
-second."""
+"""Rounds beside the tutorials' way that do not count. Java compiles while it runs: `latest`, which takes a few seconds
+of many things, becomes faster until the third or fourth round, the tutorials' way, one long loop, until the second."""
 _LEAST = TRANSACTION
 """The fewest keys that are changed: no transaction changes a row twice."""
 

@@ -257,6 +257,15 @@ def test_a_batch_is_appended_once(spark: SparkSession, place: Path) -> None:
     assert twins.appended.commits(9)[0].version == 2
 
 
+def test_a_small_batch_does_not_sum_the_log_up(spark: SparkSession, place: Path) -> None:
+    table = DeltaTable(spark.newSession(), f"{place}/table")
+    table.create([("id", "bigint")], {})
+    for number in range(11):
+        table.append(table.session.sql(f"select {number}L id"), Once(PIPELINE, number, ""))
+    assert rows_of(table.rows()) == [(number,) for number in range(11)]
+    assert not list((place / "table" / "_delta_log").glob("*checkpoint*"))
+
+
 def test_what_has_been_appended_is_known_without_a_look_at_the_log(spark: SparkSession, place: Path) -> None:
     twins = Appended(spark, place, "id bigint")
     rows = twins.spark.sql("select 1L id")

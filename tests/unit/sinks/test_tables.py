@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -91,6 +92,19 @@ def test_rows_that_miss_values_are_reduced(key: int) -> None:
     blocks = [block(change(1, 7, "c", big="B")), block(change(2, key))]
     found = OpeningApart(FORM)(iter([pa.RecordBatch.from_pylist(blocks)]))
     assert [row for part in found for row in part.to_pylist()] == reduced(*blocks)
+
+
+@pytest.mark.parametrize("keeps_deletes", [False, True])
+def test_a_merge_reads_no_other_columns_than_it_names(keeps_deletes: bool) -> None:
+    columns = Reduced(FORM, "rows", keeps_deletes=keeps_deletes).columns
+    text = Reduced(FORM, "rows", keeps_deletes=keeps_deletes).merge().statement("t")
+    assert set(columns) == set(re.findall(r"s\.(\w+)", text))
+    found = OpeningApart(FORM, keeps_deletes, columns)(iter([pa.RecordBatch.from_pylist([block(change(1, 7, big="B"))])]))
+    (row,) = reduced(block(change(1, 7, big="B")))
+    assert [part.to_pylist() for part in found] == [[{name: row[name] for name in columns}]]
+    # which of these there is to know of a row says what becomes of it
+    assert not Reduced(FORM, "rows", missing=True).columns
+    assert not Reduced(FORM, "rows", emptied=True).columns
 
 
 def test_what_no_block_has_stays_missing() -> None:

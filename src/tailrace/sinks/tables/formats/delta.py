@@ -46,6 +46,9 @@ _PROPERTIES = {
     "delta.enableDeletionVectors": "true",
     # a column of this type may come later
     "delta.feature.timestampNtz": "supported",
+    # Delta sums its log up in a checkpoint every 10 commits unless this is set. That takes longer than several small
+    # batches, in the batch that meets it. Readers take no longer for the log of 100 commits.
+    "delta.checkpointInterval": "100",
 }
 _MAPPING = {"delta.columnMapping.mode": "name"}
 _WIDENING = {"delta.enableTypeWidening": "true"}
