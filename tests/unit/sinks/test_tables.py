@@ -99,8 +99,9 @@ def test_a_merge_reads_no_other_columns_than_it_names(keeps_deletes: bool) -> No
     columns = Reduced(FORM, "rows", keeps_deletes=keeps_deletes).columns
     text = Reduced(FORM, "rows", keeps_deletes=keeps_deletes).merge().statement("t")
     assert set(columns) == set(re.findall(r"s\.(\w+)", text))
-    found = OpeningApart(FORM, keeps_deletes, columns)(iter([pa.RecordBatch.from_pylist([block(change(1, 7, big="B"))])]))
-    (row,) = reduced(block(change(1, 7, big="B")))
+    one = block(change(1, 7, big="B"))
+    found = OpeningApart(FORM, keeps_deletes, columns)(iter([pa.RecordBatch.from_pylist([one])]))
+    (row,) = reduced(one)
     assert [part.to_pylist() for part in found] == [[{name: row[name] for name in columns}]]
     # which of these there is to know of a row says what becomes of it
     assert not Reduced(FORM, "rows", missing=True).columns
