@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
 
@@ -62,6 +63,9 @@ def test_latest_equals_the_source(lake: Callable[..., Lake], database: Database)
     made.run()
     assert made.counted == 1 + 5
     made.equals(*names)
+    # Parquet's own timestamps: INT96 would be read as ns
+    files = list((made.path / "public.t").glob("*.parquet"))
+    assert {str(pq.read_schema(file).field("at").type) for file in files} == {"timestamp[us, tz=UTC]"}
 
 
 def test_a_crash_between_a_merge_and_its_commit_changes_nothing(
