@@ -75,11 +75,6 @@ _MEMORY = {
 holds a row group of a file and as many rows as are named here, of Arrow one batch for Python and one back."""
 
 
-_FILES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
-"""Spark writes a timestamp as INT96 unless this is set, which takes longer and more room, and Parquet knows no least
-and greatest one of them."""
-
-
 class TablesSink(Sink):
     """One table, of Delta Lake or Iceberg, for each captured table, under `path`.
 
@@ -337,7 +332,7 @@ class Writer:
             session = self._sessions[table.path] = part.frame.sparkSession.newSession()
         parallel = part.frame.sparkSession.sparkContext.defaultParallelism
         session.conf.set("spark.sql.shuffle.partitions", str(part.partitions(parallel)))
-        for name, text in (_MEMORY | _FILES).items():
+        for name, text in _MEMORY.items():
             session.conf.set(name, text)
         return table.write(session, part)
 

@@ -28,6 +28,7 @@ _EXTENSION, _CATALOG = "io.delta.sql.DeltaSparkSessionExtension", "org.apache.sp
 # Delta reads these from the session, and from the writer for its own appends.
 _APP, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
 _TRIES = 20
 
@@ -46,8 +47,8 @@ _PROPERTIES = {
     "delta.enableDeletionVectors": "true",
     # a column of this type may come later
     "delta.feature.timestampNtz": "supported",
-    # Delta sums its log up in a checkpoint every 10 commits unless this is set. That takes longer than several small
-    # batches, in the batch that meets it. Readers take no longer for the log of 100 commits.
+    # Delta writes a checkpoint of the log every 10 commits unless this is set. That takes longer than several small
+    # batches, in the batch that meets it (docs/architecture.md).
     "delta.checkpointInterval": "100",
 }
 _MAPPING = {"delta.columnMapping.mode": "name"}
@@ -184,10 +185,12 @@ class DeltaTable(Stored):
         conf.set(_APP, once.application)
         conf.set(_VERSION, str(once.batch))
         conf.set(_METADATA, once.metadata)
+        # INT96, as Spark writes without, takes longer and more room, and Parquet keeps no least and greatest one of it
+        conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
         try:
             yield
         finally:
-            for name in (_APP, _VERSION, _METADATA):
+            for name in (_APP, _VERSION, _METADATA, _TIMESTAMPS):
                 conf.unset(name)
 
     def _was_maintained(self) -> bool:
