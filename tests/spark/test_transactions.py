@@ -257,7 +257,7 @@ def test_a_batch_is_appended_once(spark: SparkSession, place: Path) -> None:
     assert twins.appended.commits(9)[0].version == 2
 
 
-def test_a_small_batch_does_not_sum_the_log_up(spark: SparkSession, place: Path) -> None:
+def test_the_eleventh_commit_has_no_checkpoint_before_it(spark: SparkSession, place: Path) -> None:
     table = DeltaTable(spark.newSession(), f"{place}/table")
     table.create([("id", "bigint")], {})
     for number in range(11):
