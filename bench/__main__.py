@@ -17,6 +17,7 @@ import psutil
 from bench import report
 from bench.suite import PHASES, Suite
 from bench.workload import Server, Workload, server
+from tailrace.connectors.registry import find
 from tailrace.sinks.base import Sink
 from tailrace.sinks.kafka import KafkaSink
 from tailrace.sinks.tables.formats.known import FORMATS
@@ -95,7 +96,7 @@ def main(words: list[str] | None = None) -> None:
             jars += FORMATS["iceberg"].jars
         for sink in sinks:
             kept |= sink.settings
-        spark = session(kept, jars=jars, app_name="tailrace bench")
+        spark = session(kept, jars=jars, app_name="tailrace bench", loaded=find("postgres").forked)
         stack.callback(spark.stop)
         register(spark)
         suite = Suite(spark, workload, servers, asked.rows, asked.repeat, say)

@@ -16,19 +16,21 @@ import psutil
 
 PARTS = ("driver", "planner", "workers", "jvm", "postgresql", "broker", "client")
 PYTHON = ("driver", "planner", "workers")
+_PLANNER = "python_streaming_source_runner"
 INTERVAL = 0.2
 """Seconds between two looks at the processes."""
 
 
-def part(command: Sequence[str]) -> str:
-    """Which of PARTS a descendant of this process is, by its command line."""
+def part(command: Sequence[str], name: str) -> str:
+    """Which of PARTS a descendant of this process is, by its command line, or by the name that a forked one has."""
     if "kafka.Kafka" in command:
         return "broker"
     if any("org.apache.spark.deploy.SparkSubmit" in word for word in command):
         return "jvm"
-    if "pyspark.sql.streaming.python_streaming_source_runner" in command:
+    if name == _PLANNER[:15]:
         return "planner"
-    if any(word.startswith("pyspark.") for word in command):
+    # the fork server, all that it has forked, and those that wait for these
+    if any("tailrace.spark.fork_server" in word or word.endswith("forked.py") for word in command):
         return "workers"
     return "client"
 
@@ -117,7 +119,7 @@ class Meter:
                         # While it ends it has no command any more, and stays what it was.
                         command = process.cmdline()
                         if command or key not in self._parts:
-                            self._parts[key] = self._part(process.pid, command, root, me)
+                            self._parts[key] = self._part(process, command, root, me)
                         found = self._parts[key]
                         size = process.memory_info().rss
                         if found in PYTHON and shares:
@@ -134,10 +136,10 @@ class Meter:
         self.usage.jvm_bytes = max(self.usage.jvm_bytes, resident["jvm"])
 
     @staticmethod
-    def _part(pid: int, command: Sequence[str], root: int, me: int) -> str:
+    def _part(process: psutil.Process, command: Sequence[str], root: int, me: int) -> str:
         if root != me:
             return "postgresql"
-        return "driver" if pid == me else part(command)
+        return "driver" if process.pid == me else part(command, process.name())
 
 
 def _machine() -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tailrace.connectors import registry
 from tailrace.errors import PrerequisiteError
 from tailrace.jar import Jar
 from tailrace.sinks.kafka import KafkaSink
@@ -29,7 +30,8 @@ def start(warehouse: Path) -> SparkSession:
             continue
         jars += wanted.jars
         config |= wanted.settings
-    return session(config, jars=jars, app_name="tailrace tests", master="local[2]")
+    loaded = [module for name in registry.OWN for module in registry.find(name).forked]
+    return session(config, jars=jars, app_name="tailrace tests", master="local[2]", loaded=loaded)
 
 
 @pytest.fixture(scope="session")

@@ -103,7 +103,7 @@ class Pipeline:
                     log_level=self._log_level,
                     master=self._master or LOCAL,
                     keep=() if self._lock is None else self._lock.files,
-                    loaded=find(self.run.source.connector).loaded,
+                    loaded=find(self.run.source.connector).forked,
                 )
         except BaseException:
             self._give_up()

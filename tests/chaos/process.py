@@ -13,12 +13,13 @@ from pathlib import Path
 
 import psutil
 
-PARTS = {
-    "planner": ("python_streaming_source_runner",),
-    "worker": ("pyspark.daemon", "pyspark.worker"),
-    "plan": ("pyspark.daemon", "plan_data_source_read"),
-}
-"""What the command lines of a query's Python processes hold."""
+PARTS = {"planner": "python_streaming_source_runner", "worker": "worker", "plan": "plan_data_source_read"}
+"""The last parts of the modules that a query's Python processes run: the fork server calls them so."""
+
+
+def runs(process: psutil.Process, module: str) -> bool:
+    """Whether a process of Spark's runs the module whose last part is given. Raises psutil.Error where it has ended."""
+    return process.name() == module[:15]
 
 
 class Tailrace:
@@ -91,11 +92,7 @@ class Tailrace:
         found = []
         for child in children:
             with suppress(psutil.Error):
-                line = " ".join(child.cmdline())
-                if name == "jvm":
-                    if "java" in child.name():
-                        found.append(child)
-                elif all(word in line for word in PARTS[name]):
+                if "java" in child.name() if name == "jvm" else runs(child, PARTS[name]):
                     found.append(child)
         # the server that forks workers is a part as well as they are
         return found

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.chaos.process import PARTS, runs
 from tests.fix_postgres import Database
 from tests.integration.test_run import command, left, ops, records, write
 
@@ -92,7 +93,7 @@ def planner(parent: int) -> psutil.Process:
     for one in psutil.Process(parent).children(recursive=True):
         # those that have just ended have no command line any more
         with suppress(psutil.Error):
-            if any("python_streaming_source_runner" in part for part in one.cmdline()):
+            if runs(one, PARTS["planner"]):
                 found.append(one)
     assert len(found) == 1, found
     return found[0]

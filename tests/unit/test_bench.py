@@ -132,18 +132,20 @@ def test_a_row_that_never_arrived_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "expected"),
+    ("command", "name", "expected"),
     [
-        (["java", "-cp", "x.jar", "kafka.Kafka", "server.properties"], "broker"),
-        (["java", "-Xmx2g", "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"], "jvm"),
-        (["python", "-m", "pyspark.sql.streaming.python_streaming_source_runner"], "planner"),
-        (["python", "-m", "pyspark.daemon", "pyspark.worker"], "workers"),
-        (["pg_recvlogical", "--start"], "client"),
-        ([], "client"),
+        (["java", "-cp", "x.jar", "kafka.Kafka", "server.properties"], "java", "broker"),
+        (["java", "-Xmx2g", "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"], "java", "jvm"),
+        (["python", "-u", "-c", "from tailrace.spark.fork_server import main; main()", "7"], "python", "workers"),
+        (["python", "-u", "-c", "from tailrace.spark.fork_server import main; main()", "7"], "worker", "workers"),
+        (["python", "-u", "-c", "from tailrace.spark.fork_server import main"], "python_streamin", "planner"),
+        (["python", "-I", "-S", "/x/forked.py", "/s", "/x/quiet.py", "-m", "pyspark.daemon"], "python", "workers"),
+        (["pg_recvlogical", "--start"], "pg_recvlogical", "client"),
+        ([], "python", "client"),
     ],
 )
-def test_a_process_is_known_by_its_command(command: list[str], expected: str) -> None:
-    assert part(command) == expected
+def test_a_process_is_known_by_its_command(command: list[str], name: str, expected: str) -> None:
+    assert part(command, name) == expected
 
 
 def test_only_may_name_several_phases() -> None:

@@ -115,6 +115,11 @@ class Descriptor:
         return f"{self.name}-cdc"
 
     @property
+    def forked(self) -> tuple[str, ...]:
+        """The modules that a fork server imports for planners and tasks."""
+        return (*self.loaded, "tailrace.events.settings", self.planner.partition(":")[0], *self.drivers)
+
+    @property
     def parts(self) -> dict[str, str]:
         """The names of all parts that the connector has, by the field that names them."""
         fields = (

@@ -9,6 +9,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from tailrace.spark.fork_server import SERVER
 from tailrace.spark.java import cache_directory
 
 _SCRIPT = """\
@@ -22,15 +23,18 @@ for entry in $PYTHONPATH; do
 done
 unset IFS
 if [ -n "$path" ]; then PYTHONPATH="$path"; export PYTHONPATH; else unset PYTHONPATH; fi
-if [ "$1" = -m ]; then exec %(python)s %(quiet)s "$@"; fi
+if [ "$1" = -m ]; then
+  if [ -n "$%(server)s" ]; then exec %(python)s -I -S %(forked)s "$%(server)s" %(quiet)s "$@"; fi
+  exec %(python)s %(quiet)s "$@"
+fi
 exec %(python)s "$@"
 """
-_QUIET = Path(__file__).with_name("quiet.py").resolve()
+_QUIET, _FORKED = (Path(__file__).with_name(name).resolve() for name in ("quiet.py", "forked.py"))
 
 
 def worker_python() -> str:
-    """The path of this process's Python, behind a script that leaves PySpark's zipped copy off the path, and keeps
-    processes quiet that the JVM has left alone.
+    """The path of this process's Python, behind a script that leaves PySpark's zipped copy off the path, has processes
+    forked by the session's fork server, and keeps those quiet that the JVM has left alone.
 
     Where PySpark is not an installed package, or there is no shell, it is this Python itself.
     """
@@ -38,7 +42,8 @@ def worker_python() -> str:
     installed = package is not None and package.origin is not None and "site-packages" in Path(package.origin).parts
     if not installed or os.name != "posix":
         return sys.executable
-    script = _SCRIPT % {"python": shlex.quote(sys.executable), "quiet": shlex.quote(str(_QUIET))}
+    files = {"quiet": shlex.quote(str(_QUIET)), "forked": shlex.quote(str(_FORKED))}
+    script = _SCRIPT % {"python": shlex.quote(sys.executable), "server": SERVER, **files}
     target = cache_directory() / f"python-{hashlib.sha256(script.encode()).hexdigest()[:12]}" / "python"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,8 @@ they are ended, and print it at length; the JVM, which has closed them, knows. P
 `tailrace.spark.python` starts them by this file, so it imports what any Python has loaded already.
 
 PySpark's daemon makes a process for each worker, which would import what it needs anew: most of a second of each. So
-the daemon imports it before (`LOADED`), and its workers share it.
+the daemon imports it before (`LOADED`), and its workers share it. Where there is a fork server, the daemon has it from
+there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import runpy
 import sys
 import traceback
+from contextlib import suppress
 from importlib import import_module
 from types import TracebackType
 from typing import Any
@@ -22,7 +24,7 @@ from typing import Any
 LOADED = "TAILRACE_LOADED"
 """The environment variable that names the modules that tasks need, with commas."""
 
-_DAEMON, _TASKS = "pyspark.daemon", "pyspark.worker"
+DAEMON, TASKS = "pyspark.daemon", "pyspark.worker"
 
 
 def is_left_alone(error: BaseException | None) -> bool:
@@ -48,33 +50,34 @@ def _print(*arguments: Any, **named: Any) -> None:
         _print_exc(*arguments, **named)
 
 
-def _load(worker: str) -> None:
-    """Import what workers that run the module `worker` need. What fails here fails in the worker too, which says so."""
-    try:
-        import_module(worker)
-        named = os.environ.get(LOADED, "")
-        if named:
-            import_module("tailrace.spark.source")
-        if named and worker == _TASKS:
-            from tailrace.spark.warm import load_modules
+def load(*workers: str) -> None:
+    """Import the modules `workers` and what tasks need. What fails here fails where it is needed too, which says so."""
+    named = os.environ.get(LOADED, "")
+    for module in (*workers, *(["tailrace.spark.source", *named.split(",")] if named else [])):
+        with suppress(Exception):
+            import_module(module)
+    if named and TASKS in workers:
+        with suppress(Exception):
+            from tailrace.spark.warm import compile_functions
 
-            load_modules(named.split(","))
-    except Exception:
-        return
+            compile_functions()
     # A worker that looks at none of these objects copies none of their pages.
     gc.freeze()
 
 
-def main() -> None:
+def run(arguments: list[str]) -> None:
+    """Run the module that `arguments` name, after -m, with those behind it."""
     sys.excepthook = _write
     traceback.print_exc = _print
     # what `python -m` has there
     sys.path[0] = os.getcwd()
-    del sys.argv[:2]
-    if sys.argv[0] == _DAEMON and len(sys.argv) > 1:
-        _load(sys.argv[1])
+    sys.argv[:] = arguments[1:]
+    if sys.argv[0] == DAEMON and len(sys.argv) > 1:
+        load(sys.argv[1])
+    # one that is imported already would be warned of
+    sys.modules.pop(sys.argv[0], None)
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
-    main()
+    run(sys.argv[1:])

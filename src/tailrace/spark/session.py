@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tailrace import temporary
 from tailrace.jar import Jar
-from tailrace.spark import archive
+from tailrace.spark import archive, fork_server
 from tailrace.spark.cluster import LOCAL, demand, is_local
 from tailrace.spark.gateway import Launch, spark_home
 from tailrace.spark.jars import files_of
@@ -96,14 +96,16 @@ def session(
     memory: str = "2g",
     log_level: str = "error",
     keep: Sequence[int] = (),
+    loaded: Sequence[str] = (),
     launched: Launch | None = None,
 ) -> SparkSession:
     """The running session of this process, or a new one with `config` over the settings of this module.
 
     `jars` are those that the sink needs. `memory` is the heap of the JVM, which in local mode serves driver
     and tasks. `log_level` is that of Spark's own log on stderr: off, error, warn, info. `keep` are open files that
-    the JVM inherits. A JVM that runs already keeps its Java, memory, log, files and jars; so does one that is
-    `launched`, which has all of `config`. On a cluster, `master` names it, and executors start the Python that
+    the JVM inherits, `loaded` the modules that its Python processes need, as those of `Descriptor.forked`. A JVM that
+    runs already keeps its Java, memory, log, files, jars and modules; so does one that is `launched`, which has all of
+    `config`. On a cluster, `master` names it, and executors start the Python that
     `spark.pyspark.python` or PYSPARK_PYTHON names, else the path of this one.
     Raises PrerequisiteError without Java 17, or when the jars are missing and cannot be fetched; ConnectionFailed where
     a stand-alone master does not answer; JvmLost where the JVM ends at its start.
@@ -111,7 +113,14 @@ def session(
     given = dict(config or {})
     if launched is None:
         launched = launch(
-            given, jars=jars, app_name=app_name, master=master, memory=memory, log_level=log_level, keep=keep
+            given,
+            jars=jars,
+            app_name=app_name,
+            master=master,
+            memory=memory,
+            log_level=log_level,
+            keep=keep,
+            loaded=loaded,
         )
     if launched is None:
         settings = _settings(given, jars, app_name, master, memory, log_level)
@@ -143,8 +152,9 @@ def launch(
 ) -> Launch | None:
     """Start the JVM of a session without waiting for it; None where one runs already, or spark-submit has started it.
 
-    PySpark is not imported, which takes long. `loaded` are the modules that tasks of a local session need: the process
-    that makes its workers imports them once. The other parameters and the errors are those of `session`.
+    PySpark is not imported, which takes long. `loaded` are the modules that planners and tasks of a local session need:
+    its fork server imports them once, or, where there is none, the process that makes the workers. The other
+    parameters and the errors are those of `session`.
     """
     if _SUBMITTED in os.environ or _is_running():
         return None
@@ -157,7 +167,11 @@ def launch(
     settings[_JAVA_OPTIONS] = f"{flags} {settings[_JAVA_OPTIONS]}".lstrip()
     _name_python(is_local(master), given.get("spark.pyspark.python"))
     with _environment(is_local(master), java_home(java), loaded):
-        return Launch(settings, keep)
+        if not (is_local(master) and fork_server.is_possible()):
+            return Launch(settings, keep)
+        folder = temporary.folder("tailrace-forks-")
+        with fork_server.serving(folder, settings, loaded) as held:
+            return Launch(settings, [*keep, held])
 
 
 def _settings(

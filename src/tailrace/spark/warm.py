@@ -42,10 +42,15 @@ def _warm(spark: SparkSession, modules: tuple[str, ...]) -> None:
 
 def load_modules(modules: Sequence[str]) -> None:
     """Import the modules, and what every compiled function needs. Worker."""
+    for module in modules:
+        import_module(module)
+    compile_functions()
+
+
+def compile_functions() -> None:
+    """Load what every compiled function needs, by a call of one. Fork server, worker."""
     import numpy as np
 
     from tailrace.values.integers import integers_fragment
 
-    for module in modules:
-        import_module(module)
     integers_fragment(np.zeros(1, np.int64))

@@ -1,0 +1,224 @@
+"""The fork server of a local session: a process that has loaded what Spark's Python processes need, and forks them.
+
+A planner, and the daemon that makes the workers, import PySpark, the source and the drivers: a second or two of CPU
+for each, at the start of each query. The server imports them once, beside the JVM's start. Spark still starts its
+processes by the script of `tailrace.spark.python`; that runs `forked.py`, which has the server make the process.
+
+The server starts no thread, opens no connection and calls nothing that does: a forked process has none of its own. It
+ends with the JVM, which holds the other end of its input. `ps` shows the forked ones by the last part of the module
+that they run. Linux alone has what this needs; elsewhere each process imports for itself.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tailrace.spark.forked import NUMBER
+from tailrace.spark.quiet import DAEMON, LOADED, TASKS, load, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SERVER = "TAILRACE_FORK_SERVER"
+"""The environment variable that names the server's socket."""
+
+_NAME = "server"
+_PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
+_EXECUTORS = "spark.executorEnv."
+_COMM = "/proc/self/comm"
+_COMM_LENGTH = 15
+_PATIENCE_S = 10.0
+"""So long `forked.py` may take for what it asks, in seconds."""
+
+_started: list[int] = []
+
+
+def is_possible() -> bool:
+    """Whether this system has what a fork server needs."""
+    return sys.platform == "linux" and hasattr(os, "pidfd_open") and os.path.exists(_COMM)
+
+
+@contextmanager
+def serving(folder: str, settings: Mapping[str, str], modules: Sequence[str]) -> Iterator[int]:
+    """Start a server whose socket is in the directory `folder`, and name it in the environment meanwhile. Driver.
+
+    `settings` are Spark's: the environment that they give to executors is the server's. `modules` are imported by it.
+    Gives the open file by which it lives: it ends when the last process that has inherited it does.
+    """
+    _forget()
+    address = os.path.join(folder, _NAME)
+    given = ((name, value) for name, value in settings.items() if name.startswith(_EXECUTORS))
+    environment = {name.removeprefix(_EXECUTORS): value for name, value in given}
+    alive, held = os.pipe()
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            # Listens from now on: who comes before everything is loaded waits for that.
+            listener.bind(address)
+            listener.listen(64)
+            listener.set_inheritable(True)
+            process = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-u", "-c", f"from {__name__} import main; main()", str(listener.fileno())],
+                {"OMP_NUM_THREADS": "1", **os.environ, **environment, LOADED: ",".join(modules)},
+                file_actions=[(os.POSIX_SPAWN_DUP2, alive, 0), (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
+                # a signal to the group of a terminal is for the driver
+                setsid=True,
+            )
+            _started.append(process)
+        os.environ[SERVER] = address
+        yield held
+    finally:
+        os.environ.pop(SERVER, None)
+        os.close(alive)
+        os.close(held)
+
+
+def _forget() -> None:
+    """Wait for servers that have ended: the system keeps a note of each until then."""
+    for process in tuple(_started):
+        with suppress(ChildProcessError):
+            ended, _ = os.waitpid(process, os.WNOHANG)
+            if not ended:
+                continue
+        _started.remove(process)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What one `forked.py` asks for. `files` are its input, output and errors."""
+
+    files: Sequence[int]
+    directory: bytes
+    arguments: Sequence[str]
+    environment: Mapping[bytes, bytes]
+
+
+def _requested(connection: socket.socket) -> _Request | None:
+    """What is asked for; None where the other side has ended meanwhile."""
+    connection.settimeout(_PATIENCE_S)
+    files: list[int] = []
+    try:
+        head, files, _, _ = socket.recv_fds(connection, NUMBER, 3)
+        length = int.from_bytes(head, "big")
+        with connection.makefile("rb") as reader:
+            message = reader.read(length)
+        connection.settimeout(None)
+        if len(message) == length > 0 and len(files) == 3:
+            directory, count, *parts = message.split(b"\0")
+            arguments = [os.fsdecode(part) for part in parts[: int(count)]]
+            pairs = (part.partition(b"=") for part in parts[int(count) :])
+            return _Request(files, directory, arguments, {name: value for name, _, value in pairs})
+    except OSError:
+        pass
+    _close(files)
+    return None
+
+
+def _close(files: Sequence[int]) -> None:
+    for file in files:
+        os.close(file)
+
+
+class _Server:
+    """Forks a process for each request, waits for them and tells of their ends."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._selector.register(0, selectors.EVENT_READ)
+        # by the file that tells of the process's end
+        self._processes: dict[int, tuple[int, socket.socket]] = {}
+
+    def serve(self) -> list[str]:
+        """Returns in a forked process alone, with the arguments that it is to run."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is self._listener:
+                    connection, _ = self._listener.accept()
+                    request = _requested(connection)
+                    if request is None:
+                        connection.close()
+                    elif self._fork(request, connection):
+                        return _become(request)
+                elif key.fileobj == 0:
+                    os._exit(0)
+                elif key.fd in self._processes:
+                    self._ended(key.fd)
+                elif key.data is not None:
+                    self._left_alone(key.fd, key.data)
+
+    def _fork(self, request: _Request, connection: socket.socket) -> bool:
+        """Whether this is the new process."""
+        try:
+            process = os.fork()
+        except OSError:
+            # the other side runs the module itself
+            connection.close()
+            _close(request.files)
+            return False
+        if process == 0:
+            # Told from here: where the server has ended meanwhile, the other side learns of this process all the same.
+            with suppress(OSError):
+                connection.sendall(os.getpid().to_bytes(NUMBER, "big"))
+            connection.close()
+            for file, (_, other) in self._processes.items():
+                os.close(file)
+                other.close()
+            self._selector.close()
+            self._listener.close()
+            return True
+        _close(request.files)
+        file = os.pidfd_open(process)
+        self._processes[file] = (process, connection)
+        self._selector.register(file, selectors.EVENT_READ)
+        self._selector.register(connection, selectors.EVENT_READ, process)
+        return False
+
+    def _ended(self, file: int) -> None:
+        process, connection = self._processes.pop(file)
+        self._selector.unregister(file)
+        os.close(file)
+        _, status = os.waitpid(process, 0)
+        with suppress(OSError):
+            connection.sendall(os.waitstatus_to_exitcode(status).to_bytes(NUMBER, "big", signed=True))
+        with suppress(KeyError):
+            self._selector.unregister(connection)
+        connection.close()
+
+    def _left_alone(self, connection: int, process: int) -> None:
+        """Spark has ended the process that asked. The forked one has not been waited for, so its number is its own."""
+        self._selector.unregister(connection)
+        os.kill(process, signal.SIGTERM)
+
+
+def _become(request: _Request) -> list[str]:
+    """Make this process the one that was asked for."""
+    for number, file in enumerate(request.files):
+        os.dup2(file, number)
+    _close(request.files)
+    os.chdir(request.directory)
+    os.environb.clear()
+    os.environb.update(request.environment)
+    # Spark adds files of its users there
+    added = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry and entry not in sys.path]
+    sys.path[1:1] = added
+    with suppress(OSError):
+        Path(_COMM).write_text(request.arguments[-1].rpartition(".")[2][:_COMM_LENGTH])
+    return list(request.arguments)
+
+
+def main() -> None:
+    with socket.socket(fileno=int(sys.argv[1])) as listener:
+        load(TASKS, DAEMON, _PLANNER)
+        arguments = _Server(listener).serve()
+    run(arguments)
