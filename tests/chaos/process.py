@@ -19,7 +19,7 @@ PARTS = {"planner": "python_streaming_source_runner", "worker": "worker", "plan"
 
 def runs(process: psutil.Process, module: str) -> bool:
     """Whether a process of Spark's runs the module whose last part is given. Raises psutil.Error where it has ended."""
-    return process.name() == module[:15]
+    return str(process.name()) == module[:15]
 
 
 class Tailrace:
