@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,10 @@ SLOW = frozenset({"contract", "e2e", "fuzz", "integration", "simulation", "spark
 """The directories and files all of whose tests need such a thing, or start processes of their own that take long."""
 
 
+UNTIL = "TAILRACE_TESTS_UNTIL"
+"""The environment variable that says from when on no test begins, in seconds since 1970."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="only tests that need no database, no broker and no JVM")
 
@@ -55,6 +61,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     is_slow = collection_path.name in SLOW and HERE in (collection_path.parent, collection_path.parent.parent)
     return True if is_slow and config.getoption("--quick") else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time.time() > float(os.environ.get(UNTIL, "inf")):
+        pytest.skip("the time of the run was over")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -20,7 +20,16 @@ from tailrace.spark.session import session
 
 def start(warehouse: Path) -> SparkSession:
     """A session of two cores, with the sink kafka and the formats of tables where their jars can be had."""
-    config = {"spark.sql.warehouse.dir": str(warehouse), "spark.sql.shuffle.partitions": "2"}
+    config = {
+        "spark.sql.warehouse.dir": str(warehouse),
+        "spark.sql.shuffle.partitions": "2",
+        # Java's code for each of some thousand queries over a few rows takes longer than these: a fifth of the tests'
+        # time. What the command starts makes it.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # the one JVM here that lives long enough for Java's better compiler (see tests/lanes.py)
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4",
+    }
     jars: tuple[Jar, ...] = ()
     needing: tuple[type[KafkaSink] | TableFormat, ...] = (KafkaSink, *FORMATS.values())
     for wanted in needing:

@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +48,7 @@ def documents(path: Path = LINES) -> list[Document]:
     return found
 
 
+@cache
 def shown(tests: Path = TESTS) -> dict[str, list[str]]:
     """The tests, as `file::function`, and the golden cases that show each id, in the order of their names.
 
@@ -63,6 +65,7 @@ def shown(tests: Path = TESTS) -> dict[str, list[str]]:
     return found
 
 
+@cache
 def golden() -> dict[str, list[str]]:
     """The ids of each golden case that has some and is expected to be equal."""
     listed = tomllib.loads((GOLDEN / "behaviours.toml").read_text("utf-8"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from tests import lanes
+from tests import conftest, lanes
 
 NAMES = ("golden", "integration", "unit", "fresh")
 
@@ -23,6 +25,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / lanes.SERVER / "test_server.py").write_text("def test_server(): pass\n")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setattr(lanes, "HERE", tmp_path / "tests")
+    monkeypatch.setattr(lanes, "classes", lambda environment: nullcontext())
     monkeypatch.setattr(lanes, "LANES", (("golden",), ("integration",)))
     return tmp_path / "tests"
 
@@ -73,3 +76,11 @@ def test_quick_tests_are_shared_out_in_another_way(tree: Path, capfd: pytest.Cap
 def test_options_reach_all(tree: Path) -> None:
     assert lanes.main(["-k", "golden"]) == 0
     assert lanes.main(["-k", "nothing"]) == 5
+
+
+def test_no_test_begins_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    monkeypatch.setenv(conftest.UNTIL, str(time.time() + 3600))
+    conftest.pytest_runtest_setup(request.node)
+    monkeypatch.setenv(conftest.UNTIL, str(time.time() - 1))
+    with pytest.raises(pytest.skip.Exception, match="time of the run was over"):
+        conftest.pytest_runtest_setup(request.node)

@@ -36,15 +36,18 @@ _PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
 _EXECUTORS = "spark.executorEnv."
 _COMM = "/proc/self/comm"
 _COMM_LENGTH = 15
+SOCKET_PATH = 103
+"""The longest path of a socket that every system takes, in bytes."""
 _PATIENCE_S = 10.0
 """So long `forked.py` may take for what it asks, in seconds."""
 
 _started: list[int] = []
 
 
-def is_possible() -> bool:
-    """Whether this system has what a fork server needs."""
-    return sys.platform == "linux" and hasattr(os, "pidfd_open") and os.path.exists(_COMM)
+def is_possible(folder: str = "") -> bool:
+    """Whether this system has what a fork server needs, and takes the path of a socket in the directory `folder`."""
+    is_short = len(os.fsencode(os.path.join(folder, _NAME))) <= SOCKET_PATH
+    return is_short and sys.platform == "linux" and hasattr(os, "pidfd_open") and os.path.exists(_COMM)
 
 
 @contextmanager

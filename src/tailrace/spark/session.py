@@ -56,8 +56,8 @@ LOCAL_SETTINGS: Mapping[str, str] = {
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ENABLED, _SOCKETS = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
-# What PySpark adds to the directory, `/.UUID.sock`, and the longest path that every system takes, in bytes.
-_SOCKET_NAME, _SOCKET_PATH = 43, 103
+# What PySpark adds to the directory, `/.UUID.sock`, in bytes.
+_SOCKET_NAME = 43
 
 # Arrow's buffers check the bounds of each access, a good part of the JVM's time for a row. What they hold here is
 # written by pyarrow and read by Spark's generated code, which keeps to the rows that there are.
@@ -167,9 +167,9 @@ def launch(
     settings[_JAVA_OPTIONS] = f"{flags} {settings[_JAVA_OPTIONS]}".lstrip()
     _name_python(is_local(master), given.get("spark.pyspark.python"))
     with _environment(is_local(master), java_home(java), loaded):
-        if not (is_local(master) and fork_server.is_possible()):
+        folder = temporary.folder("tailrace-forks-") if is_local(master) else ""
+        if not (folder and fork_server.is_possible(folder)):
             return Launch(settings, keep)
-        folder = temporary.folder("tailrace-forks-")
         with fork_server.serving(folder, settings, loaded) as held:
             return Launch(settings, [*keep, held])
 
@@ -264,7 +264,7 @@ def _sockets(given: str | None = None) -> dict[str, str]:
     folder = given
     if folder is None:
         folder = temporary.folder("tailrace-sockets-")
-    if len(os.fsencode(folder)) + _SOCKET_NAME > _SOCKET_PATH:
+    if len(os.fsencode(folder)) + _SOCKET_NAME > fork_server.SOCKET_PATH:
         return {_ENABLED: "false"}
     return {_ENABLED: "true", _SOCKETS: folder}
 

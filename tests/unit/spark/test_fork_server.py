@@ -194,3 +194,8 @@ def test_who_asks_for_nothing_hinders_nobody(session: Session) -> None:
         socket.send_fds(short, [(5).to_bytes(8, "big")], [0, 1, 2])
         short.close()
         assert session.waiting()[1].is_running()
+
+
+def test_a_socket_needs_a_path_that_the_system_takes() -> None:
+    assert fork_server.is_possible("/" + "d" * 90)
+    assert not fork_server.is_possible("/" + "d" * 100)
