@@ -5,7 +5,7 @@ for each, at the start of each query. The server imports them once, beside the J
 processes by the script of `tailrace.spark.python`; that runs `forked.py`, which has the server make the process.
 
 The server starts no thread, opens no connection and calls nothing that does: a forked process has none of its own. It
-ends with the JVM, which holds the other end of its input. `ps` shows the forked ones by the last part of the module
+ends with the JVM, which holds the other end of its input, and ends what it has forked. `ps` shows the forked ones by the last part of the module
 that they run. Linux alone has what this needs; elsewhere each process imports for itself.
 """
 
@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from tailrace.spark.forked import NUMBER
 from tailrace.spark.quiet import DAEMON, LOADED, TASKS, load, run
@@ -154,11 +154,17 @@ class _Server:
                     elif self._fork(request, connection):
                         return _become(request)
                 elif key.fileobj == 0:
-                    os._exit(0)
+                    self._end()
                 elif key.fd in self._processes:
                     self._ended(key.fd)
                 elif key.data is not None:
                     self._left_alone(key.fd, key.data)
+
+    def _end(self) -> NoReturn:
+        """The JVM has ended. A planner that waits for its database would not learn of that."""
+        for process, _ in self._processes.values():
+            os.kill(process, signal.SIGTERM)
+        os._exit(0)
 
     def _fork(self, request: _Request, connection: socket.socket) -> bool:
         """Whether this is the new process."""

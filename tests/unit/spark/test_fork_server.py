@@ -175,13 +175,14 @@ def test_what_fails_is_told(session: Session) -> None:
     assert asking.returncode == 1
 
 
-def test_the_server_ends_with_the_last_process_that_holds_its_file(session: Session) -> None:
-    asking, forked = session.waiting()
+def test_all_end_with_the_last_process_that_holds_the_servers_file(session: Session) -> None:
+    both = [session.waiting(), session.waiting()]
     os.close(session.held)
     session.held = -1
     session.process.wait(_PATIENCE_S)
-    assert asking.poll() is None
-    assert forked.is_running()
+    for asking, forked in both:
+        forked.wait(_PATIENCE_S)
+        assert asking.wait(_PATIENCE_S) == 1
 
 
 def test_who_asks_for_nothing_hinders_nobody(session: Session) -> None:
