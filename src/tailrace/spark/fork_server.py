@@ -5,8 +5,8 @@ for each, at the start of each query. The server imports them once, beside the J
 processes by the script of `tailrace.spark.python`; that runs `forked.py`, which has the server make the process.
 
 The server starts no thread, opens no connection and calls nothing that does: a forked process has none of its own. It
-ends with the JVM, which holds the other end of its input, and ends what it has forked. `ps` shows the forked ones by the last part of the module
-that they run. Linux alone has what this needs; elsewhere each process imports for itself.
+ends with the JVM, which holds the other end of its input, and ends what it has forked. `ps` shows the forked ones by
+the last part of the module that they run. Linux alone has what this needs; elsewhere each process imports for itself.
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ class _Server:
     def serve(self) -> list[str]:
         """Returns in a forked process alone, with the arguments that it is to run."""
         while True:
-            for key, _ in self._selector.select():
+            # one at a time: what is done for it may close the files of another, whose numbers are given away again
+            for key, _ in self._selector.select()[:1]:
                 if key.fileobj is self._listener:
                     connection, _ = self._listener.accept()
                     request = _requested(connection)

@@ -146,6 +146,21 @@ def test_its_end_is_the_end_of_the_process_that_spark_has_started(session: Sessi
     assert beside.is_running()
 
 
+def test_both_may_end_at_once(session: Session) -> None:
+    several = [session.waiting() for _ in range(3)]
+    _, beside = session.waiting()
+    session.process.suspend()
+    for asking, forked in several:
+        forked.kill()
+        asking.kill()
+    last = session.start(TELLS, "one")
+    session.process.resume()
+    said, _ = last.communicate("its input", timeout=_PATIENCE_S)
+    assert said.endswith(f"True its input {session.process.pid}\n")
+    assert session.waiting()[1].is_running()
+    assert beside.is_running()
+
+
 def test_a_process_goes_on_where_the_server_has_ended(session: Session) -> None:
     asking, forked = session.waiting()
     session.process.kill()
