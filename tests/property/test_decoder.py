@@ -33,7 +33,7 @@ OID = 0xF000_0001
 Change = Insert | Update | Delete | Truncate
 
 # No deadline: the first call compiles.
-checked = settings(deadline=None, max_examples=75)
+checked = settings(deadline=None, max_examples=150)
 
 # Short alphabets make equal values, and so equal keys and unchanged columns, likely.
 texts = st.one_of(

@@ -47,7 +47,7 @@ def plain(batch: ChangeBatch, chosen: EventSettings, form: SourceForm = FORM) ->
     return list(reference.events(batch))
 
 
-@settings(max_examples=125, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 @given(json_batches.batches(), json_batches.settings())
 def test_columnar_events_are_the_plain_ones(batch: ChangeBatch, chosen: EventSettings) -> None:
     wanted = plain(batch, chosen)
@@ -59,7 +59,7 @@ def test_columnar_events_are_the_plain_ones(batch: ChangeBatch, chosen: EventSet
                 json.loads(text)
 
 
-@settings(max_examples=75, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data(), st.sampled_from(sorted(captured_batches.KINDS)))
 def test_columnar_events_of_change_tables_are_the_plain_ones(data: st.DataObject, connector: str) -> None:
     batch = data.draw(captured_batches.batches(connector))
@@ -74,7 +74,7 @@ def test_columnar_events_of_change_tables_are_the_plain_ones(data: st.DataObject
                 json.loads(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(
     st.lists(
         st.none()

@@ -120,7 +120,7 @@ def drawn(data: st.DataObject) -> tuple[Rows, list[Half], Rows]:
 
 
 @given(st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_rows_are_right_at_the_end_of_each_transaction(data: st.DataObject) -> None:
     before, log, after = drawn(data)
     if not log:

@@ -183,7 +183,7 @@ LOST = st.tuples(st.sampled_from(["session", "restart", "replay"]), st.integers(
 STEPS = st.lists(st.one_of(READ, READ, PLAN, PLAN, LOST), max_size=30)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=300)
 @given(logs, STEPS, st.sets(st.integers(0, 7), max_size=4), st.booleans(), st.sampled_from([1, 100, 1 << 20]))
 def test_every_row_is_delivered_once_and_no_position_goes_back(
     transactions: list[list[Change]],

@@ -148,7 +148,7 @@ def _rows(found: Segment, chosen: MongoSettings) -> list[dict[str, Any]] | str:
         return "error"
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches())
 def test_records_are_the_plain_ones(
     monkeypatch: pytest.MonkeyPatch, batch: tuple[str, dict[str, str], Segment, MongoSettings]

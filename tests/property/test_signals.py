@@ -95,7 +95,7 @@ def test_the_next_signal_is_obeyed_after_a_hostile_one() -> None:
     assert (found.id, str(found.collections[-1])) == ("2", "public.b")
 
 
-@settings(max_examples=30)
+@settings(max_examples=60)
 @given(st.one_of(st.sampled_from([*TYPES, WINDOW_OPEN, WINDOW_CLOSE]), st.text(max_size=3)), DATA, TEXTS)
 def test_any_signal_is_obeyed_or_ignored(kind: str, data: dict[str, Any], id_: str) -> None:
     obeyed(Signal(id_, kind, json.dumps(data)), obeyed(Signal("0", "execute-snapshot", '{"data-collections": [".*"]}')))

@@ -81,7 +81,7 @@ def spoilt(draw: Any, texts: st.SearchStrategy[str]) -> bytes:
 
 
 @pytest.mark.parametrize("connector", TYPES)
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_typed_columns_are_what_the_plain_conversion_gives(connector: str, data: st.DataObject) -> None:
     column, drawn = data.draw(st.sampled_from(kinds(connector)))

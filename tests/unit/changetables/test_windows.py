@@ -182,7 +182,7 @@ def test_a_signal_table_needs_a_change_table() -> None:
         Query(database, **SIGNALS).drain()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 30), st.booleans())
 def test_every_row_ends_in_its_last_state(seed: int, pairs: bool) -> None:
     """Random transactions between any two calls, restarts and a late capture: consumers end with the table itself,

@@ -59,7 +59,7 @@ def test_variants_are_what_spark_reads() -> None:
         assert read(variants(column.slice(0, low))) == wanted[:low]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.none() | st.lists(st.none() | st.text(max_size=90), max_size=5), max_size=6))
 def test_lists_of_texts_of_any_length(rows: list[Any]) -> None:
     assert read(variants(pa.array(rows, pa.list_(pa.string())))) == rows
