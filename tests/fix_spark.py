@@ -23,10 +23,6 @@ def start(warehouse: Path) -> SparkSession:
     config = {
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.sql.shuffle.partitions": "2",
-        # Java's code for each of some thousand queries over a few rows takes longer than these: a fifth of the tests'
-        # time. What the command starts makes it.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # the one JVM here that lives long enough for Java's better compiler (see tests/lanes.py)
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4",
     }
