@@ -78,9 +78,10 @@ def test_options_reach_all(tree: Path) -> None:
     assert lanes.main(["-k", "nothing"]) == 5
 
 
-def test_no_test_begins_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def test_a_run_whose_time_is_over_has_failed(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     monkeypatch.setenv(conftest.UNTIL, str(time.time() + 3600))
     conftest.pytest_runtest_setup(request.node)
     monkeypatch.setenv(conftest.UNTIL, str(time.time() - 1))
-    with pytest.raises(pytest.skip.Exception, match="time of the run was over"):
+    with pytest.raises(pytest.exit.Exception, match="not all tests were run") as ended:
         conftest.pytest_runtest_setup(request.node)
+    assert ended.value.returncode == 1
