@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,6 +153,9 @@ def test_both_may_end_at_once(session: Session) -> None:
     session.process.suspend()
     for asking, forked in several:
         forked.kill()
+        while forked.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        # the server has both before it, the end of the forked one first
         asking.kill()
     last = session.start(TELLS, "one")
     session.process.resume()
