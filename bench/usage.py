@@ -14,9 +14,10 @@ from types import TracebackType
 
 import psutil
 
+from tailrace.spark.fork_server import PLANNER, shown
+
 PARTS = ("driver", "planner", "workers", "jvm", "postgresql", "broker", "client")
 PYTHON = ("driver", "planner", "workers")
-_PLANNER = "python_streaming_source_runner"
 INTERVAL = 0.2
 """Seconds between two looks at the processes."""
 
@@ -27,10 +28,12 @@ def part(command: Sequence[str], name: str) -> str:
         return "broker"
     if any("org.apache.spark.deploy.SparkSubmit" in word for word in command):
         return "jvm"
-    if name == _PLANNER[:15]:
+    # those that only wait for a forked one name its module too
+    if any(word.endswith("forked.py") for word in command):
+        return "workers"
+    if name == shown(PLANNER) or PLANNER in command:
         return "planner"
-    # the fork server, all that it has forked, and those that wait for these
-    if any("tailrace.spark.fork_server" in word or word.endswith("forked.py") for word in command):
+    if any(word.startswith("pyspark.") or "tailrace.spark.fork_server" in word for word in command):
         return "workers"
     return "client"
 

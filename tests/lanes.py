@@ -4,8 +4,8 @@ A test waits for its server, its workers or its planner for longer than it compu
 Each process has servers of its own. What the first ones print is shown when they have ended; the last lines are the
 summaries of all. Ends with the exit code of pytest, of the first process that failed.
 
-Where TAILRACE_TESTS_UNTIL says a time, in seconds since 1970, no test begins after it: the run has failed then, and shows
-what it has found so far.
+Where TAILRACE_TESTS_UNTIL says a time, in seconds since 1970, no test begins after it: the run has failed then, and
+shows what it has found so far.
 """
 
 from __future__ import annotations

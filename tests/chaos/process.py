@@ -13,13 +13,19 @@ from pathlib import Path
 
 import psutil
 
-PARTS = {"planner": "python_streaming_source_runner", "worker": "worker", "plan": "plan_data_source_read"}
-"""The last parts of the modules that a query's Python processes run: the fork server calls them so."""
+from tailrace.spark.fork_server import PLANNER, shown
+from tailrace.spark.quiet import TASKS
+
+PARTS = {"planner": PLANNER, "worker": TASKS, "plan": "pyspark.sql.worker.plan_data_source_read"}
+"""The modules that a query's Python processes run."""
 
 
 def runs(process: psutil.Process, module: str) -> bool:
-    """Whether a process of Spark's runs the module whose last part is given. Raises psutil.Error where it has ended."""
-    return str(process.name()) == module[:15]
+    """Whether a process of Spark's runs the module, or makes those that do. Raises psutil.Error where it has ended."""
+    command = process.cmdline()
+    # those that only wait for a forked one name its module too
+    waits = any(word.endswith("forked.py") for word in command)
+    return not waits and (module in command or process.name() == shown(module))
 
 
 class Tailrace:

@@ -32,7 +32,7 @@ SERVER = "TAILRACE_FORK_SERVER"
 """The environment variable that names the server's socket."""
 
 _NAME = "server"
-_PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
+PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
 _EXECUTORS = "spark.executorEnv."
 _COMM = "/proc/self/comm"
 _COMM_LENGTH = 15
@@ -42,6 +42,11 @@ _PATIENCE_S = 10.0
 """So long `forked.py` may take for what it asks, in seconds."""
 
 _started: list[int] = []
+
+
+def shown(module: str) -> str:
+    """The name that the system shows for a forked process that runs the module: the start of its last part."""
+    return module.rpartition(".")[2][:_COMM_LENGTH]
 
 
 def is_possible(folder: str = "") -> bool:
@@ -223,12 +228,12 @@ def _become(request: _Request) -> list[str]:
     added = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry and entry not in sys.path]
     sys.path[1:1] = added
     with suppress(OSError):
-        Path(_COMM).write_text(request.arguments[-1].rpartition(".")[2][:_COMM_LENGTH])
+        Path(_COMM).write_text(shown(request.arguments[-1]))
     return list(request.arguments)
 
 
 def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as listener:
-        load(TASKS, DAEMON, _PLANNER)
+        load(TASKS, DAEMON, PLANNER)
         arguments = _Server(listener).serve()
     run(arguments)
