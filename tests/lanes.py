@@ -1,8 +1,10 @@
-"""All tests, in three processes side by side: `python -m tests.lanes [OPTIONS OF PYTEST]`.
+"""All tests, in parts that run three at a time: `python -m tests.lanes [OPTIONS OF PYTEST]`.
 
 A test waits for its server, its workers or its planner for longer than it computes, so two cores do three at once.
-Each process has servers of its own. What the first ones print is shown when they have ended; the last lines are the
-summaries of all. Ends with the exit code of pytest, of the first process that failed.
+Each part is a process of pytest with servers of its own. A process that has ended makes room for the next part: no
+core waits while one part takes longer than was thought. How far each part is is shown at once, what else it prints
+when it has ended; the last lines are the summaries of all. Ends with the exit code of pytest, of the first part that
+failed.
 
 Where TAILRACE_TESTS_UNTIL says a time, in seconds since 1970, no test begins after it: the run has failed then, and
 shows what it has found so far.
@@ -11,71 +13,117 @@ shows what it has found so far.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from threading import Lock
+from typing import TextIO
 
 HERE = Path(__file__).parent
 SERVER = "tdsserver"
-"""The SQL Server of tests, a directory beside this one; its own tests are the last process's."""
-LANES = (("golden", "e2e", "spark"), ("integration",))
-"""The directories of each process but the last one, which has all others: most of them need no Spark and no server."""
-APART = ("integration/changetables", "integration/mongodb")
-"""Directories below those of a process that the last one has all the same: it would end long before the others."""
-QUICK = (("unit",),)
+"""The SQL Server of tests, a directory beside this one; its own tests are in the last part."""
+PARTS: Sequence[tuple[str, ...]] = (
+    ("integration",),
+    ("golden", "e2e", "spark"),
+    ("simulation",),
+    ("chaos", "fuzz"),
+    ("integration/mongodb", "integration/changetables", "extending"),
+    ("property",),
+)
+"""The directories of each part, the longest one first. Those that need Spark are few: each has a JVM to start.
+
+A directory below one of another part is in its own. All that are not named make the last part.
+"""
+QUICK: Sequence[tuple[str, ...]] = (("unit",),)
 """The same for the tests of `--quick`."""
+AT_ONCE = 3
 NOTHING_COLLECTED = 5
 BRIEF = "-XX:TieredStopAtLevel=1"
 """For the JVMs of commands: each runs a few small queries, and the better compiler would take a third of its CPU."""
+
+_PROGRESS = re.compile(r"\[ *\d+%\]\s*$")
+_shown = Lock()
 
 
 def main(options: list[str]) -> int:
     """Run all and wait for them; the exit code."""
     is_quick = "--quick" in options
-    lanes = list(QUICK if is_quick else LANES)
-    apart = [] if is_quick else [name for name in APART if (HERE / name).is_dir()]
-    chosen = {name for lane in lanes for name in lane}
-    others = sorted(path.name for path in HERE.iterdir() if path.name not in chosen and any(path.glob("**/test_*.py")))
-    others += [*apart, *([SERVER] if (HERE.parent / SERVER).is_dir() else [])]
+    named = [tuple(name for name in part if (HERE / name).is_dir()) for part in (QUICK if is_quick else PARTS)]
+    parts = [*(part for part in named if part), others(named)]
     brief = f"{BRIEF} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".rstrip()
     environment = {**os.environ, "SPARK_SUBMIT_OPTS": brief}
-    with ExitStack() as files:
-        if not is_quick:
-            files.enter_context(classes(environment))
-        running = []
-        for lane in lanes:
-            kept = files.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace"))
-            options_of = command(lane, [*options, *(f"--ignore={HERE / name}" for name in apart)])
-            process = subprocess.Popen(
-                options_of, stdout=kept, stderr=subprocess.STDOUT, cwd=HERE.parent, env=environment
-            )
-            running.append((", ".join(lane), process, kept))
-        with subprocess.Popen(
-            command(others, options),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=HERE.parent,
-            env=environment,
-            text=True,
-            errors="replace",
-        ) as shown:
-            print(f"== {', '.join(others)}; the others are shown at the end", flush=True)
-            summaries = [f"== {', '.join(others)}: {follow(shown)}"]
-        codes = [shown.wait()]
-        for name, process, kept in running:
-            codes.append(process.wait())
-            kept.seek(0)
-            text = kept.read()
-            print(f"\n== {name}\n{text}")
-            summaries.append(f"== {name}: {(text.strip().splitlines() or ['nothing'])[-1]}")
-    print("\n".join(summaries), flush=True)
+    with nullcontext() if is_quick else classes(environment), ThreadPoolExecutor(AT_ONCE) as pool:
+        try:
+            ended = list(pool.map(lambda part: run(part, command(part, parts, options), environment), parts))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    print("\n".join(f"== {', '.join(part)}: {last}" for part, (_, last) in zip(parts, ended, strict=True)), flush=True)
     # a filter may leave nothing to one of them
+    codes = [code for code, _ in ended]
     failed = [code for code in codes if code not in (0, NOTHING_COLLECTED)]
     return failed[0] if failed else min(codes)
+
+
+def others(named: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The directories of tests that no part names."""
+    chosen = {name for part in named for name in part}
+    found = sorted(path.name for path in HERE.iterdir() if path.name not in chosen and any(path.glob("**/test_*.py")))
+    return (*found, *([SERVER] if (HERE.parent / SERVER).is_dir() else []))
+
+
+def command(part: tuple[str, ...], parts: Sequence[tuple[str, ...]], options: Sequence[str]) -> list[str]:
+    """Pytest over the directories of a part, without those below them that are another part's."""
+    places = [HERE.parent / name if name == SERVER else HERE / name for name in part]
+    names = {name for other in parts if other is not part for name in other}
+    apart = sorted(name for name in names if any(name.startswith(f"{mine}/") for mine in part))
+    ignored = [f"--ignore={HERE / name}" for name in apart]
+    return [sys.executable, "-m", "pytest", *map(str, places), *options, *ignored]
+
+
+def run(part: tuple[str, ...], command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    """Run one part and show what it prints; its exit code and its last line."""
+    kept: list[str] = []
+    last = "nothing"
+    # a file, and no pipe: a process that outlives pytest would hold that open
+    with (
+        tempfile.NamedTemporaryFile("w+", encoding="utf-8", errors="replace") as file,
+        subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, cwd=HERE.parent, env=environment) as process,
+        open(file.name, encoding="utf-8", errors="replace") as reader,
+    ):
+        for line in lines(process, reader):
+            last = line.strip() or last
+            if _PROGRESS.search(line):
+                with _shown:
+                    print(line, end="", flush=True)
+            else:
+                kept.append(line)
+    with _shown:
+        print(f"\n== {', '.join(part)}\n{''.join(kept)}", flush=True)
+    return process.returncode, last
+
+
+def lines(process: subprocess.Popen[bytes], reader: TextIO) -> Iterator[str]:
+    """The lines of a file that the process writes, as they come, until it has ended."""
+    begun = ""
+    while True:
+        has_ended = process.poll() is not None
+        for piece in iter(reader.readline, ""):
+            begun += piece
+            if begun.endswith("\n"):
+                yield begun
+                begun = ""
+        if has_ended:
+            break
+        time.sleep(0.2)
+    if begun:
+        yield begun
 
 
 @contextmanager
@@ -97,22 +145,6 @@ def classes(environment: Mapping[str, str]) -> Iterator[None]:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def follow(process: subprocess.Popen[str]) -> str:
-    """Print what the process prints, line by line; its last line."""
-    assert process.stdout is not None
-    last = "nothing"
-    for line in process.stdout:
-        print(line, end="", flush=True)
-        last = line.strip() or last
-    return last
-
-
-def command(directories: list[str] | tuple[str, ...], options: list[str]) -> list[str]:
-    """Pytest over some of the directories."""
-    places = [HERE.parent / name if name == SERVER else HERE / name for name in directories]
-    return [sys.executable, "-m", "pytest", *map(str, places), *options]
 
 
 if __name__ == "__main__":

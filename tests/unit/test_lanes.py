@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,7 +17,7 @@ NAMES = ("golden", "integration", "unit", "fresh")
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory of tests with one in each process, where `lanes` looks for them."""
+    """A directory of tests with one in each part, where `lanes` looks for them."""
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
     for name in NAMES:
         (tmp_path / "tests" / name).mkdir(parents=True)
@@ -26,15 +28,15 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setattr(lanes, "HERE", tmp_path / "tests")
     monkeypatch.setattr(lanes, "classes", lambda environment: nullcontext())
-    monkeypatch.setattr(lanes, "LANES", (("golden",), ("integration",)))
+    monkeypatch.setattr(lanes, "PARTS", (("golden",), ("integration", "gone")))
     return tmp_path / "tests"
 
 
-def test_every_directory_is_run_by_one_of_them(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_directory_is_run_by_one_part(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert lanes.main(["-v"]) == 0
     said = capfd.readouterr().out
     assert [said.count(f"::test_{name} PASSED") for name in (*NAMES, "server")] == [1, 1, 1, 1, 1]
-    *_, others, first, second = said.splitlines()
+    *_, first, second, others = said.splitlines()
     assert others.startswith("== fresh, unit, tdsserver: ")
     assert "3 passed" in others
     assert first.startswith("== golden: ")
@@ -43,18 +45,45 @@ def test_every_directory_is_run_by_one_of_them(tree: Path, capfd: pytest.Capture
     assert "1 passed" in second
 
 
-def test_a_directory_below_one_is_run_by_the_last_process_alone(
+def test_a_directory_below_one_is_run_by_its_own_part_alone(
     tree: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tree / "integration" / "large").mkdir()
     (tree / "integration" / "large" / "test_large.py").write_text("def test_large(): pass\n")
-    monkeypatch.setattr(lanes, "APART", ("integration/large", "integration/gone"))
+    monkeypatch.setattr(lanes, "PARTS", (("golden",), ("integration",), ("integration/large", "integration/gone")))
     assert lanes.main(["-v"]) == 0
     said = capfd.readouterr().out
     assert [said.count(f"::test_{name} PASSED") for name in (*NAMES, "large")] == [1, 1, 1, 1, 1]
-    *_, others, _, second = said.splitlines()
-    assert others.startswith("== fresh, unit, integration/large, tdsserver: ")
-    assert "1 passed" in second
+    *_, whole, below, _ = said.splitlines()
+    assert whole.startswith("== integration: ")
+    assert "1 passed" in whole
+    assert below.startswith("== integration/large: ")
+    assert "1 passed" in below
+
+
+def test_a_process_that_has_ended_makes_room_for_the_next_part(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(lanes, "AT_ONCE", 1)
+    (tree / "golden" / "test_golden.py").write_text("def test_wrong(): assert 1 == 2\n")
+    assert lanes.main([]) == 1
+    said = capfd.readouterr().out
+    assert said.count(" passed in ") == 4
+    assert "assert 1 == 2" in said
+
+
+def test_a_process_that_outlives_pytest_is_not_waited_for(tree: Path) -> None:
+    code = """
+import pathlib, subprocess, sys
+
+def test_it(capfd):
+    with capfd.disabled():
+        process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    pathlib.Path(__file__).with_name("pid").write_text(str(process.pid))
+"""
+    (tree / "golden" / "test_golden.py").write_text(code)
+    assert lanes.main([]) == 0
+    os.kill(int((tree / "golden" / "pid").read_text()), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("name", ["golden", "integration", "unit"])
@@ -68,7 +97,7 @@ def test_quick_tests_are_shared_out_in_another_way(tree: Path, capfd: pytest.Cap
     option = "def pytest_addoption(parser): parser.addoption('--quick', action='store_true')\n"
     (tree / "conftest.py").write_text(option)
     assert lanes.main(["--quick"]) == 0
-    *_, others, first = capfd.readouterr().out.splitlines()
+    *_, first, others = capfd.readouterr().out.splitlines()
     assert others.startswith("== fresh, golden, integration, tdsserver: ")
     assert first.startswith("== unit: ")
 
