@@ -17,14 +17,23 @@ from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.spark.jars import files_of
 from tailrace.spark.session import session
 
+LASTING = (
+    "-XX:TieredStopAtLevel=4 -XX:Tier4InvocationThreshold=60000 -XX:Tier4MinInvocationThreshold=20000 "
+    "-XX:Tier4CompileThreshold=100000 -XX:Tier4BackEdgeThreshold=400000 -XX:MetaspaceSize=512m -Xms1200m -Xmn600m"
+)
+"""For the one JVM here that lives long: Java's better compiler, which the others do without (see tests/lanes.py).
+
+It waits for what is hot indeed: most of what runs here are new plans, and it would take a third of the CPU. The heap
+does not start small, and is not collected for each step by which its classes grow.
+"""
+
 
 def start(warehouse: Path) -> SparkSession:
     """A session of two cores, with the sink kafka and the formats of tables where their jars can be had."""
     config = {
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.sql.shuffle.partitions": "2",
-        # the one JVM here that lives long enough for Java's better compiler (see tests/lanes.py)
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4",
+        "spark.driver.extraJavaOptions": LASTING,
     }
     jars: tuple[Jar, ...] = ()
     needing: tuple[type[KafkaSink] | TableFormat, ...] = (KafkaSink, *FORMATS.values())
