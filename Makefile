@@ -30,7 +30,7 @@ demo: $(STAMP) ## a PostgreSQL, a workload and its change events, here and now
 quick: $(STAMP) ## the tests that need no server and no JVM, within two minutes
 	@$(BIN)/python -m tests.lanes --quick
 
-test: $(STAMP) ## all tests, in three processes: make test [ARGS='--postgres DSN']
+test: $(STAMP) ## all tests, three processes at a time: make test [ARGS='--postgres DSN']
 	@$(BIN)/python -m tests.lanes $(ARGS)
 
 check: $(STAMP) ## lint, format, types, layers, audit, bill of materials

@@ -87,6 +87,16 @@ def test_a_document_without_a_schema_is_put_aside_alone() -> None:
     assert [row["op"] for row in found] == ["c", "quarantine", "c"]
 
 
+def test_a_record_that_is_dropped_needs_no_form_of_its_key() -> None:
+    """A document that was gone when an update of it was looked up, under a key that Kafka Connect has no schema for."""
+    key = Document(list=[1, "x"])
+    options = {**UNWRAP, "transforms": "u", "transforms.u.delete.tombstone.handling.mode": "drop"}
+    found = rows("cu", [INSERTED, change("u", key)], **options)
+    assert [row["op"] for row in found] == ["c"]
+    with pytest.raises(ConversionError, match="list has elements of different types"):
+        rows("c", [change("c", key, after=Document(_id=key))], **options)
+
+
 def test_a_router_by_name_needs_no_documents() -> None:
     options = {"transforms": "r", "transforms.r.type": f"{CONNECT}.RegexRouter", "transforms.r.regex": ".*",
                "transforms.r.replacement": "all"}  # fmt: skip

@@ -47,7 +47,7 @@ class ExtractNewDocumentState:
         if record.value is None:
             if not chosen.keep_tombstones:
                 return None
-            return self._keyed(record, lambda made, key: made, self._operation("d"))
+            return self._keyed(record, lambda made, key: key.of(made), self._operation("d"))
         envelope = record.value
         if not isinstance(envelope, Struct) or not (envelope.name or "").endswith(_ENVELOPE):
             return record
@@ -73,8 +73,7 @@ class ExtractNewDocumentState:
     def _of_key(
         self, record: RecordLayout, made: Callable[[RecordLayout, _Key], Rewritten], shape: bytes | None
     ) -> Rewritten:
-        key = _Key(shape, self.manner)
-        return made(replace(record, key=struct(key.fields("id", "null"), None)), key)
+        return made(record, _Key(shape, self.manner))
 
     def _operation(self, op: str) -> list[Header]:
         """The header that names the operation: that of format 1.1, and `op` of add.headers beside a tombstone."""
@@ -116,6 +115,10 @@ class _Key:
         if is_left_out(tree):
             return []
         return [(name, Shaper(self.manner, Leaves("id", self.manner)).node(tree, f"{within}.{name}"))]
+
+    def of(self, record: RecordLayout) -> RecordLayout:
+        """The record with this key. Raises ConversionError where a value has no form, which a dropped record may."""
+        return replace(record, key=struct(self.fields("id", "null"), None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +235,9 @@ class _Made:
         chosen = self.chosen
         if deleted and chosen.deletes == "drop":
             return None
+        record = self.key.of(self.record)
         if deleted and not chosen.rewrites:
-            return replace(self.record, value=None)
+            return replace(record, value=None)
         if chosen.flatten:
             if is_partial:
                 found = [(name.replace(".", chosen.delimiter), node) for name, node in found]
@@ -243,7 +247,7 @@ class _Made:
             if with_id:
                 found += self.identity
         found = [*found, *((one.name, _added(one, self.envelope, chosen)) for one in chosen.fields)]
-        return replace(self.record, value=struct(found, self.name))
+        return replace(record, value=struct(found, self.name))
 
 
 def _without(tree: Branch, *names: str) -> Branch:
