@@ -28,20 +28,25 @@ from typing import TextIO
 
 HERE = Path(__file__).parent
 SERVER = "tdsserver"
-"""The SQL Server of tests, a directory beside this one; its own tests are in the last part."""
+"""The SQL Server of tests, a directory beside this one; its own tests are among the others."""
+OTHERS: tuple[str, ...] = ()
+"""The part of all directories that no part names."""
 PARTS: Sequence[tuple[str, ...]] = (
+    ("property",),
+    OTHERS,
+    ("simulation",),
     ("integration",),
     ("golden", "e2e", "spark"),
-    ("simulation",),
     ("chaos", "fuzz"),
     ("integration/mongodb", "integration/changetables", "extending"),
-    ("property",),
 )
-"""The directories of each part, the longest one first. Those that need Spark are few: each has a JVM to start.
+"""The directories of each part, in their order. Those that need Spark are few: each has a JVM to start.
 
-A directory below one of another part is in its own. All that are not named make the last part.
+The first ones compile nearly all kernels. Where none are kept yet, a query would otherwise wait for its planner and
+each worker to compile the same ones, which takes longer than a test waits. Behind them the longest comes first.
+A directory below one of another part is in its own.
 """
-QUICK: Sequence[tuple[str, ...]] = (("unit",),)
+QUICK: Sequence[tuple[str, ...]] = (("unit",), OTHERS)
 """The same for the tests of `--quick`."""
 AT_ONCE = 3
 NOTHING_COLLECTED = 5
@@ -55,8 +60,9 @@ _shown = Lock()
 def main(options: list[str]) -> int:
     """Run all and wait for them; the exit code."""
     is_quick = "--quick" in options
-    named = [tuple(name for name in part if (HERE / name).is_dir()) for part in (QUICK if is_quick else PARTS)]
-    parts = [*(part for part in named if part), others(named)]
+    chosen = QUICK if is_quick else PARTS
+    named = [tuple(name for name in part if (HERE / name).is_dir()) if part else others(chosen) for part in chosen]
+    parts = [part for part in named if part]
     brief = f"{BRIEF} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".rstrip()
     environment = {**os.environ, "SPARK_SUBMIT_OPTS": brief}
     with nullcontext() if is_quick else classes(environment), ThreadPoolExecutor(AT_ONCE) as pool:

@@ -116,7 +116,7 @@ class Stream:
         self.check()
         return True
 
-    def catch_up(self, seconds: float = 60) -> None:
+    def catch_up(self, seconds: float = 240) -> None:
         """Wait until the sink has all that the server's log holds now, and all that follows from it.
 
         Nothing to wait for when the query does not run. Raises Failed when it takes longer than `seconds`.

@@ -28,7 +28,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setattr(lanes, "HERE", tmp_path / "tests")
     monkeypatch.setattr(lanes, "classes", lambda environment: nullcontext())
-    monkeypatch.setattr(lanes, "PARTS", (("golden",), ("integration", "gone")))
+    monkeypatch.setattr(lanes, "PARTS", (("golden",), ("integration", "gone"), lanes.OTHERS))
     return tmp_path / "tests"
 
 
@@ -50,11 +50,13 @@ def test_a_directory_below_one_is_run_by_its_own_part_alone(
 ) -> None:
     (tree / "integration" / "large").mkdir()
     (tree / "integration" / "large" / "test_large.py").write_text("def test_large(): pass\n")
-    monkeypatch.setattr(lanes, "PARTS", (("golden",), ("integration",), ("integration/large", "integration/gone")))
+    monkeypatch.setattr(
+        lanes, "PARTS", (("golden",), lanes.OTHERS, ("integration",), ("integration/large", "integration/gone"))
+    )
     assert lanes.main(["-v"]) == 0
     said = capfd.readouterr().out
     assert [said.count(f"::test_{name} PASSED") for name in (*NAMES, "large")] == [1, 1, 1, 1, 1]
-    *_, whole, below, _ = said.splitlines()
+    *_, whole, below = said.splitlines()
     assert whole.startswith("== integration: ")
     assert "1 passed" in whole
     assert below.startswith("== integration/large: ")
