@@ -1,13 +1,20 @@
-"""Fixtures of all tests come from plugin modules, one for each server; `--quick` leaves out what needs a server."""
+"""Fixtures of all tests come from plugin modules, one for each server.
+
+`--quick` leaves out what needs a server; `--full` runs everything at its full size (see tests/extent.py). Where
+TAILRACE_TESTS_DURATIONS names a file, the seconds of each test are appended to it.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests import extent
 
 # How long an example takes says more of the machine than of the product.
 settings.register_profile("tailrace", settings(), deadline=None)
@@ -52,10 +59,25 @@ SLOW = frozenset({"contract", "e2e", "fuzz", "integration", "simulation", "spark
 
 UNTIL = "TAILRACE_TESTS_UNTIL"
 """The environment variable that says when the run ends, as a failure, in seconds since 1970."""
+DURATIONS = "TAILRACE_TESTS_DURATIONS"
+"""The environment variable that names the file of durations: a line of JSON for each phase of each test."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="only tests that need no database, no broker and no JVM")
+    parser.addoption("--full", action="store_true", help="every test, at its full size: takes hours")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--full"):
+        os.environ[extent.FULL] = "1"
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    path = os.environ.get(DURATIONS)
+    if path:
+        with open(path, "a", encoding="utf-8") as file:
+            print(json.dumps([report.nodeid, report.when, round(report.duration, 3), report.outcome]), file=file)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -70,13 +92,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--quick"):
-        return
-    quick: list[pytest.Item] = []
+    chosen: list[pytest.Item] = []
     others: list[pytest.Item] = []
     for item in items:
+        (others if item.get_closest_marker("full") and not extent.is_full() else chosen).append(item)
+    if config.getoption("--quick"):
+        _leave_out_servers(chosen, others)
+    config.hook.pytest_deselected(items=others)
+    items[:] = chosen
+
+
+def _leave_out_servers(chosen: list[pytest.Item], others: list[pytest.Item]) -> None:
+    """Move the tests that need a server from `chosen` to `others`."""
+    quick: list[pytest.Item] = []
+    for item in chosen:
         # a directory that the command line names is collected, whatever was to be ignored
         is_slow = SLOW.intersection(item.path.relative_to(HERE.parent).parts)
         (others if is_slow or STARTERS & set(getattr(item, "fixturenames", ())) else quick).append(item)
-    config.hook.pytest_deselected(items=others)
-    items[:] = quick
+    chosen[:] = quick
