@@ -1,35 +1,32 @@
-"""Runs the golden cases of Db2 on Derby with the played capture program, in this process.
+"""Runs the golden cases of Db2 on Derby with the played capture program.
 
 Their expected records are written by hand after Debezium's document of its Db2 connector: no Debezium reads Derby.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from tailrace.connectors.changetables.log.sessions import close_idle
-from tailrace.connectors.changetables.start import planner
-from tailrace.connectors.registry import parse
-from tailrace.events.settings import EventSettings
-from tailrace.log.planner import Planner
 from tests.fix_db2 import dsn
-from tests.golden import script, wire
+from tests.golden import script
 from tests.golden.case import Case
 from tests.golden.compare import Terms, differences
-from tests.golden.record import Record, produced
+from tests.golden.stream import opened
 from tests.golden.tds_normalise import TdsNormaliser
+from tests.golden.wire import Reader
 from tests.servers import derby
 from tests.servers.asn import Capture
 from tests.servers.derby import DRIVER, Derby
 
 DATABASE = "GOLDEN"
 _OTHERS = ("ASNCDC", "PLAYED")
-RUN = "00000000-0000-7000-8000-000000000000"
 
 
 @contextmanager
@@ -39,8 +36,11 @@ def server() -> Iterator[Derby]:
         yield started
 
 
-def run(case: Case, server: Derby) -> Iterator[str]:
-    """What differs in one run of the case on a fresh database, every statement of which is one transaction."""
+def run(case: Case, server: Derby, spark: SparkSession | None, folder: Path) -> Iterator[str]:
+    """Return what differs in one run of the case on a fresh database. Raises Failed.
+
+    Every statement of the case is one transaction.
+    """
     server.drop(DATABASE)
     name = f"G{time.monotonic_ns() % 10**6:06d}"
     server.make(name)
@@ -62,14 +62,18 @@ def run(case: Case, server: Derby) -> Iterator[str]:
             "DB2DATABASE": name,
         }
         driver = {f"driver.{keyword}": value for keyword, value in DRIVER.items()}
-        config = parse("db2", case.options(variables) | driver | {"poll.interval.ms": "1"})
-        query = _Query(planner(config, EventSettings.from_options(config, RUN)), name)
-        query.drain()
-        for item in case.workload():
-            if isinstance(item, script.Statement):
-                capture.run(item.text)
-        query.drain()
-        query.planner.close()
+        options = case.options(variables) | driver
+        # each call of the planner asks the server for all that is captured
+        stream = opened(spark, "db2", options, folder / "checkpoint", lambda: 0, _Renamed(name))
+        stream.start()
+        try:
+            stream.catch_up()
+            for item in case.workload():
+                if isinstance(item, script.Statement):
+                    capture.run(item.text)
+            stream.catch_up()
+        finally:
+            stream.stop()
     finally:
         close_idle()
         capture.close()
@@ -79,30 +83,15 @@ def run(case: Case, server: Derby) -> Iterator[str]:
         value_reason=lambda place, wanted, got: None,
         schema_reason=lambda wanted, got: None,
     )
-    yield from differences(case.expected(), query.records, terms)
+    yield from differences(case.expected(), stream.records(), terms)
 
 
-class _Query:
-    """A query in this process: its records, with the database's name of this run made the constant one."""
+class _Renamed(Reader):
+    """Reads events of a database of one run as events of the database that the recordings name."""
 
-    def __init__(self, planner: Planner, name: str) -> None:
-        self.planner = planner
-        self.records: list[Record] = []
-        self._name = name.encode()
-        self._reader = wire.Reader()
-        self._start: dict[str, Any] | None = None
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
 
-    def drain(self) -> None:
-        """Every batch that there is now."""
-        if self._start is None:
-            self._start = self.planner.initial_offset()
-        while (end := json.loads(json.dumps(self.planner.latest_offset(self._start, None, None)))) != self._start:
-            for task in self.planner.partitions(self._start, end):
-                for batch in task.read():
-                    self.records += map(self._record, batch.to_pylist())
-            self._start = end
-
-    def _record(self, row: dict[str, Any]) -> Record:
-        value = row["value"] and row["value"].replace(b'"db":"' + self._name, b'"db":"' + DATABASE.encode())
-        headers = [(one["key"], one["value"]) for one in row["headers"] or ()]
-        return produced(row["topic"], row["key"], value, headers, self._reader)
+    def read(self, text: str) -> object:
+        return super().read(text.replace(f'"db":"{self._name}"', f'"db":"{DATABASE}"'))

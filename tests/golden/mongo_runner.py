@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -21,7 +20,7 @@ from tests.golden.mongo_normalise import MongoNormaliser, by_window
 from tests.golden.mongo_steps import Step, Writer
 from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS
 from tests.golden.record import Record
-from tests.golden.stream import Failed, Late, Stream
+from tests.golden.stream import Failed, Late, Stream, opened
 from tests.servers.mongo_proxy import STAND_IN, Oplog, Proxy
 from tests.servers.secantus import Secantus, fetch
 
@@ -49,8 +48,8 @@ def options(case: Case, mongo: Mongo, folder: Path) -> dict[str, str]:
     return filled | {"cursor.max.await.time.ms": AWAIT_MS}
 
 
-def run(case: Case, mongo: Mongo, spark: SparkSession, folder: Path, given: dict[str, str]) -> Iterator[str]:
-    """What differs in one run of the case; `given` are further options. Raises Failed and PyMongo's errors."""
+def run(case: Case, mongo: Mongo, spark: SparkSession | None, folder: Path, given: dict[str, str]) -> Iterator[str]:
+    """Return what differs in one run of the case; `given` are further options. Raises Failed and PyMongo's errors."""
     steps = mongo_steps.load(case.path / "run.json")
     recorded = case.expected()
     heartbeats = case.properties.get("topic.heartbeat.prefix") or case.properties.get(
@@ -68,7 +67,7 @@ def run(case: Case, mongo: Mongo, spark: SparkSession, folder: Path, given: dict
         settings = options(case, shown, folder) | given
         # the log as the query sees it
         looking = stack.enter_context(shown.client())
-        stream = Stream(spark, "mongodb-cdc", settings, folder / "checkpoint", lambda: newest(looking).time)
+        stream = opened(spark, "mongodb", settings, folder / "checkpoint", lambda: newest(looking).time)
         play = _Play(stream, Writer(client))
         try:
             for step in steps:
@@ -145,7 +144,7 @@ class _Play:
             # the recorder had to wait for records, or for silence
             self._stream.catch_up()
         elif op == "sleep":
-            time.sleep(step["seconds"])
+            self._stream.pause(step["seconds"])
         else:
             self._writer.do(step)
 

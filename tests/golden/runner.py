@@ -1,5 +1,6 @@
-"""Runs golden cases against the product: `python -m tests.golden.runner [DIR]`.
+"""Runs golden cases against the product: `python -m tests.golden.runner [DIR] [--spark]`.
 
+Every case runs in this process, or as a query of a Spark session where one is given (see stream.py).
 Prints for every case that it is equal, or its first difference, or why it was not run; then `N of M cases equal`.
 Ends with 1 if a case is not equal and not listed in expected_failures.toml, or equal and listed there.
 """
@@ -41,7 +42,7 @@ from tests.golden.compare import Terms, differences
 from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS
 from tests.golden.record import PLACES, AnyReader
 from tests.golden.shapes import Shapes
-from tests.golden.stream import Failed, Late, Stream
+from tests.golden.stream import Failed, Late, Stream, opened
 from tests.golden.wire import Reader
 from tests.servers.derby import Derby
 from tests.servers.jars import Unavailable as NoJars
@@ -83,6 +84,12 @@ def default_cases() -> Path:
     return RECORDED if RECORDED.is_dir() else SHIPPED
 
 
+def all_cases() -> list[Case]:
+    """Return the cases that the repository ships, and those beside it; these count where both have one of a name."""
+    found = {case.name: case for folder in (SHIPPED, default_cases()) for case in cases.find(folder)}
+    return [found[name] for name in sorted(found)]
+
+
 def expected_failures() -> dict[str, str]:
     """The cases that are known not to be equal, with the reason."""
     return {str(k): str(v) for k, v in tomllib.loads((HERE / "expected_failures.toml").read_text("utf-8")).items()}
@@ -108,7 +115,7 @@ def cannot_run(case: Case, postgres: Postgres) -> str | None:
     return None
 
 
-def run(case: Case, postgres: Postgres, spark: SparkSession) -> Outcome:
+def run(case: Case, postgres: Postgres, spark: SparkSession | None = None) -> Outcome:
     """Run one case on a fresh database and compare."""
     started = time.monotonic()
     skipped = cannot_run(case, postgres)
@@ -116,8 +123,6 @@ def run(case: Case, postgres: Postgres, spark: SparkSession) -> Outcome:
         return Outcome(case, skipped=skipped)
     if case.unknown_knobs:
         return Outcome(case, (f"the runner does not know {', '.join(case.unknown_knobs)}",))
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", case.knobs.get("timezone", "UTC"))
     try:
         with tempfile.TemporaryDirectory(prefix="tailrace-golden-") as folder:
             found = _run(case, postgres, spark, Path(folder))
@@ -129,12 +134,11 @@ def run(case: Case, postgres: Postgres, spark: SparkSession) -> Outcome:
             return Outcome(case, skipped=f"PostgreSQL {postgres.version} refuses its statements: {text}")
         found = (f"the server refuses a statement of the case: {text}",)
     finally:
-        spark.conf.set("spark.sql.session.timeZone", str(zone))
         drop(postgres, DATABASE)
     return Outcome(case, found, seconds=time.monotonic() - started)
 
 
-def run_mongo(case: Case, mongo: Mongo, spark: SparkSession) -> Outcome:
+def run_mongo(case: Case, mongo: Mongo, spark: SparkSession | None = None) -> Outcome:
     """Run one case of MongoDB on an emptied server and compare."""
     started = time.monotonic()
     if case.unknown_knobs:
@@ -188,7 +192,7 @@ VALUE_CONVERTERS = {
 """The converter that each `#@ format` of a recording stands for."""
 
 
-def _run(case: Case, postgres: Postgres, spark: SparkSession, folder: Path) -> tuple[str, ...]:
+def _run(case: Case, postgres: Postgres, spark: SparkSession | None, folder: Path) -> tuple[str, ...]:
     database = create(postgres, DATABASE)
     expected = case.expected()
     heartbeats = case.properties.get("topic.heartbeat.prefix") or case.properties.get(
@@ -201,9 +205,9 @@ def _run(case: Case, postgres: Postgres, spark: SparkSession, folder: Path) -> t
         types = _types(database)
         given = options(case, postgres, folder, registry)
         reader = AnyReader(lambda: registry.schemas) if case.knobs.get("format") == "connect" else Reader()
-        stream = Stream(spark, "postgres-cdc", given, folder / "checkpoint", lambda: _flushed(looking), reader)
+        stream = opened(spark, "postgres", given, folder / "checkpoint", lambda: _flushed(looking), reader)
         slot = case.properties.get("slot.name", "debezium")
-        with fix_invariant.watched(postgres.dsn(), slot, fix_invariant.committed_in(folder / "checkpoint")):
+        with fix_invariant.watched(postgres.dsn(), slot, stream.committed):
             stream.start()
             try:
                 # the snapshot, if there is one, is over, and the slot is read
@@ -286,7 +290,7 @@ def _work(stream: Stream, postgres: Postgres, case: Case) -> None:
             if isinstance(item, script.Statement):
                 script.execute(session, item)
             elif item.name == "sleep":
-                time.sleep(float(item.argument))
+                stream.pause(float(item.argument))
             elif item.name == "stop":
                 stream.catch_up()
                 stream.stop()
@@ -298,7 +302,7 @@ def _work(stream: Stream, postgres: Postgres, case: Case) -> None:
                 stream.catch_up()
 
 
-def run_sqlserver(case: Case, server: TestServer, spark: SparkSession) -> Outcome:
+def run_sqlserver(case: Case, server: TestServer, spark: SparkSession | None = None) -> Outcome:
     """Run one case of SQL Server in fresh databases of the test server and compare."""
     started = time.monotonic()
     try:
@@ -311,10 +315,14 @@ def run_sqlserver(case: Case, server: TestServer, spark: SparkSession) -> Outcom
     return Outcome(case, found, seconds=time.monotonic() - started)
 
 
-def run_db2(case: Case, server: Derby) -> Outcome:
+def run_db2(case: Case, server: Derby, spark: SparkSession | None = None) -> Outcome:
     """Run one case of Db2 in a fresh database and compare."""
     started = time.monotonic()
-    found = _kinds(db2_runner.run(case, server))
+    try:
+        with tempfile.TemporaryDirectory(prefix="tailrace-golden-") as folder:
+            found = _kinds(db2_runner.run(case, server, spark, Path(folder)))
+    except Failed as error:
+        found = (str(error),)
     return Outcome(case, found, seconds=time.monotonic() - started)
 
 
@@ -336,7 +344,7 @@ class Servers:
     ) -> None:
         self._stack.close()
 
-    def run(self, case: Case, spark: SparkSession) -> Outcome:
+    def run(self, case: Case, spark: SparkSession | None) -> Outcome:
         """Run one case of whatever kind and compare."""
         if case.database == "postgresql":
             self._postgres = self._postgres or self._stack.enter_context(server())
@@ -355,7 +363,7 @@ class Servers:
                 self._db2 = self._db2 or self._stack.enter_context(db2_runner.server())
             except NoJars as error:
                 return Outcome(case, skipped=str(error))
-            return run_db2(case, self._db2)
+            return run_db2(case, self._db2, spark)
         return Outcome(case, skipped=f"there is no server for cases of {case.database or 'no connector'}")
 
 
@@ -363,6 +371,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run all cases of a folder and report; the exit code."""
     parser = argparse.ArgumentParser(prog="make golden", description="Compare with the recordings of Debezium.")
     parser.add_argument("cases", nargs="?", type=Path, default=default_cases(), help="a case, or a folder of cases")
+    parser.add_argument("--spark", action="store_true", help="run each case as a query of Spark")
     parser.add_argument("--kinds", type=int, default=1, help="print up to so many kinds of difference (default: 1)")
     given = parser.parse_args(arguments)
     folder = given.cases
@@ -372,11 +381,12 @@ def main(arguments: list[str] | None = None) -> int:
     known = expected_failures()
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="tailrace-golden-") as warehouse, Servers() as servers:
-        spark = fix_spark.start(Path(warehouse))
+        spark = fix_spark.start(Path(warehouse)) if given.spark else None
         for case in found:
             outcomes.append(servers.run(case, spark))
             print(line(outcomes[-1], known, given.kinds), flush=True)
-        spark.stop()
+        if spark is not None:
+            spark.stop()
     judged = [outcome for outcome in outcomes if outcome.skipped is None]
     equal = [outcome for outcome in judged if outcome.difference is None]
     print(f"{len(equal)} of {len(judged)} cases equal")

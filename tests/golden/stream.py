@@ -1,11 +1,18 @@
-"""One streaming query of a case: started, watched, stopped, started again; its records collected in order."""
+"""The query of one golden case: started, watched, stopped, started again; its records collected in order.
+
+`DirectStream` runs the product's reader, planner and tasks in the test's own process, step by step, as Spark calls
+them. `SparkStream` runs the same source as a query of Spark.
+"""
 
 from __future__ import annotations
 
+import json
+import pickle
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +20,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tailrace.connectors import registry
+from tailrace.errors import TailraceError
 from tailrace.sinks.interruption import briefly
+from tailrace.spark.options import options as packed
+from tailrace.spark.options import unpacked
+from tailrace.spark.source import ChangeStreamReader, new_run_id
+from tests import fix_invariant
 from tests.golden import watch
 from tests.golden.record import PLACES, Record, produced
 from tests.golden.wire import Reader
 
 PACE = 0.02
-"""Seconds between two looks at a running query."""
+"""Seconds between two looks at a running query of Spark."""
 POLL_MS = "20"
 """How long a planner waits for changes before it says that there are none."""
 ROUNDS = 5
@@ -34,37 +47,169 @@ class Late(Failed):
     """The query runs, and has not delivered in time what it should."""
 
 
-class Stream:
-    """The query of one case. Every batch counts once, by its id: a replayed batch replaces what it repeats.
+class Stream(ABC):
+    """The query of one case. `position` gives the end of the server's log, in the numbers that `watch.reads_to` knows.
 
-    `form` names the connector's source; `position` gives the end of the server's log, in the numbers that
-    `watch.reads_to` knows.
+    All methods that let the query run raise Failed when it ends with an error.
     """
+
+    def __init__(self, options: Mapping[str, str], position: Callable[[], int], reader: Reader | None = None) -> None:
+        self._options = {**options, "poll.interval.ms": POLL_MS}
+        self._position = position
+        self._reader = reader or Reader()
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start the query, from what it has committed if it ran before."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop the query, wherever it is; nothing when it does not run."""
+
+    @abstractmethod
+    def records(self) -> list[Record]:
+        """Return what was delivered so far, batch by batch."""
+
+    @abstractmethod
+    def committed(self) -> dict[str, Any] | None:
+        """Return the offset that the query has committed last, None before the first commit."""
+
+    @abstractmethod
+    def wait(self, done: Callable[[], bool], seconds: float) -> bool:
+        """Let the query run until `done()`, or until it has ended; return False after `seconds`."""
+
+    @abstractmethod
+    def delivers(self, target: int) -> Callable[[], bool]:
+        """Return a function that returns True once the sink has the log up to `target`, for `wait`."""
+
+    def pause(self, seconds: float) -> None:
+        """Let the query run for so long, or let the time pass where it does not run."""
+        deadline = time.monotonic() + seconds
+        self.wait(lambda: time.monotonic() >= deadline, seconds)
+        time.sleep(max(0.0, deadline - time.monotonic()))
+
+    def catch_up(self, seconds: float = 240) -> None:
+        """Let the query run until the sink has all that the server's log holds now, and all that follows from it.
+
+        Raises Late when the query does not run, or takes longer than `seconds`.
+        """
+        # What the query itself writes into the log, such as the marks of a window, is a part of what it delivers.
+        for _ in range(ROUNDS):
+            target = self._position()
+            if not self.wait(self.delivers(target), seconds):
+                raise Late(f"the query has not delivered the log up to {target} within {seconds:g} s")
+            if "signal.data.collection" not in self._options or self._position() == target:
+                return
+
+    def _produced(self, rows: Iterable[Mapping[str, Any]]) -> list[Record]:
+        return [
+            produced(
+                row["topic"],
+                row["key"],
+                row["value"],
+                [(header["key"], header["value"]) for header in row["headers"] or ()],
+                self._reader,
+                (row.get("partition"), row.get("timestamp")),
+            )
+            for row in rows
+        ]
+
+
+class DirectStream(Stream):
+    """The query in this process: what Spark would call, called by `wait` in the test's thread.
+
+    Offsets pass through JSON and partitions through pickle, as they do on their way through Spark.
+    """
+
+    def __init__(
+        self, connector: str, options: Mapping[str, str], position: Callable[[], int], reader: Reader | None = None
+    ) -> None:
+        super().__init__(options, position, reader)
+        self._connector = connector
+        self._source: ChangeStreamReader | None = None
+        self._committed: dict[str, Any] | None = None
+        self._records: list[Record] = []
+        self._target: int | None = None
+        self._delivered = False
+
+    def start(self) -> None:
+        try:
+            config = registry.parse(self._connector, unpacked(packed(self._options)))
+        except TailraceError as error:
+            raise Failed(reason(error)) from error
+        self._source = ChangeStreamReader(config, new_run_id())
+
+    def stop(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.stop()
+
+    def records(self) -> list[Record]:
+        return list(self._records)
+
+    def committed(self) -> dict[str, Any] | None:
+        return self._committed
+
+    def wait(self, done: Callable[[], bool], seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not done():
+            if self._source is None:
+                return done()
+            if time.monotonic() > deadline:
+                return False
+            try:
+                self._step(self._source)
+            except Exception as error:
+                self.stop()
+                raise Failed(reason(error)) from error
+        return True
+
+    def delivers(self, target: int) -> Callable[[], bool]:
+        self._target, self._delivered = target, False
+        return lambda: self._delivered
+
+    def _step(self, source: ChangeStreamReader) -> None:
+        """One trigger: plan a batch, read it and commit it, or find that there is nothing new."""
+        planner = source._plan()
+        start = self._committed if self._committed is not None else _sent(source.initialOffset())
+        # in this order: what is read while the batch is planned may be too late for it
+        has_read = self._target is not None and watch.reads_to(planner, self._target)
+        end = _sent(source.latestOffset(start, source.getDefaultReadLimit()))
+        source.reportLatestOffset()
+        if end == start:
+            self._delivered = has_read and watch.is_idle(planner)
+            return
+        worker = pickle.loads(pickle.dumps(source))
+        for partition in source.partitions(start, end):
+            for batch in worker.read(pickle.loads(pickle.dumps(partition))):
+                self._records += self._produced(batch.to_pylist())
+        self._committed = end
+
+
+class SparkStream(Stream):
+    """The query as Spark runs it. Every batch counts once, by its id: a replayed batch replaces what it repeats."""
 
     def __init__(
         self,
         spark: SparkSession,
-        form: str,
+        connector: str,
         options: Mapping[str, str],
         checkpoint: Path,
         position: Callable[[], int],
         reader: Reader | None = None,
     ) -> None:
+        super().__init__(options, position, reader)
         self._spark = spark
-        self._form = form
-        self._options = {**options, "poll.interval.ms": POLL_MS}
+        self._form = registry.find(connector).format
         self._checkpoint = checkpoint
-        self._position = position
         self._question = checkpoint.with_name(f"{checkpoint.name}.question")
         self._answer = checkpoint.with_name(f"{checkpoint.name}.answer")
         self._asked = 0
         self._batches: dict[int, list[Record]] = {}
-        self._reader = reader or Reader()
         self._lock = threading.Lock()
         self._query: StreamingQuery | None = None
 
     def start(self) -> None:
-        """Start the query, from its checkpoint if there is one; raises Failed."""
         try:
             frame = watch.load(self._spark, self._form, self._options, self._question, self._answer)
             places = [name for name in PLACES if name in frame.columns]
@@ -77,23 +222,37 @@ class Stream:
             raise Failed(reason(error)) from error
 
     def stop(self) -> None:
-        """Stop the query, wherever it is; nothing when it does not run."""
         query, self._query = self._query, None
         if query is not None:
             query.stop()
 
     def records(self) -> list[Record]:
-        """What was collected so far, batch by batch."""
         with self._lock:
             return [record for batch in sorted(self._batches) for record in self._batches[batch]]
 
-    def count(self) -> int:
-        """The number of records collected so far."""
-        with self._lock:
-            return sum(map(len, self._batches.values()))
+    def committed(self) -> dict[str, Any] | None:
+        return fix_invariant.committed_in(self._checkpoint)()
 
-    def check(self) -> bool:
-        """Whether the query runs; raises Failed when it ended with an error."""
+    def wait(self, done: Callable[[], bool], seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not done():
+            if not self._runs():
+                return done()
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(PACE)
+        self._runs()
+        return True
+
+    def delivers(self, target: int) -> Callable[[], bool]:
+        """Ask the planner, which answers when the sink has the log up to `target`."""
+        self._asked += 1
+        serial = str(self._asked)
+        watch.write(self._question, f"{serial} {target}")
+        return lambda: self._answer.exists() and self._answer.read_text() == serial
+
+    def _runs(self) -> bool:
+        """Return True while the query runs; raises Failed when it ended with an error."""
         query = self._query
         if query is None:
             return False
@@ -104,58 +263,35 @@ class Stream:
             raise Failed(reason(error))
         return False
 
-    def wait(self, done: Callable[[], bool], seconds: float) -> bool:
-        """Wait until `done()`, or until the query ends; False after `seconds`. Raises Failed."""
-        deadline = time.monotonic() + seconds
-        while not done():
-            if not self.check():
-                return done()
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(PACE)
-        self.check()
-        return True
-
-    def catch_up(self, seconds: float = 240) -> None:
-        """Wait until the sink has all that the server's log holds now, and all that follows from it.
-
-        Nothing to wait for when the query does not run. Raises Failed when it takes longer than `seconds`.
-        """
-        # What the query itself writes into the log, such as the marks of a window, is a part of what it delivers.
-        for _ in range(ROUNDS):
-            target = self._position()
-            has_delivered = self.asked(target)
-            if not self.wait(has_delivered, seconds):
-                raise Late(f"the query has not delivered the log up to {target} within {seconds:g} s")
-            if "signal.data.collection" not in self._options or self._position() == target:
-                return
-
-    def asked(self, target: int) -> Callable[[], bool]:
-        """Ask the planner for the log up to `target`; whether the sink has that, from now on."""
-        self._asked += 1
-        serial = str(self._asked)
-        watch.write(self._question, f"{serial} {target}")
-        return lambda: self._answer.exists() and self._answer.read_text() == serial
-
     def _collect(self, frame: DataFrame, batch: int) -> None:
         table: Any = frame.toArrow()
-        rows = [
-            produced(
-                row["topic"],
-                row["key"],
-                row["value"],
-                [(header["key"], header["value"]) for header in row["headers"] or ()],
-                self._reader,
-                (row.get("partition"), row.get("timestamp")),
-            )
-            for row in table.to_pylist()
-        ]
+        rows = self._produced(table.to_pylist())
         with self._lock:
             self._batches[batch] = rows
 
 
+def opened(
+    spark: SparkSession | None,
+    connector: str,
+    options: Mapping[str, str],
+    checkpoint: Path,
+    position: Callable[[], int],
+    reader: Reader | None = None,
+) -> Stream:
+    """Return the query of a case, not yet started: of `spark`, or in this process where that is None."""
+    if spark is None:
+        return DirectStream(connector, options, position, reader)
+    return SparkStream(spark, connector, options, checkpoint, position, reader)
+
+
+def _sent(offset: dict[str, Any]) -> dict[str, Any]:
+    """The offset as it comes back from Spark's log."""
+    found: dict[str, Any] = json.loads(json.dumps(offset))
+    return found
+
+
 def reason(error: BaseException) -> str:
-    """The sentence of an error that crossed Spark: the Python error at its bottom where there is one."""
+    """Return the sentence of an error: of one that crossed Spark, the Python error at its bottom where there is one."""
     text = str(error) if isinstance(error, PySparkException) else f"{type(error).__name__}: {error}"
     found = re.findall(r"^(?:[\w.]+\.)?(\w*(?:Error|Failed|Lost|Exception): .+(?:\n  - .+)*)", text, re.M)
     own = [line for line in found if not line.startswith(("Py4J", "PySparkRuntimeError", "StreamingQueryException"))]

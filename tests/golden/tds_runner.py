@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -16,7 +15,7 @@ from tests.golden import script
 from tests.golden.case import Case
 from tests.golden.compare import Terms, differences
 from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS
-from tests.golden.stream import Stream
+from tests.golden.stream import Stream, opened
 from tests.golden.tds_accept import Reasons, without_last_end
 from tests.golden.tds_normalise import TdsNormaliser
 
@@ -73,8 +72,10 @@ def heartbeats(case: Case) -> str:
     return str(found or HEARTBEATS)
 
 
-def run(case: Case, server: TestServer, spark: SparkSession, folder: Path, given: dict[str, str]) -> Iterator[str]:
-    """What differs in one run of the case; `given` are further options. Raises Failed, and the client's errors."""
+def run(
+    case: Case, server: TestServer, spark: SparkSession | None, folder: Path, given: dict[str, str]
+) -> Iterator[str]:
+    """Return what differs in one run of the case; `given` are further options. Raises Failed and the client's own."""
     expected = case.expected()
     beats = heartbeats(case)
     with ExitStack() as stack:
@@ -83,7 +84,7 @@ def run(case: Case, server: TestServer, spark: SparkSession, folder: Path, given
         if "signal.data.collection" in options:
             # one chunk for each window, as the recorded connector reads them
             options["incremental.snapshot.window.chunks"] = "1"
-        stream = Stream(spark, "sqlserver-cdc", options | given, folder / "checkpoint", lambda: captured(databases))
+        stream = opened(spark, "sqlserver", options | given, folder / "checkpoint", lambda: captured(databases))
         stream.start()
         stack.callback(stream.stop)
         # the snapshot, if there is one, is over, and changes are read
@@ -110,7 +111,7 @@ def _work(stream: Stream, session: TestSession, case: Case) -> None:
         if isinstance(item, script.Statement):
             session.run(item.text)
         elif item.name == "sleep":
-            time.sleep(float(item.argument))
+            stream.pause(float(item.argument))
         elif item.name == "stop":
             stream.catch_up()
             stream.stop()

@@ -1,4 +1,8 @@
-"""The events of every golden case equal those that Debezium wrote."""
+"""The events of every golden case equal those that Debezium wrote.
+
+Each case runs in this process, through the planner, tasks and encodings that Spark calls. The cases of
+`THROUGH_SPARK` run as a query of Spark besides; in a full run, all do.
+"""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,26 +15,61 @@ from tests.golden import case as cases
 from tests.golden import runner
 from tests.servers.derby import Derby
 
-# The recordings of SQL Server are all in the repository.
-ALL = cases.find(runner.default_cases())
-ALL += [
-    case
-    for case in cases.find(runner.SHIPPED)
-    if case.database == "sqlserver" and case.name not in {known.name for known in ALL}
-]
+ALL = runner.all_cases()
 KNOWN = runner.expected_failures()
 SHOWN = behaviours.golden()
 
 
-def marked(case: cases.Case) -> object:
-    """The case with the ids of what it shows."""
-    marks = [getattr(pytest.mark, behaviours.MARK)(*SHOWN[case.name])] if case.name in SHOWN else []
-    return pytest.param(case, id=case.name, marks=marks)
+THROUGH_SPARK = frozenset(
+    {
+        # each connector and format, in JSON
+        "postgres/tutorial",
+        "postgres-1.7/tutorial",
+        "mongodb-3/tutorial",
+        "mongodb-1.1/tutorial",
+        "sqlserver-3/customers",
+        "sqlserver-1.0/customers",
+        "db2-2.3/tutorial",
+        # each encoding
+        "postgres/cloudevents",
+        "postgres/names_avro",
+        "postgres-encodings/avro_tutorial",
+        "postgres-encodings/cloudevents_avro",
+        "postgres-encodings/cloudevents_header_source",
+        "postgres-encodings/cloudevents_plain_data",
+        "postgres-encodings/json_decimal_numeric",
+        "postgres-encodings/json_registry",
+        "postgres-encodings/outbox_binary",
+        # a query that is started again, and chunks beside the log
+        "postgres/restart",
+        "postgres/incremental_snapshot",
+        "mongodb-1.1/oplog_restart",
+        "sqlserver-3/restart",
+        # columns of the rows besides the event: partition and timestamp
+        "postgres-transforms/outbox_timestamp_router",
+        "postgres-transforms/partition_murmur",
+    }
+)
+"""What only Spark shows: offsets and partitions on their way, batches that are planned again, columns of the rows."""
 
 
 def of(database: str) -> list[object]:
-    """The cases of one kind."""
-    return [marked(case) for case in ALL if case.database == database]
+    """Return the cases of one kind, with the ids of what they show."""
+    return [pytest.param(case, id=case.name, marks=seeds(case)) for case in ALL if case.database == database]
+
+
+def seeds(case: cases.Case) -> list[pytest.MarkDecorator]:
+    """Return the mark with the ids of what the case shows, where it shows any."""
+    return [getattr(pytest.mark, behaviours.MARK)(*SHOWN[case.name])] if case.name in SHOWN else []
+
+
+def through_spark(database: str) -> list[object]:
+    """Return the cases of one kind; those that are not of `THROUGH_SPARK` run in a full run alone."""
+    found = [case for case in ALL if case.database == database]
+    return [
+        pytest.param(case, id=case.name, marks=[] if case.name in THROUGH_SPARK else [pytest.mark.full])
+        for case in found
+    ]
 
 
 def judge(outcome: runner.Outcome) -> None:
@@ -47,29 +86,49 @@ def judge(outcome: runner.Outcome) -> None:
 
 
 @pytest.mark.parametrize("case", of("postgresql"))
-def test_the_events_are_those_that_debezium_wrote(
-    case: cases.Case, postgres_server: Postgres, spark: SparkSession
-) -> None:
-    judge(runner.run(case, postgres_server, spark))
+def test_the_events_are_those_that_debezium_wrote(case: cases.Case, postgres_server: Postgres) -> None:
+    judge(runner.run(case, postgres_server))
 
 
 @pytest.mark.parametrize("case", of("mongodb"))
-def test_the_events_are_those_that_debezium_wrote_of_mongodb(
-    case: cases.Case, mongo_server: Mongo, spark: SparkSession
-) -> None:
-    judge(runner.run_mongo(case, mongo_server, spark))
+def test_the_events_are_those_that_debezium_wrote_of_mongodb(case: cases.Case, mongo_server: Mongo) -> None:
+    judge(runner.run_mongo(case, mongo_server))
 
 
 @pytest.mark.parametrize("case", of("sqlserver"))
-def test_the_events_are_those_that_debezium_wrote_of_sql_server(
-    case: cases.Case, sqlserver: TestServer, spark: SparkSession
-) -> None:
-    judge(runner.run_sqlserver(case, sqlserver, spark))
+def test_the_events_are_those_that_debezium_wrote_of_sql_server(case: cases.Case, sqlserver: TestServer) -> None:
+    judge(runner.run_sqlserver(case, sqlserver))
 
 
 @pytest.mark.parametrize("case", of("db2"))
 def test_the_events_are_those_of_the_document_of_db2(case: cases.Case, derby_server: Derby) -> None:
     judge(runner.run_db2(case, derby_server))
+
+
+@pytest.mark.parametrize("case", through_spark("postgresql"))
+def test_spark_delivers_the_events(case: cases.Case, postgres_server: Postgres, spark: SparkSession) -> None:
+    judge(runner.run(case, postgres_server, spark))
+
+
+@pytest.mark.parametrize("case", through_spark("mongodb"))
+def test_spark_delivers_the_events_of_mongodb(case: cases.Case, mongo_server: Mongo, spark: SparkSession) -> None:
+    judge(runner.run_mongo(case, mongo_server, spark))
+
+
+@pytest.mark.parametrize("case", through_spark("sqlserver"))
+def test_spark_delivers_the_events_of_sql_server(case: cases.Case, sqlserver: TestServer, spark: SparkSession) -> None:
+    judge(runner.run_sqlserver(case, sqlserver, spark))
+
+
+@pytest.mark.parametrize("case", through_spark("db2"))
+def test_spark_delivers_the_events_of_db2(case: cases.Case, derby_server: Derby, spark: SparkSession) -> None:
+    judge(runner.run_db2(case, derby_server, spark))
+
+
+def test_only_cases_that_exist_run_through_spark() -> None:
+    if runner.default_cases() == runner.SHIPPED:
+        pytest.skip("only some of the cases are here")
+    assert {case.name for case in ALL} >= THROUGH_SPARK
 
 
 def test_only_cases_that_exist_are_expected_to_fail() -> None:

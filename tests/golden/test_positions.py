@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tdsserver.process import TestServer
 from tests.fix_mongodb import Mongo
@@ -60,10 +59,10 @@ INSERTED = {"op": "insert", "ns": "inventory.orders", "documents": [{"_id": 99}]
     [(longer("INSERT INTO plain VALUES (77, 'more')"), "too many"), (shorter, "missing")],
 )
 def test_one_event_more_or_less_of_postgresql_is_seen(
-    change: Callable[[str], str], said: str, postgres_server: Postgres, spark: SparkSession, tmp_path: Path
+    change: Callable[[str], str], said: str, postgres_server: Postgres, tmp_path: Path
 ) -> None:
     case = changed(tmp_path, "postgres/no_pk", {"run.sql": change})
-    found = runner.run(case, postgres_server, spark)
+    found = runner.run(case, postgres_server)
     assert said in str(found.difference)
 
 
@@ -72,10 +71,10 @@ def test_one_event_more_or_less_of_postgresql_is_seen(
     [(longer("INSERT INTO nokey VALUES (77, 'more')"), "too many"), (shorter, "missing")],
 )
 def test_one_event_more_or_less_of_sql_server_is_seen(
-    change: Callable[[str], str], said: str, sqlserver: TestServer, spark: SparkSession, tmp_path: Path
+    change: Callable[[str], str], said: str, sqlserver: TestServer, tmp_path: Path
 ) -> None:
     case = changed(tmp_path, "sqlserver-3/no_key", {"run.sql": change})
-    found = runner.run_sqlserver(case, sqlserver, spark)
+    found = runner.run_sqlserver(case, sqlserver)
     assert said in str(found.difference)
 
 
@@ -89,11 +88,10 @@ def test_one_event_more_or_less_of_mongodb_is_seen(
     said: str,
     version: str,
     mongo_server: Mongo,
-    spark: SparkSession,
     tmp_path: Path,
 ) -> None:
     case = changed(tmp_path, f"{version}/tutorial", {"run.json": steps(change)})
-    found = runner.run_mongo(case, mongo_server, spark)
+    found = runner.run_mongo(case, mongo_server)
     assert said in str(found.difference)
 
 
@@ -109,7 +107,7 @@ def test_one_event_more_or_less_of_db2_is_seen(
     assert said in str(found.difference)
 
 
-def test_rows_may_be_copied_from_the_script(postgres_server: Postgres, spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_may_be_copied_from_the_script(postgres_server: Postgres, tmp_path: Path) -> None:
     def setup(script: str) -> str:
         return script.replace("INSERT INTO plain VALUES (1, 'x');", "COPY plain (a, b) FROM stdin;\n1\tx\n\\.\n")
 
@@ -119,4 +117,4 @@ def test_rows_may_be_copied_from_the_script(postgres_server: Postgres, spark: Sp
         return f"COPY public.plain FROM STDIN WITH (FORMAT csv);\n2,y\n\\.\n{rest}"
 
     case = changed(tmp_path, "postgres/no_pk", {"setup.sql": setup, "run.sql": work})
-    assert runner.run(case, postgres_server, spark).difference is None
+    assert runner.run(case, postgres_server).difference is None
