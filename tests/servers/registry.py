@@ -77,7 +77,9 @@ class Registry:
 
         Handler.registry = registry
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        # a test waits for one of these looks when it ends
+        looks = {"poll_interval": 0.02}
+        threading.Thread(target=self._server.serve_forever, kwargs=looks, daemon=True).start()
         return self
 
     def __exit__(

@@ -1,0 +1,172 @@
+"""Layouts and the columns that fill them, for tests that hand both to encodings and to transforms themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace import formats
+from tailrace.assembly.json_text import dumps
+from tailrace.assembly.programs import KINDS
+from tailrace.columns.logical import ABSENT, LogicalType
+from tailrace.config.formats import Format
+from tailrace.records.columns import Same, Texts, Written
+from tailrace.records.layout import (
+    AFTER,
+    RECORD,
+    Column,
+    Computed,
+    Constant,
+    ImageColumn,
+    Leaf,
+    Member,
+    Node,
+    RecordLayout,
+    Struct,
+)
+from tailrace.values.arrow import arrow_array, arrow_value
+from tailrace.values.conversion import ColumnPlan, Conversion
+from tailrace.values.fragments import strings_fragment
+
+TOPIC = "server.public.t"
+BARE = RecordLayout("c", TOPIC, None, None)
+"""The record that keys, values and headers of tests belong to, where no test says more of it."""
+
+
+class LayoutBlock:
+    """A block of records, each of a change of its own, and the columns that fill their layouts.
+
+    A leaf is made together with its values. See tailrace.records.columns.Columns. `lost_values` counts, by the names
+    of columns, what an encoding has reported as lost.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.index: npt.NDArray[np.int32] = np.tile(np.arange(count, dtype=np.int32), (KINDS, 1))
+        self.kept: dict[Hashable, Any] = {}
+        self.made: dict[Hashable, Any] = {}
+        self.lost_values: Counter[str] = Counter()
+        self._texts: dict[tuple[str, int], Texts] = {}
+        self._values: dict[str, pa.Array | Same | Written] = {}
+
+    def texts(self, leaf: ImageColumn) -> Texts:
+        return self._texts[leaf.image, leaf.column.index]
+
+    def values(self, leaf: Column) -> pa.Array | Same | Written:
+        return self._values[leaf.name]
+
+    def lost(self, column: ColumnPlan, count: int) -> None:
+        self.lost_values[column.name] += count
+
+    def image_column(
+        self,
+        name: str,
+        conversion: Conversion,
+        *texts: str | bytes | None,
+        optional: bool = True,
+        default: Any = ABSENT,
+        missing: tuple[int, ...] = (),
+        image: str = AFTER,
+    ) -> ImageColumn:
+        """Return a column of an image with the server's texts; the log did not carry those at the places `missing`."""
+        index = len(self._texts)
+        plan = plan_of(conversion, name, index=index, optional=optional, default=default)
+        flags = None
+        if missing:
+            flags = np.zeros(self.count, np.bool_)
+            flags[list(missing)] = True
+        self._texts[image, index] = Texts(text_column(*texts), flags)
+        return ImageColumn(image, plan)
+
+    def column(self, name: str, kind: LogicalType, *values: Any) -> Column:
+        """Return a column of values, which are given as JSON has them and stored as Arrow."""
+        self._values[name] = stored(kind, *values)
+        return Column(name, kind, RECORD)
+
+    def written_column(self, name: str, kind: LogicalType, *values: Any) -> Column:
+        """Return a column whose values are JSON already."""
+        self._values[name] = Written(strings_fragment([dumps(value).encode() for value in values]))
+        return Column(name, kind, RECORD)
+
+    def same_column(self, name: str, kind: LogicalType, value: Any) -> Column:
+        """Return a column that has one value in all records."""
+        self._values[name] = Same(value)
+        return Column(name, kind, RECORD)
+
+
+def plan_of(
+    conversion: Conversion,
+    name: str = "v",
+    *,
+    index: int = 0,
+    optional: bool = True,
+    default: Any = ABSENT,
+) -> ColumnPlan:
+    """Return the plan of a column: nulls are shown as its default where it has one, else as null."""
+    schema = conversion.logical.with_optional(optional).with_default(default)
+    null = None if default is ABSENT else default
+    return ColumnPlan(
+        index, name, name, schema, conversion, dumps(null).encode(), dumps(conversion.unavailable).encode()
+    )
+
+
+def text_column(*texts: str | bytes | None) -> pa.Array:
+    """Return the texts of a column as the log has them: bytes, which are UTF-8 unless they are given as bytes."""
+    return pa.array([text.encode() if isinstance(text, str) else text for text in texts], pa.binary())
+
+
+def stored(kind: LogicalType, *values: Any) -> pa.Array:
+    """Return values, given as JSON has them, as the Arrow array of their type."""
+    return arrow_array([arrow_value(value, kind) for value in values], kind)
+
+
+def struct_of(
+    name: str | None = None, /, *, optional: bool = False, version: int | None = None, **parts: Node
+) -> Struct:
+    """Return a struct of these parts."""
+    return Struct(tuple(Member(part, node) for part, node in parts.items()), name, version, optional)
+
+
+def encoded(
+    form: Format | str, layout: Node, block: LayoutBlock, *, schemas: bool = False, record: RecordLayout = BARE
+) -> list[Any]:
+    """Return what the encoding of this name makes of a layout in each record of the block."""
+    encoding = formats.find(form)
+    document = encoding.compile(layout, schemas, record)
+    found = formats.Blocks(block).of(encoding).encode([document], np.zeros(block.count, np.int32))
+    found.validate(full=True)
+    values: list[Any] = found.to_pylist()
+    return values
+
+
+def each_way(form: Format | str, kind: LogicalType, *values: Any, schemas: bool = False) -> list[bytes | None]:
+    """Return the bytes of structs that have one field `v` of this type, one for each value, given as JSON has it.
+
+    A value reaches an encoding in several ways: as a constant of the layout, alone or in a block; as a column of Arrow
+    or of JSON, which a transform may have computed. All of them have to give the same bytes.
+    """
+    block = LayoutBlock(len(values))
+    array = stored(kind, *values)
+    columns: dict[str, Leaf] = {
+        "a column of Arrow": block.column("arrow", kind, *values),
+        "a column of JSON": block.written_column("json", kind, *values),
+        "a computed column": Computed((), lambda: array, kind),
+    }
+    encoding = formats.find(form)
+    found: list[bytes | None] = [encoding.one(struct_of(v=Constant(value, kind)), schemas, BARE) for value in values]
+    for way, leaf in columns.items():
+        assert encoded(form, struct_of(v=leaf), block, schemas=schemas) == found, way
+    for value, data in zip(values, found, strict=True):
+        assert encoded(form, struct_of(v=Constant(value, kind)), LayoutBlock(1), schemas=schemas) == [data]
+    return found
+
+
+def unfilled(kind: LogicalType) -> Struct:
+    """Return a layout of this struct's type, for tests that look at the schema alone: its columns have no values."""
+    members = tuple(Member(part.name, Column(part.name, part.type, RECORD)) for part in kind.fields)
+    return Struct(members, kind.name, kind.version, kind.optional)
