@@ -72,26 +72,48 @@ def run(name: str, seconds: float, seed: int, folder: Path, most: int = 0) -> Re
 
     `most` inputs, if it is not 0, end the run sooner: what a seed finds does not depend on the machine's pace then.
     """
+    return run_several((name,), seconds, seed, folder, most)[name]
+
+
+def run_several(names: Sequence[str], seconds: float, seed: int, folder: Path, most: int = 0) -> dict[str, Report]:
+    """Feed targets one after another in one other process, each for so long and as `run` does.
+
+    Where the process crashes, the targets behind the one at work are fed nothing.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    state = folder / f"{name}-{seed}.state"
-    state.write_bytes(bytes(_HEAD + MOST_BYTES))
-    began = time.monotonic()
-    command = [sys.executable, "-m", "tests.fuzz.machine", name, str(seconds), str(seed), str(folder), str(most)]
-    child = subprocess.run(command, cwd=HERE.parents[1], capture_output=True, text=True, errors="replace", check=False)
-    kept = state.read_bytes()
-    state.unlink()
-    report = Report(int.from_bytes(kept[:8], "little"), time.monotonic() - began)
+    states = {name: folder / f"{name}-{seed}.state" for name in names}
+    for state in states.values():
+        state.write_bytes(bytes(_HEAD + MOST_BYTES))
+    command = [sys.executable, "-m", "tests.fuzz.machine", ",".join(names), str(seconds), str(seed), str(folder)]
+    child = subprocess.run(
+        [*command, str(most)], cwd=HERE.parents[1], capture_output=True, text=True, errors="replace", check=False
+    )
+    reports = {name: Report() for name in names}
+    ended = set()
     for line in child.stdout.splitlines():
         head, _, text = line.partition("\t")
-        if head.startswith("FINDING "):
-            report.findings.append((text.replace("\\n", "\n"), Path(head.removeprefix("FINDING "))))
-    if child.returncode not in (0, 1) or (child.returncode and not report.findings):
-        size = int.from_bytes(kept[8:_HEAD], "little")
-        path = folder / f"{name}-{seed}-crash"
-        path.write_bytes(kept[_HEAD : _HEAD + size])
-        what = f"it took more than {MOST_SECONDS} s" if -child.returncode == signal.SIGPROF else "the process ended"
-        report.findings.append((f"{what} (exit code {child.returncode})\n{child.stderr[-4000:]}", path))
-    return report
+        word, _, rest = head.partition(" ")
+        if word == "FINDING":
+            name, _, path = rest.partition(" ")
+            reports[name].findings.append((text.replace("\\n", "\n"), Path(path)))
+        elif word == "ENDED":
+            ended.add(rest)
+            reports[rest].seconds = float(text)
+    for name, state in states.items():
+        kept = state.read_bytes()
+        state.unlink()
+        reports[name].inputs = int.from_bytes(kept[:8], "little")
+        if name not in ended and ended == set(names[: names.index(name)]):
+            size = int.from_bytes(kept[8:_HEAD], "little")
+            reports[name].findings.append(_crash(child, kept[_HEAD : _HEAD + size], folder / f"{name}-{seed}-crash"))
+    return reports
+
+
+def _crash(child: subprocess.CompletedProcess[str], data: bytes, path: Path) -> tuple[str, Path]:
+    """The finding of a process that has ended before its last target had, and was at work at `data`."""
+    path.write_bytes(data)
+    what = f"it took more than {MOST_SECONDS} s" if -child.returncode == signal.SIGPROF else "the process ended"
+    return f"{what} (exit code {child.returncode})\n{child.stderr[-4000:]}", path
 
 
 class _State:
@@ -161,18 +183,21 @@ def feed(
     return list(findings.values())
 
 
-def main(name: str, seconds: float, seed: int, folder: Path, most: int) -> int:
-    """The process of one target; 1 when something was found."""
+def main(names: Sequence[str], seconds: float, seed: int, folder: Path, most: int) -> int:
+    """The process of some targets; says what each has found, and when it has ended."""
     from tests.fuzz.targets import TARGETS
 
     os.environ.setdefault("TZ", "UTC")
     with suppress(KeyboardInterrupt):
-        state = _State(folder / f"{name}-{seed}.state")
-        for text, path in feed(TARGETS[name], seconds, seed, folder, state, most):
-            line = text.replace("\n", "\\n")
-            print(f"FINDING {path}\t{line}", flush=True)
+        for name in names:
+            began = time.monotonic()
+            state = _State(folder / f"{name}-{seed}.state")
+            for text, path in feed(TARGETS[name], seconds, seed, folder, state, most):
+                line = text.replace("\n", "\\n")
+                print(f"FINDING {name} {path}\t{line}", flush=True)
+            print(f"ENDED {name}\t{time.monotonic() - began:.3f}", flush=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]), int(sys.argv[5])))
+    sys.exit(main(sys.argv[1].split(","), float(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]), int(sys.argv[5])))

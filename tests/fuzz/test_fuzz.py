@@ -1,23 +1,42 @@
-"""Half a minute of each fuzzer, the same inputs each time; `make fuzz` runs others, for as long as is wanted."""
+"""A while of each fuzzer: what is kept of earlier finds, the seeds, and inputs of the day's seed.
+
+A full run feeds longer, and the inputs of one seed that stays besides; `make fuzz` goes on for as long as is wanted.
+"""
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import pytest
 
+from tests.extent import sized
 from tests.fuzz import machine
 from tests.fuzz.targets import TARGETS
 
-SECONDS = 30
-SEED = 2026
+SECONDS = sized(5, 30)
+"""Of each target, after its corpus and its seeds."""
+LASTING = 2026
+TODAY = int(datetime.date.today().strftime("%Y%m%d"))
 MOST = 100_000
 """So that a fast machine feeds no inputs that no other has fed."""
+TOGETHER = [("texts", "changetables"), ("pgoutput", "envelope"), ("mongodb",), ("offsets", "signals", "config")]
+"""Targets that share a process, and with it what they import and the kernels that they load."""
 
 
-@pytest.mark.parametrize("name", list(TARGETS))
-def test_damaged_input_is_an_error_and_no_more(name: str, tmp_path: Path) -> None:
-    report = machine.run(name, SECONDS, SEED, tmp_path, MOST)
-    told = "\n".join(f"--- {path}\n{path.read_bytes()!r}\n{text}" for text, path in report.findings)
-    assert not report.findings, f"seed {SEED}, {report.inputs} inputs\n{told}"
-    assert report.inputs > 0
+def test_every_target_is_fed() -> None:
+    assert sorted(name for names in TOGETHER for name in names) == sorted(TARGETS)
+
+
+@pytest.mark.parametrize("names", TOGETHER, ids=" ".join)
+@pytest.mark.parametrize(
+    "seed", [pytest.param(TODAY, id="today"), pytest.param(LASTING, id="lasting", marks=pytest.mark.full)]
+)
+def test_damaged_input_is_an_error_and_no_more(names: tuple[str, ...], seed: int, tmp_path: Path) -> None:
+    found = []
+    for name, report in machine.run_several(names, SECONDS, seed, tmp_path, MOST).items():
+        again = f"--only {name} --seed {seed} --most {report.inputs}"
+        print(f"{name}: {report.inputs} inputs; once more: make fuzz ARGS='{again}'")
+        found += [f"--- make fuzz ARGS='{again}'\n{path.read_bytes()!r}\n{text}" for text, path in report.findings]
+        assert report.inputs or found, name
+    assert not found, "\n".join(found)
