@@ -13,7 +13,7 @@ import pyarrow as pa
 from tailrace import formats
 from tailrace.assembly.json_text import dumps
 from tailrace.assembly.programs import KINDS
-from tailrace.columns.logical import ABSENT, LogicalType
+from tailrace.columns.logical import ABSENT, INT64, STRING, LogicalType
 from tailrace.config.formats import Format
 from tailrace.records.columns import Same, Texts, Written
 from tailrace.records.layout import (
@@ -170,3 +170,40 @@ def unfilled(kind: LogicalType) -> Struct:
     """Return a layout of this struct's type, for tests that look at the schema alone: its columns have no values."""
     members = tuple(Member(part.name, Column(part.name, part.type, RECORD)) for part in kind.fields)
     return Struct(members, kind.name, kind.version, kind.optional)
+
+
+def source_block(**parts: Node) -> Struct:
+    """Return the source block of a change of PostgreSQL, with `parts` in the place of its own, or behind them."""
+    text, number = STRING.with_optional(True), INT64.with_optional(True)
+    own: dict[str, Node] = {
+        "version": Constant("3.6.1.Final", STRING),
+        "connector": Constant("postgresql", STRING),
+        "name": Constant("server", STRING),
+        "ts_ms": Constant(1_795_222_827_639, INT64),
+        "db": Constant("golden", STRING),
+        "sequence": Constant('["23","24"]', text),
+        "schema": Constant("public", STRING),
+        "table": Constant("t", STRING),
+        "txId": Constant(700, number),
+        "lsn": Constant(24_023_128, number),
+    }
+    members = tuple(Member(name, node) for name, node in (own | parts).items())
+    return Struct(members, "io.debezium.connector.postgresql.Source", 1)
+
+
+def change_event(
+    op: str, before: Node | None, after: Node | None, *, source: Struct | None = None, **further: Node
+) -> Struct:
+    """Return the envelope of a change; a row that is not there is null, of the type of the one that is."""
+    row = before if after is None else after
+    assert row is not None
+    nothing = Constant(None, row.type.with_optional(True))
+    moment = Constant(1_795_222_827_700, INT64.with_optional(True))
+    parts: dict[str, Node] = {
+        "before": nothing if before is None else before,
+        "after": nothing if after is None else after,
+        "source": source_block() if source is None else source,
+        "op": Constant(op, STRING),
+        "ts_ms": moment,
+    }
+    return struct_of(f"{TOPIC}.Envelope", version=2, **(parts | further))
