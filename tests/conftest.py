@@ -1,12 +1,10 @@
 """Fixtures of all tests come from plugin modules, one for each server.
 
-`--quick` leaves out what needs a server; `--full` runs everything at its full size (see tests/extent.py). Where
-TAILRACE_TESTS_DURATIONS names a file, the seconds of each test are appended to it.
+`--quick` leaves out what needs a server; `--full` runs everything at its full size (see tests/extent.py).
 """
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
@@ -21,6 +19,7 @@ settings.register_profile("tailrace", settings(), deadline=None)
 settings.load_profile("tailrace")
 
 pytest_plugins = [
+    "tests.durations",
     "tests.fix_invariant",
     "tests.fix_postgres",
     "tests.fix_capture",
@@ -59,8 +58,6 @@ SLOW = frozenset({"contract", "e2e", "fuzz", "integration", "simulation", "spark
 
 UNTIL = "TAILRACE_TESTS_UNTIL"
 """The environment variable that says when the run ends, as a failure, in seconds since 1970."""
-DURATIONS = "TAILRACE_TESTS_DURATIONS"
-"""The environment variable that names the file of durations: a line of JSON for each phase of each test."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,13 +68,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--full"):
         os.environ[extent.FULL] = "1"
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    path = os.environ.get(DURATIONS)
-    if path:
-        with open(path, "a", encoding="utf-8") as file:
-            print(json.dumps([report.nodeid, report.when, round(report.duration, 3), report.outcome]), file=file)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

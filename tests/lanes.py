@@ -1,10 +1,14 @@
-"""All tests, in parts that run three at a time: `python -m tests.lanes [OPTIONS OF PYTEST]`.
+"""All tests, in parts that run three at a time: `python -m tests.lanes [--quick | --full] [--part NAME] [OPTIONS]`.
 
 A test waits for its server, its workers or its planner for longer than it computes, so two cores do three at once.
-Each part is a process of pytest with servers of its own. A process that has ended makes room for the next part: no
-core waits while one part takes longer than was thought. How far each part is is shown at once, what else it prints
-when it has ended; the last lines are the summaries of all. Ends with the exit code of pytest, of the first part that
-failed.
+Each part is a process of pytest with servers of its own; OPTIONS are pytest's. A process that has ended makes room for
+the next part. How far each part is is shown at once, what else it prints when it has ended. At the end come the seconds
+of each part and of the slowest tests; build/tests/durations.tsv has those of all tests. Ends with the exit code of
+pytest, of the first part that failed.
+
+`--full` runs everything at its full size, which takes hours (`make test-all`). Its parts can be run alone (`--part`,
+more than once), and a run that was ended goes on: a part that has passed at this commit is not run again, unless
+`--again` is given. build/tests/full.tsv says which parts have passed at which commit.
 
 Where TAILRACE_TESTS_UNTIL says a time, in seconds since 1970, no test begins after it: the run has failed then, and
 shows what it has found so far.
@@ -14,40 +18,26 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import TextIO
 
+from tests import durations
+
 HERE = Path(__file__).parent
+BUILD = HERE.parent / "build" / "tests"
 SERVER = "tdsserver"
 """The SQL Server of tests, a directory beside this one; its own tests are among the others."""
-OTHERS: tuple[str, ...] = ()
-"""The part of all directories that no part names."""
-PARTS: Sequence[tuple[str, ...]] = (
-    ("property",),
-    OTHERS,
-    ("simulation",),
-    ("integration",),
-    ("golden", "e2e", "spark"),
-    ("chaos", "fuzz"),
-    ("integration/mongodb", "integration/changetables", "extending"),
-)
-"""The directories of each part, in their order. Those that need Spark are few: each has a JVM to start.
-
-The first ones compile nearly all kernels. Where none are kept yet, a query would otherwise wait for its planner and
-each worker to compile the same ones, which takes longer than a test waits. Behind them the longest comes first.
-A directory below one of another part is in its own.
-"""
-QUICK: Sequence[tuple[str, ...]] = (("unit",), OTHERS)
-"""The same for the tests of `--quick`."""
 AT_ONCE = 3
 NOTHING_COLLECTED = 5
 BRIEF = "-XX:TieredStopAtLevel=1"
@@ -57,50 +47,160 @@ _PROGRESS = re.compile(r"\[ *\d+%\]\s*$")
 _shown = Lock()
 
 
-def main(options: list[str]) -> int:
-    """Run all and wait for them; the exit code."""
-    is_quick = "--quick" in options
-    chosen = QUICK if is_quick else PARTS
-    named = [tuple(name for name in part if (HERE / name).is_dir()) if part else others(chosen) for part in chosen]
-    parts = [part for part in named if part]
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Tests that one process of pytest runs.
+
+    `places` are directories or files of this directory; what is below them and named by another part is that part's.
+    A part without places has all directories that no part names.
+    """
+
+    name: str
+    places: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+PARTS: Sequence[Part] = (
+    Part("integration", ("integration",)),
+    Part("golden", ("golden", "e2e")),
+    Part("spark", ("spark",)),
+    Part("simulation", ("simulation",)),
+    Part("units"),
+    Part("chaos", ("chaos", "fuzz")),
+    Part("databases", ("integration/mongodb", "integration/changetables", "extending")),
+    Part("property", ("property",)),
+)
+"""Those that take longest come first. The ones that need Spark are few: each has a JVM to start."""
+QUICK: Sequence[Part] = (Part("unit", ("unit",)), Part("others"))
+"""The parts of `--quick`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of a part: the exit code of pytest, its last line, and the seconds that the part took."""
+
+    code: int
+    last: str
+    seconds: float
+
+
+def main(arguments: list[str]) -> int:
+    """Run the parts, show the durations, and return the exit code."""
+    options = list(arguments)
+    parts = QUICK if "--quick" in options else PARTS
+    again, named = _taken(options)
+    if unknown := set(named) - {part.name for part in parts}:
+        print(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(part.name for part in parts)}")
+        return 2
+    chosen = [part for part in parts if not named or part.name in named]
+    passed = Passed(BUILD / "full.tsv", commit()) if "--full" in options else None
+    if passed is not None and not again:
+        for part in chosen:
+            if part.name in passed:
+                print(f"== {part.name}: passed at this commit before; --again runs it again", flush=True)
+        chosen = [part for part in chosen if part.name not in passed]
+    shutil.rmtree(BUILD / "durations", ignore_errors=True)
+    (BUILD / "durations").mkdir(parents=True)
     brief = f"{BRIEF} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".rstrip()
     environment = {**os.environ, "SPARK_SUBMIT_OPTS": brief}
-    with nullcontext() if is_quick else classes(environment), ThreadPoolExecutor(AT_ONCE) as pool:
+    ended: dict[str, Ended] = {}
+    if "--quick" not in options and not named:
+        ended["kernels"] = compiled(environment)
+    with nullcontext() if "--quick" in options else classes(environment), ThreadPoolExecutor(AT_ONCE) as pool:
+
+        def one(part: Part) -> None:
+            found = places(part, parts)
+            if not found:
+                return
+            ended[part.name] = run(part, command(part, parts, found, options), environment)
+            if passed is not None and ended[part.name].code == 0:
+                passed.add(part.name)
+
         try:
-            ended = list(pool.map(lambda part: run(part, command(part, parts, options), environment), parts))
+            list(pool.map(one, chosen))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-    print("\n".join(f"== {', '.join(part)}: {last}" for part, (_, last) in zip(parts, ended, strict=True)), flush=True)
-    # a filter may leave nothing to one of them
-    codes = [code for code, _ in ended]
-    failed = [code for code in codes if code not in (0, NOTHING_COLLECTED)]
-    return failed[0] if failed else min(codes)
+    told(ended)
+    return exit_code(found.code for found in ended.values())
 
 
-def others(named: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The directories of tests that no part names."""
-    chosen = {name for part in named for name in part}
-    found = sorted(path.name for path in HERE.iterdir() if path.name not in chosen and any(path.glob("**/test_*.py")))
-    return (*found, *([SERVER] if (HERE.parent / SERVER).is_dir() else []))
+def _taken(options: list[str]) -> tuple[bool, list[str]]:
+    """Take what is meant for this program out of the options: whether parts run again, and the names of the parts."""
+    again = "--again" in options
+    if again:
+        options.remove("--again")
+    named = []
+    while "--part" in options:
+        at = options.index("--part")
+        named += options[at + 1 : at + 2]
+        del options[at : at + 2]
+    return again, named
 
 
-def command(part: tuple[str, ...], parts: Sequence[tuple[str, ...]], options: Sequence[str]) -> list[str]:
-    """Pytest over the directories of a part, without those below them that are another part's."""
-    places = [HERE.parent / name if name == SERVER else HERE / name for name in part]
-    names = {name for other in parts if other is not part for name in other}
-    apart = sorted(name for name in names if any(name.startswith(f"{mine}/") for mine in part))
+def exit_code(codes: Iterable[int]) -> int:
+    """Return the code of the first part that failed, else 0; a part may have no test that the options leave."""
+    found = list(codes)
+    failed = [code for code in found if code not in (0, NOTHING_COLLECTED)]
+    return failed[0] if failed else min(found, default=0)
+
+
+def commit() -> str:
+    """Return the commit that the tree is at, or an empty text where the tree has changes or is no clone."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=HERE.parent, capture_output=True, text=True, check=True).stdout
+
+    try:
+        return "" if git("status", "--porcelain").strip() else git("rev-parse", "HEAD").strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+class Passed:
+    """The parts that have passed at a commit, kept in a file from one run to the next."""
+
+    def __init__(self, path: Path, commit: str) -> None:
+        self._path, self._commit = path, commit
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        self._names = {name for name, at, _ in (line.split("\t") for line in lines) if at == commit and commit}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, name: str) -> None:
+        """Note that a part has passed, at this commit and time."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a", encoding="utf-8") as file:
+            print(name, self._commit or "changed", time.strftime("%Y-%m-%d %H:%M"), sep="\t", file=file)
+
+
+def places(part: Part, parts: Sequence[Part]) -> list[Path]:
+    """Return the directories and files of a part that are there."""
+    if part.places:
+        return [HERE / name for name in part.places if (HERE / name).exists()]
+    named = {name for other in parts for name in other.places}
+    found = sorted(path for path in HERE.iterdir() if path.name not in named and any(path.glob("**/test_*.py")))
+    return [*found, *([HERE.parent / SERVER] if (HERE.parent / SERVER).is_dir() else [])]
+
+
+def command(part: Part, parts: Sequence[Part], found: Sequence[Path], options: Sequence[str]) -> list[str]:
+    """Return the command of a part: pytest over its places, without what is another part's."""
+    names = {name for other in parts if other is not part for name in other.places}
+    apart = sorted(name for name in names if any(name.startswith(f"{mine}/") for mine in part.places))
     ignored = [f"--ignore={HERE / name}" for name in apart]
-    return [sys.executable, "-m", "pytest", *map(str, places), *options, *ignored]
+    return [sys.executable, "-m", "pytest", *map(str, found), *part.options, *options, *ignored]
 
 
-def run(part: tuple[str, ...], command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
-    """Run one part and show what it prints; its exit code and its last line."""
+def run(part: Part, command: Sequence[str], environment: Mapping[str, str]) -> Ended:
+    """Run one part and show what it prints."""
+    began = time.monotonic()
     kept: list[str] = []
     last = "nothing"
+    given = {**environment, durations.FILE: str(BUILD / "durations" / f"{part.name}.jsonl")}
     # a file, and no pipe: a process that outlives pytest would hold that open
     with (
         tempfile.NamedTemporaryFile("w+", encoding="utf-8", errors="replace") as file,
-        subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, cwd=HERE.parent, env=environment) as process,
+        subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, cwd=HERE.parent, env=given) as process,
         open(file.name, encoding="utf-8", errors="replace") as reader,
     ):
         for line in lines(process, reader):
@@ -111,12 +211,12 @@ def run(part: tuple[str, ...], command: Sequence[str], environment: Mapping[str,
             else:
                 kept.append(line)
     with _shown:
-        print(f"\n== {', '.join(part)}\n{''.join(kept)}", flush=True)
-    return process.returncode, last
+        print(f"\n== {part.name}\n{''.join(kept)}", flush=True)
+    return Ended(process.returncode, last, time.monotonic() - began)
 
 
 def lines(process: subprocess.Popen[bytes], reader: TextIO) -> Iterator[str]:
-    """The lines of a file that the process writes, as they come, until it has ended."""
+    """Yield the lines of a file that the process writes, as they come, until it has ended."""
     begun = ""
     while True:
         has_ended = process.poll() is not None
@@ -130,6 +230,27 @@ def lines(process: subprocess.Popen[bytes], reader: TextIO) -> Iterator[str]:
         time.sleep(0.2)
     if begun:
         yield begun
+
+
+def compiled(environment: Mapping[str, str]) -> Ended:
+    """Compile the kernels, where none are kept yet: the tests would compile the same ones in many processes at once."""
+    began = time.monotonic()
+    print("== kernels: compiling those that are not kept yet", flush=True)
+    asked = [sys.executable, "-m", "tests.kernels"]
+    done = subprocess.run(asked, cwd=HERE.parent, env=environment, capture_output=True, text=True, check=False)
+    printed = (done.stdout + done.stderr).strip()
+    if done.returncode:
+        print(printed, flush=True)
+    return Ended(done.returncode, printed.rpartition("\n")[2], time.monotonic() - began)
+
+
+def told(ended: Mapping[str, Ended]) -> None:
+    """Print the seconds of the slowest tests, and those of each part with its last line."""
+    durations.told(BUILD / "durations", BUILD / "durations.tsv")
+    print("== the parts")
+    for name, part in ended.items():
+        print(f"{part.seconds:8.0f} s  {name}: {part.last}")
+    print(end="", flush=True)
 
 
 @contextmanager
