@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tailrace.columns import ChangeBatch, Column, Marker
-from tailrace.connectors.postgres.log.form import FORM
+from tailrace.columns import Column, Marker
 from tailrace.errors import ConversionError
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
-from tests.event_settings import event_settings
-from tests.unit.events.changes import batch, table
+from tests.unit.events.changes import batch, plain_settings, rows, table
 
-PLAIN = event_settings(
-    "server", "golden", key_schemas_enable=False, value_schemas_enable=False, header_schemas_enable=False, run_id="run"
-)
+PLAIN = plain_settings()
 TABLE = table("t", [Column("id", "int4", 23, nullable=False), Column("v", "text", 25)], "id")
 CHANGES = batch(
     TABLE,
@@ -31,10 +24,6 @@ CHANGES = batch(
         ("d", ("2", None), None),
     ],
 )
-
-
-def rows(part: ChangeBatch, settings: EventSettings) -> list[dict[str, Any]]:
-    return [row for found in to_rows(part, settings, FORM) for row in found.to_pylist()]
 
 
 @pytest.mark.seed("000-35", "000-36", "000-40")

@@ -1,0 +1,163 @@
+"""Batches of several tables: the records that each of them becomes, in the order of the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tailrace.columns import ChangeBatch, Column, Image, TableSchema
+from tailrace.connectors.postgres.log.form import FORM
+from tailrace.events.pool import Pool
+from tailrace.events.records import rows_of_tables
+from tailrace.events.settings import EventSettings
+from tailrace.events.table_plan import TablePlans
+from tests.unit.events.changes import Change, batch, plain_settings, rows, table
+from tests.unit.events.recorded import settings_of
+
+PLAIN = plain_settings(skipped_operations=frozenset())
+A = table("a", [Column("id", "int4", 23, nullable=False), Column("v", "text", 25)], "id")
+B = table("b", [Column("w", "text", 25), Column("n", "int4", 23, nullable=False), Column("x", "text", 25)], "n")
+KEYLESS = table("c", [Column("v", "text", 25)])
+CHANGES: list[tuple[TableSchema, Change]] = [
+    (A, ("c", None, ("1", "a"))),
+    (B, ("c", None, ("w", "2", "x"))),
+    (A, ("u", ("1", None), ("3", "a"))),
+    (KEYLESS, ("c", None, ("k",))),
+    (B, ("t", None, None)),
+    (B, ("d", (None, "2", None), None)),
+    (A, ("d", ("3", None), None)),
+]
+
+
+def wide(row: Any, places: Any, width: int) -> list[Any] | None:
+    """A row of a table at the places of its columns in the pool."""
+    if row is None:
+        return None
+    found: list[Any] = [None] * width
+    for value, place in zip(row, places, strict=True):
+        found[place] = value
+    return found
+
+
+def joined(
+    changes: list[tuple[TableSchema, Change]], settings: EventSettings = PLAIN
+) -> tuple[ChangeBatch, TablePlans]:
+    """The changes as one batch of the columns of a pool."""
+    pool = Pool(settings, FORM)
+    tables = list(dict.fromkeys(of for of, _ in changes))
+    pooled = pool.tables(tables)
+    assert all(one.fits for one in pooled)
+    columns = [Column(f"p{number}", "text", 25) for number in range(len(pool.columns))]
+    found = []
+    for of, (op, old, new) in changes:
+        places = pooled[tables.index(of)].places
+        found.append((op, wide(old, places, len(columns)), wide(new, places, len(columns))))
+    numbers = np.array([tables.index(of) for of, _ in changes], np.int32)
+    return batch(table("pool", columns), found), TablePlans([one.plan for one in pooled], numbers)
+
+
+def together(changes: list[tuple[TableSchema, Change]], settings: EventSettings = PLAIN) -> list[dict[str, Any]] | None:
+    part, plans = joined(changes, settings)
+    found = rows_of_tables(part, plans, settings, FORM)
+    return None if found is None else [row for one in found for row in one.to_pylist()]
+
+
+def apart(changes: list[tuple[TableSchema, Change]], settings: EventSettings = PLAIN) -> list[dict[str, Any]]:
+    """The rows of the same changes, each as a batch of its own, at the same place."""
+    found = []
+    for place, (of, change) in enumerate(changes):
+        many = batch(of, [change] * (place + 1))
+        found += rows(many.part(place, place + 1), settings)
+    return found
+
+
+def without_moment(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row | {"value": row["value"] and row["value"].partition(b'"op"')[0]} for row in found]
+
+
+def test_tables_together_become_what_each_becomes_by_itself() -> None:
+    found = together(CHANGES)
+    assert found is not None
+    assert without_moment(found) == without_moment(apart(CHANGES))
+    assert [(row["table"], row["op"]) for row in found] == [
+        ("a", "c"),
+        ("b", "c"),
+        *(("a", "d"), ("a", "tombstone"), ("a", "c")),
+        ("c", "c"),
+        ("b", "t"),
+        *(("b", "d"), ("b", "tombstone")),
+        *(("a", "d"), ("a", "tombstone")),
+    ]
+
+
+def test_an_update_changes_the_key_of_its_own_table_alone() -> None:
+    # n of b is no key, and its place in the pool is that of a's
+    b = replace(B, key=("w",))
+    changes: list[tuple[TableSchema, Change]] = [
+        (A, ("u", ("1", None), ("2", "a"))),
+        (b, ("u", ("w", "1", None), ("w", "2", None))),
+    ]
+    found = together(changes)
+    assert found is not None
+    assert [(row["table"], row["op"]) for row in found] == [("a", "d"), ("a", "tombstone"), ("a", "c"), ("b", "u")]
+
+
+def test_columns_that_are_shown_alike_share_a_place_and_those_of_one_table_do_not() -> None:
+    pool = Pool(PLAIN, FORM)
+    a, b = pool.tables([A, B])
+    assert a.places.tolist() == [0, 1]
+    # the first text of each table is at the same place
+    assert b.places.tolist() == [1, 0, 2]
+    assert len(pool.columns) == 3
+    assert pool.tables([A])[0] is a
+
+
+def test_a_table_whose_key_shows_a_column_otherwise_is_in_no_pool() -> None:
+    masking = settings_of("postgres/tutorial", **{"column.mask.with.3.chars": "public.a.v"})
+    keyed = replace(A, key=("v",))
+    one, other = Pool(masking, FORM).tables([keyed, B])
+    assert (one.fits, other.fits) == (False, True)
+
+
+def test_a_column_that_events_do_not_show_has_no_place() -> None:
+    leaving_out = settings_of("postgres/tutorial", **{"column.exclude.list": "public.a.v"})
+    (one,) = Pool(leaving_out, FORM).tables([A])
+    assert one.places.tolist() == [0, -1]
+
+
+@pytest.mark.parametrize("mode", ["warn", "skip", "fail"])
+def test_a_change_that_cannot_become_an_event_leaves_all_to_be_made_apart(mode: str) -> None:
+    late = table("late", [Column("id", "int4", 23, nullable=False), Column("at", "timestamp", 1114)], "id")
+    changes: list[tuple[TableSchema, Change]] = [
+        (A, ("c", None, ("1", "a"))),
+        (late, ("c", None, ("2", "294276-12-31 23:59:59.999999"))),
+    ]
+    assert together(changes, replace(PLAIN, converting_failure_mode=mode)) is None
+
+
+def test_a_record_that_is_too_large_leaves_all_to_be_made_apart() -> None:
+    assert together(CHANGES, replace(PLAIN, most_change_bytes=20)) is None
+    assert together(CHANGES, replace(PLAIN, most_change_bytes=2000)) is not None
+
+
+def test_blocks_are_of_one_table_each() -> None:
+    part, plans = joined(CHANGES)
+    assert rows_of_tables(part, plans, replace(PLAIN, blocks="last"), FORM) is None
+
+
+def test_changes_without_records_are_no_rows() -> None:
+    skipping = replace(PLAIN, skipped_operations=frozenset("cudt"))
+    assert together(CHANGES, skipping) == []
+
+
+def test_an_image_that_no_change_has_is_none() -> None:
+    part, plans = joined([(A, ("c", None, ("1", "a"))), (B, ("c", None, ("w", "2", None)))])
+    assert part.before is None
+    assert isinstance(part.after, Image)
+    found = rows_of_tables(part, plans, PLAIN, FORM)
+    assert found is not None
+    assert pa.Table.from_batches(found)["op"].to_pylist() == ["c", "c"]

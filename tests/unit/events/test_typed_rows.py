@@ -1,0 +1,174 @@
+"""Typed rows: keys, rows and source blocks as columns of their own, and what the log did not carry by name."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tailrace.columns import ChangeBatch, Column, TableSchema
+from tailrace.columns.typed import OF_TABLES, TYPED_COLUMNS, TypedRows, typed_schema
+from tailrace.connectors.postgres.log.form import FORM
+from tailrace.errors import SchemaChanged
+from tailrace.events.boundaries import boundary_rows
+from tailrace.events.heartbeat import heartbeat_row
+from tailrace.events.records import to_rows
+from tailrace.events.settings import EventSettings
+from tailrace.events.table_plan import table_plan
+from tailrace.events.typed import shown_rows, table_kinds
+from tests.unit.events.changes import Change, batch, plain_settings, table
+
+COLUMNS = [
+    Column("id", "int4", 23, nullable=False),
+    Column("name", "text", 25, nullable=False),
+    Column("n", "int8", 20, default="7"),
+    Column("price", "numeric", 1700, (10 << 16) + 2 + 4),
+    Column("at", "timestamp", 1114),
+]
+TABLE = table("t", COLUMNS, "id")
+ROW = ("1", "a", "5", "1.50", "2020-01-02 03:04:05.000006")
+SHOWN = {
+    "id": 1,
+    "name": "a",
+    "n": 5,
+    "price": Decimal("1.50"),
+    "at": datetime.datetime(2020, 1, 2, 3, 4, 5, 6),
+}
+
+
+def settings_of(schema: pa.Schema | None = None, of: TableSchema | None = None, position: str = "") -> EventSettings:
+    return plain_settings().as_typed(TypedRows(schema, None if of is None else of.id, position), TYPED_COLUMNS)
+
+
+def declared(of: TableSchema) -> pa.Schema:
+    """The schema that Spark is told for a table."""
+    return typed_schema(TYPED_COLUMNS, table_kinds(table_plan(of, settings_of(), FORM).layouts))
+
+
+def rows(part: ChangeBatch, settings: EventSettings | None = None) -> list[dict[str, Any]]:
+    found = list(to_rows(part, settings or settings_of(), FORM))
+    for one in found:
+        one.validate(full=True)
+    return [row for one in found for row in one.to_pylist()]
+
+
+def test_a_table_has_a_type_for_each_of_its_parts() -> None:
+    kinds = table_kinds(table_plan(TABLE, settings_of(), FORM).layouts)
+    assert tuple(kinds) == OF_TABLES
+    assert kinds["key"] == pa.struct([pa.field("id", pa.int32())])
+    assert kinds["before"] == kinds["after"]
+    assert [(field.name, field.type) for field in kinds["after"]] == [
+        ("id", pa.int32()),
+        ("name", pa.string()),
+        ("n", pa.int64()),
+        ("price", pa.decimal128(10, 2)),
+        ("at", pa.timestamp("us")),
+    ]
+    assert {"version", "lsn", "txId", "ts_us", "snapshot"} <= {field.name for field in kinds["source"]}
+    assert pa.types.is_null(table_kinds(table_plan(table("t", COLUMNS), settings_of(), FORM).layouts)["key"])
+
+
+def test_values_stand_in_columns_and_not_in_bytes() -> None:
+    (row,) = rows(batch(TABLE, [("c", None, ROW)]))
+    assert list(row) == list(TYPED_COLUMNS)
+    assert (row["key"], row["before"], row["after"]) == ({"id": 1}, None, SHOWN)
+    assert (row["value"], row["unavailable"], row["op"]) == (None, None, "c")
+    assert (row["source"]["lsn"], row["source"]["table"], row["source"]["txId"]) == (5000, "t", 700)
+    assert (row["topic"], row["position"]) == ("server.public.t", f"{5005:016X}")
+
+
+def test_what_has_no_value_is_null_whatever_json_shows() -> None:
+    changes: list[Change] = [
+        ("d", ("1", None, None, None, None), None),
+        ("u", None, ("1", "a", None, None, None)),
+    ]
+    deletion, update = rows(batch(TABLE, changes))
+    # neither the zero of a column that may not be null, nor a default
+    assert deletion["before"] == {"id": 1, "name": None, "n": None, "price": None, "at": None}
+    assert update["after"]["n"] is None
+    assert update["source"]["snapshot"] is None
+
+
+def test_deletes_have_no_tombstones_and_key_changes_are_two_rows() -> None:
+    other = ("2", *ROW[1:])
+    found = rows(batch(TABLE, [("u", ROW, other), ("d", other, None)]))
+    assert [(row["op"], row["key"]) for row in found] == [("d", {"id": 1}), ("c", {"id": 2}), ("d", {"id": 2})]
+    assert [row["headers"][0]["key"] for row in found[:2]] == ["__debezium.newkey", "__debezium.oldkey"]
+
+
+def test_values_that_the_log_did_not_carry_are_null_and_named() -> None:
+    changes: list[Change] = [
+        ("u", None, ("1", None, "5", None, None)),
+        ("u", None, ("2", "b", None, None, None)),
+        ("d", ("3", None, None, None, None), None),
+    ]
+    unavailable = {"name": [True, False, False], "n": [False, False, False], "at": [True, True, False]}
+    found = rows(batch(TABLE, changes, unavailable=unavailable))
+    assert [row["unavailable"] for row in found] == [["name", "at"], ["at"], None]
+    assert found[0]["after"] == {"id": 1, "name": None, "n": 5, "price": None, "at": None}
+
+
+def test_of_a_key_change_the_new_row_names_what_it_lacks() -> None:
+    part = batch(TABLE, [("u", ROW, ("2", None, "5", None, None))], unavailable={"name": [True]})
+    deletion, create = rows(part)
+    assert (deletion["unavailable"], create["unavailable"]) == (None, ["name"])
+
+
+def test_records_that_are_no_changes_have_bytes_and_no_rows() -> None:
+    settings = settings_of(declared(TABLE), TABLE)
+    (beat,) = heartbeat_row(7, 5005, settings).to_pylist()
+    assert (beat["op"], beat["value"]) == ("heartbeat", b'{"ts_ms":7}')
+    assert all(beat[name] is None for name in (*OF_TABLES, "unavailable"))
+    assert boundary_rows([], settings).schema == settings.row_schema
+
+
+def test_rows_have_the_declared_types_in_the_declared_order() -> None:
+    schema = declared(TABLE)
+    (found,) = to_rows(batch(TABLE, [("c", None, ROW)]), settings_of(schema, TABLE), FORM)
+    assert found.schema == schema
+
+
+@pytest.mark.parametrize(("position", "stops"), [("0" * 16, True), ("F" * 16, False)])
+def test_a_column_that_the_schema_lacks_is_new_behind_its_position_and_dropped_before(
+    position: str, stops: bool
+) -> None:
+    wider = table("t", [*COLUMNS, Column("fresh", "int4", 23)], "id")
+    settings = settings_of(declared(TABLE), TABLE, position)
+    part = batch(wider, [("c", None, (*ROW, "9"))])
+    if stops:
+        with pytest.raises(SchemaChanged, match=r"public\.t has the column fresh at the position"):
+            rows(part, settings)
+    else:
+        assert rows(part, settings)[0]["after"] == SHOWN
+        assert ["fresh" in warning for warning in part.warnings] in ([True], [])
+
+
+def test_a_column_that_a_change_does_not_have_is_null() -> None:
+    narrower = table("t", COLUMNS[:3], "id")
+    (row,) = rows(batch(narrower, [("c", None, ROW[:3])]), settings_of(declared(TABLE), TABLE))
+    assert row["after"] == SHOWN | {"price": None, "at": None}
+
+
+def test_a_change_of_another_table_stops() -> None:
+    other = table("other", COLUMNS, "id")
+    with pytest.raises(SchemaChanged, match=r"A change of public\.other came"):
+        rows(batch(other, [("c", None, ROW)]), settings_of(declared(TABLE), TABLE))
+
+
+def test_a_declared_type_that_does_not_hold_the_values_stops() -> None:
+    schema = declared(TABLE)
+    narrow = pa.struct([pa.field("id", pa.int16())])
+    place = schema.get_field_index("key")
+    with pytest.raises(SchemaChanged, match=r"values of the type int32 in key\.id"):
+        rows(batch(TABLE, [("c", None, ("70000", *ROW[1:]))]), settings_of(schema.set(place, pa.field("key", narrow))))
+
+
+def test_what_no_one_makes_is_null_in_its_type() -> None:
+    settings = settings_of(declared(TABLE), TABLE)
+    found = shown_rows(settings, {}, {"op": lambda: pa.array(["x", "y"], pa.string())}, 2)
+    assert found.schema == declared(TABLE)
+    assert found["op"].to_pylist() == ["x", "y"]
+    assert all(found[name].null_count == 2 for name in TYPED_COLUMNS if name != "op")
