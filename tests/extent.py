@@ -23,3 +23,8 @@ def is_full() -> bool:
 def sized(short: _Size, full: _Size) -> _Size:
     """Return the size for the extent of this run."""
     return full if is_full() else short
+
+
+def examples(full: int) -> int:
+    """Return the number of examples of a property: all of a full run, or a quarter, drawn anew in each run."""
+    return sized(max(full // 4, 10), full)

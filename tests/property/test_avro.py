@@ -24,6 +24,7 @@ from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.formats.registry.apicurio import Client
 from tailrace.formats.registry.options import Registry
+from tests.extent import examples
 from tests.property import captured_batches, json_batches
 from tests.property.test_typed import NOW, logical
 
@@ -180,13 +181,13 @@ def logical_with_optional(schema: dict[str, Any]) -> LogicalType:
     )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(json_batches.batches(), json_batches.settings())
 def test_avro_holds_what_json_says(batch: ChangeBatch, chosen: EventSettings) -> None:
     compare(batch, chosen, FORM)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data(), st.sampled_from(sorted(captured_batches.KINDS)))
 def test_avro_of_change_tables_holds_what_json_says(data: st.DataObject, connector: str) -> None:
     batch = data.draw(captured_batches.batches(connector))

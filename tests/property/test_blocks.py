@@ -21,6 +21,7 @@ from tailrace.events.settings import EventSettings
 from tailrace.sinks.tables.rows import Opening, Reducing, row_schema
 from tailrace.sinks.tables.versions import Lasting
 from tests.event_settings import event_settings
+from tests.extent import examples
 from tests.unit.events.changes import Change, batch, table
 
 TABLE = table(
@@ -196,21 +197,21 @@ def brought(
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_every_cut_ends_in_the_rows_of_the_source(data: st.DataObject) -> None:
     source, rows = brought(data, LAST, merged, Rows())
     assert rows == source.rows
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_deleted_rows_keep_their_last_values_whatever_the_cuts(data: st.DataObject) -> None:
     source, kept = brought(data, KEPT, merged_with_deletes, Kept())
     assert kept == source.kept
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_every_change_is_kept_where_all_are_wanted(data: st.DataObject) -> None:
     chosen = event_settings("server", "golden", blocks=EVERY, skipped_operations=frozenset())
     source = drawn(data.draw)
@@ -274,7 +275,7 @@ def versioned(table: list[Version], found: Sequence[dict[str, Any]]) -> list[Ver
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_versions_are_the_same_whatever_the_cuts(data: st.DataObject) -> None:
     chosen = event_settings("server", "golden", blocks=EVERY, skipped_operations=frozenset())
     source = drawn(data.draw, reads=True)

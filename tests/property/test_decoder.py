@@ -27,13 +27,14 @@ from tailrace.connectors.postgres.protocol.pgoutput import (
 )
 from tailrace.connectors.postgres.protocol.segment import Segment
 from tailrace.errors import DecodeError
+from tests.extent import examples
 from tests.property.plain_decoder import plain_decode
 
 OID = 0xF000_0001
 Change = Insert | Update | Delete | Truncate
 
 # No deadline: the first call compiles.
-checked = settings(deadline=None, max_examples=150)
+checked = settings(deadline=None, max_examples=examples(150))
 
 # Short alphabets make equal values, and so equal keys and unchanged columns, likely.
 texts = st.one_of(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tailrace.connectors.mongodb.documents.extended import Document, Typed, read, write
 from tailrace.connectors.mongodb.documents.states import patched, state_after
 from tailrace.errors import ConversionError
+from tests.extent import examples
 
 _NAMES = st.sampled_from(["a", "b", "c", "d", "0", "1", "é"])
 _SCALARS = st.one_of(
@@ -108,14 +109,14 @@ def array_difference(before: list[Any], after: list[Any]) -> Document:
     return diff
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(_VALUES)
 def test_a_text_that_is_read_is_written_the_same(value: Any) -> None:
     text = write(value)
     assert write(read(text)) == text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(_WHOLE, _WHOLE)
 def test_a_diff_leads_to_the_document_that_it_was_made_for(before: Document, after: Document) -> None:
     after = ordered_like(before, after)
@@ -124,7 +125,7 @@ def test_a_diff_leads_to_the_document_that_it_was_made_for(before: Document, aft
     assert same(patched(copy.deepcopy(before), patch), after)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(_WHOLE, _WHOLE)
 def test_set_and_unset_lead_to_the_document(before: Document, after: Document) -> None:
     after = ordered_like(before, after)

@@ -15,6 +15,7 @@ from tailrace.connectors.mongodb.values import json_forms as forms
 from tailrace.connectors.mongodb.values.extended_json import json_texts
 from tailrace.connectors.mongodb.values.plain_json import double_text, plain_text
 from tailrace.errors import TailraceError
+from tests.extent import examples
 from tests.unit.mongodb.bson_bytes import array, binary, document, scoped, text
 
 
@@ -83,7 +84,7 @@ def _got(data: bytes, kind: int, form: forms.Form, within_string: bool) -> str |
     return found.data.tobytes().decode()
 
 
-@settings(max_examples=1200, deadline=None)
+@settings(max_examples=examples(1200), deadline=None)
 @given(_VALUES, st.sampled_from(forms.FORMS))
 def test_compiled_texts_are_the_plain_ones(value: tuple[int, bytes], form: forms.Form) -> None:
     kind, data = value
@@ -92,7 +93,7 @@ def test_compiled_texts_are_the_plain_ones(value: tuple[int, bytes], form: forms
     assert _got(data + b"\0", kind, form, True) == (None if wanted is None else quoted(wanted))
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=examples(800), deadline=None)
 @given(_VALUES, st.integers(0, 2**32), st.integers(1, 4))
 def test_damaged_bytes_give_the_same_text_or_an_error(value: tuple[int, bytes], seed: int, changes: int) -> None:
     kind, content = value
@@ -107,7 +108,7 @@ def test_damaged_bytes_give_the_same_text_or_an_error(value: tuple[int, bytes], 
     assert _got(damaged, kind, forms.STRICT, False) == _wanted(damaged, kind, forms.STRICT)
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=examples(2000), deadline=None)
 @given(_DOUBLES.filter(lambda value: value - value == 0))
 def test_compiled_doubles_are_the_plain_ones(value: float) -> None:
     assert _got(struct.pack("<d", value), fields.DOUBLE, forms.STRICT, False) == double_text(value)

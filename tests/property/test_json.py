@@ -21,6 +21,7 @@ from tailrace.events.table_plan import table_plan
 from tailrace.values.fragments import column_fragment, json_array, plain_json
 from tests.event_schemas import event_schemas
 from tests.event_settings import event_settings
+from tests.extent import examples
 from tests.property import captured_batches, json_batches
 from tests.property.reference import Event, Reference
 
@@ -47,7 +48,7 @@ def plain(batch: ChangeBatch, chosen: EventSettings, form: SourceForm = FORM) ->
     return list(reference.events(batch))
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(250), deadline=None, suppress_health_check=list(HealthCheck))
 @given(json_batches.batches(), json_batches.settings())
 def test_columnar_events_are_the_plain_ones(batch: ChangeBatch, chosen: EventSettings) -> None:
     wanted = plain(batch, chosen)
@@ -59,7 +60,7 @@ def test_columnar_events_are_the_plain_ones(batch: ChangeBatch, chosen: EventSet
                 json.loads(text)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data(), st.sampled_from(sorted(captured_batches.KINDS)))
 def test_columnar_events_of_change_tables_are_the_plain_ones(data: st.DataObject, connector: str) -> None:
     batch = data.draw(captured_batches.batches(connector))
@@ -74,7 +75,7 @@ def test_columnar_events_of_change_tables_are_the_plain_ones(data: st.DataObject
                 json.loads(text)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     st.lists(
         st.none()
@@ -105,7 +106,7 @@ def test_json_text_reads_back(value: object) -> None:
     assert json.loads(dumps(value)) == value
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.integers(1, 3))
 def test_blocks_keep_order_and_count(factor: int) -> None:
     """More changes than one block holds come in several batches, every record once."""

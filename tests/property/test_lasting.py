@@ -23,6 +23,7 @@ from tailrace.connectors.postgres.protocol.pgoutput import UNAVAILABLE, Delete, 
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.log.spool import Spool
 from tests.event_settings import event_settings
+from tests.extent import examples
 from tests.property.logs import SCHEMAS, Change, changes, index
 
 Row = tuple[Value, Value, Value]
@@ -119,7 +120,7 @@ def after(table: Mapping[tuple[Value, Value], Row], found: Sequence[bytes]) -> d
     return rows
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.lists(messages(), max_size=25), st.integers(0, 25), st.integers(1, 9))
 def test_the_table_is_the_same_without_what_is_superfluous(found: list[bytes], cut: int, room: int) -> None:
     with patch.object(lasting, "_FIRST_KEYS", room):
@@ -141,7 +142,7 @@ def message_key(one: bytes) -> tuple[Value, Value]:
     return given[0], given[2]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.lists(messages(), max_size=6), strange(), st.lists(messages(), max_size=6))
 def test_all_stay_where_one_is_strange(before: list[bytes], one: bytes, behind: list[bytes]) -> None:
     assert standing([*before, one, *behind]) is None
@@ -160,7 +161,7 @@ def test_keys_of_any_length_find_room() -> None:
     assert standing(found) == found[-40:]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.lists(st.lists(changes, min_size=1, max_size=40), min_size=1, max_size=5), st.integers(1, 3))
 @example([[("I", 10, 1), ("U", 10, 1), ("U", 10, 2), ("D", 10, 2)]], 2)
 def test_blocks_have_the_same_rows_and_count_the_same_changes(

@@ -13,10 +13,11 @@ from tailrace.connectors.postgres.log.stretch import Stretch
 from tailrace.connectors.postgres.protocol.decoder import decode
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.log.spool import Spool
+from tests.extent import examples
 from tests.property.logs import SCHEMAS, Change, changes, index, logs, rows, rows_of
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(logs, st.lists(st.integers(0, 200), max_size=12), st.booleans())
 def test_it_does_not_matter_where_runs_end(transactions: list[list[Change]], cuts: list[int], numbered: bool) -> None:
     whole = rows(index(transactions, [], LogPosition(), numbered))
@@ -25,7 +26,7 @@ def test_it_does_not_matter_where_runs_end(transactions: list[list[Change]], cut
     assert rows([functools.reduce(Stretch.joined, parts)] if parts else []) == whole
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(logs, st.lists(st.integers(0, 200), max_size=8), st.integers(1, 6), st.data())
 def test_batches_hold_every_row_once_and_a_restart_goes_on_where_one_ended(
     transactions: list[list[Change]], cuts: list[int], limit: int, data: st.DataObject
@@ -51,7 +52,7 @@ def test_batches_hold_every_row_once_and_a_restart_goes_on_where_one_ended(
     assert [row[:2] + row[3:] for row in taken] == [row[:2] + row[3:] for row in whole]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.lists(st.lists(changes, min_size=1, max_size=60), min_size=1, max_size=6), st.integers(1, 4))
 def test_segments_by_key_keep_the_order_of_each_key_and_by_topic_that_of_the_table(
     transactions: list[list[Change]], parallelism: int

@@ -27,6 +27,7 @@ from tailrace.events import names
 from tailrace.events.settings import EventSettings
 from tailrace.events.shaping import Shaping
 from tests.event_settings import event_settings
+from tests.extent import examples
 from tests.property import json_batches
 from tests.property.logs import Change, logs
 from tests.property.test_shared_topics import SCHEMAS, SHARED, groups_of, taken_of
@@ -123,7 +124,7 @@ def by_topic(parts: Sequence[Segment | MixedSegment], settings: EventSettings) -
     return found
 
 
-@hypothesis_settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@hypothesis_settings(max_examples=examples(250), deadline=None, suppress_health_check=list(HealthCheck))
 @given(mixtures(), json_batches.settings(), st.booleans(), st.booleans(), st.sampled_from([0, 0, 700]))
 def test_tables_that_are_converted_together_give_what_each_gives_by_itself(
     segment: MixedSegment, settings: EventSettings, share: bool, mask: bool, most: int
@@ -183,7 +184,7 @@ def test_a_message_that_is_wrong_is_put_aside_as_that_of_one_table_is(message: b
     assert by_topic([segment], PLAIN).keys() == {""}
 
 
-@hypothesis_settings(deadline=None, max_examples=80)
+@hypothesis_settings(deadline=None, max_examples=examples(80))
 @given(logs, st.booleans(), st.lists(st.integers(0, 200), max_size=4), st.integers(1, 4), st.booleans())
 def test_a_batch_has_the_same_records_with_tables_together_and_apart(
     transactions: list[list[Change]], numbered: bool, cuts: list[int], parallelism: int, share: bool

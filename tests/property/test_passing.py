@@ -19,6 +19,7 @@ from tailrace.connectors.db2.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
+from tests.extent import examples
 
 TABLE = TableSchema(
     TableId("DB", "S", "A"),
@@ -120,7 +121,7 @@ def drawn(data: st.DataObject) -> tuple[Rows, list[Half], Rows]:
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_rows_are_right_at_the_end_of_each_transaction(data: st.DataObject) -> None:
     before, log, after = drawn(data)
     if not log:

@@ -28,6 +28,7 @@ from tests.property import captured_batches, json_batches
 from tests.property.test_avro import exactly, logical_with_optional, rows
 
 pytest.importorskip("google.protobuf")
+from tests.extent import examples
 from tests.property.proto_text import message_class
 
 DEFAULTS = {"float": exactly(0.0), "double": exactly(0.0), "string": "", "bytes": b"", "boolean": False}
@@ -212,13 +213,13 @@ SCRUBS = st.sampled_from([True, True, True, True, False])
 RULES = st.builds(Rules, SCRUBS, st.booleans(), st.booleans())
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(json_batches.batches(), json_batches.settings(), RULES)
 def test_protobuf_holds_what_json_says(batch: ChangeBatch, chosen: EventSettings, rules: Rules) -> None:
     compare(batch, chosen, FORM, rules)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data(), st.sampled_from(sorted(captured_batches.KINDS)), RULES)
 def test_protobuf_of_change_tables_holds_what_json_says(data: st.DataObject, connector: str, rules: Rules) -> None:
     batch = data.draw(captured_batches.batches(connector))

@@ -22,6 +22,7 @@ from tailrace.connectors.postgres.log.reading import ReaderSettings, Since, Want
 from tailrace.connectors.postgres.protocol.pgoutput import Relation
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.history import NOTHING, SchemaHistory
+from tests.extent import examples
 from tests.property.logs import SCHEMAS, Change, Known, index, log, logs, places, rows, rows_of
 
 BEFORE = LogPosition(idle_lsn=1000, at_us=1)
@@ -183,7 +184,7 @@ LOST = st.tuples(st.sampled_from(["session", "restart", "replay"]), st.integers(
 STEPS = st.lists(st.one_of(READ, READ, PLAN, PLAN, LOST), max_size=30)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(logs, STEPS, st.sets(st.integers(0, 7), max_size=4), st.booleans(), st.sampled_from([1, 100, 1 << 20]))
 def test_every_row_is_delivered_once_and_no_position_goes_back(
     transactions: list[list[Change]],

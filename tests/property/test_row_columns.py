@@ -32,6 +32,7 @@ from tailrace.events.settings import EventSettings
 from tailrace.snapshot.incremental import InitialNotifications
 from tailrace.spark.source import ChangeStreamReader, TaskPartition, row_type
 from tests.event_settings import event_settings
+from tests.extent import examples
 from tests.property import captured_batches, json_batches
 from tests.property import test_shared_collections as collections
 
@@ -70,13 +71,13 @@ def same(columns: tuple[str, ...], rows: Callable[[tuple[str, ...]], list[pa.Rec
     assert [batch.to_pylist() for batch in got] == [batch.select(columns).to_pylist() for batch in whole]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(json_batches.batches(), json_batches.settings(), wanted)
 def test_of_a_table_of_postgresql(batch: ChangeBatch, chosen: EventSettings, columns: tuple[str, ...]) -> None:
     same(columns, lambda made: list(to_rows(batch, replace(chosen, columns=made), FORM)))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data(), st.sampled_from(sorted(captured_batches.KINDS)), wanted)
 def test_of_a_change_table(data: st.DataObject, connector: str, columns: tuple[str, ...]) -> None:
     batch = data.draw(captured_batches.batches(connector))
@@ -85,7 +86,7 @@ def test_of_a_change_table(data: st.DataObject, connector: str, columns: tuple[s
     same(columns, lambda made: list(to_rows(batch, replace(chosen, columns=made), form)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(collections.logs, st.integers(1, 3), wanted)
 def test_of_collections(log: list[collections.Change], parallelism: int, columns: tuple[str, ...]) -> None:
     rows = collections.rows_of(log, [], collections.KEYS)

@@ -19,6 +19,7 @@ from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM, Segment
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import ConversionError, DecodeError
+from tests.extent import examples
 from tests.property.plain_unwrap import Schemas, Unwrapping
 from tests.property.test_extended_json import _SCALARS
 from tests.unit.mongodb.bson_bytes import array, document, scoped
@@ -148,7 +149,7 @@ def _rows(found: Segment, chosen: MongoSettings) -> list[dict[str, Any]] | str:
         return "error"
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches())
 def test_records_are_the_plain_ones(
     monkeypatch: pytest.MonkeyPatch, batch: tuple[str, dict[str, str], Segment, MongoSettings]

@@ -23,6 +23,7 @@ from tailrace.connectors.mongodb.records.tasks import LogTask
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.log import interleaving
 from tests.event_settings import event_settings
+from tests.extent import examples
 
 KNOWN = [("d", "c0"), ("d", "c1"), ("d", "c2"), ("d", "other")]
 EVENTS = event_settings(
@@ -107,7 +108,7 @@ def one_by_one(rows: list[Rows], settings: MongoSettings) -> list[Record]:
     return found
 
 
-@hypothesis_settings(deadline=None, max_examples=40)
+@hypothesis_settings(deadline=None, max_examples=examples(40))
 @given(logs, st.lists(st.integers(0, 100), max_size=3), st.integers(1, 4))
 def test_the_records_of_a_topic_come_in_the_order_of_the_log(
     log: list[Change], cuts: list[int], parallelism: int
@@ -126,7 +127,7 @@ def test_the_records_of_a_topic_come_in_the_order_of_the_log(
     assert found == expected
 
 
-@hypothesis_settings(deadline=None, max_examples=40)
+@hypothesis_settings(deadline=None, max_examples=examples(40))
 @given(logs, st.lists(st.integers(0, 100), max_size=3), st.integers(2, 4), st.booleans())
 def test_the_records_of_a_key_come_in_the_order_of_the_log_from_whichever_collection(
     log: list[Change], cuts: list[int], parallelism: int, legacy: bool

@@ -26,6 +26,7 @@ from tailrace.events.settings import EventSettings
 from tailrace.log import interleaving
 from tailrace.log.spool import Spool
 from tests.event_settings import event_settings
+from tests.extent import examples
 from tests.property.test_log import SCHEMAS, Change, index, logs
 
 APART = event_settings(
@@ -89,7 +90,7 @@ def told(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return found
 
 
-@hypothesis_settings(deadline=None, max_examples=60)
+@hypothesis_settings(deadline=None, max_examples=examples(60))
 @given(logs, st.booleans(), st.lists(st.integers(0, 200), max_size=4), st.integers(1, 4))
 def test_the_records_of_a_topic_come_in_the_order_of_the_log(
     transactions: list[list[Change]], numbered: bool, cuts: list[int], parallelism: int
@@ -107,7 +108,7 @@ def test_the_records_of_a_topic_come_in_the_order_of_the_log(
         assert sorted(map(repr, found)) == sorted(map(repr, expected))
 
 
-@hypothesis_settings(deadline=None, max_examples=60)
+@hypothesis_settings(deadline=None, max_examples=examples(60))
 @given(logs, st.lists(st.integers(0, 200), max_size=4), st.integers(2, 4))
 def test_the_records_of_a_key_come_in_the_order_of_the_log_from_whichever_table(
     transactions: list[list[Change]], cuts: list[int], parallelism: int

@@ -24,6 +24,7 @@ from tailrace.snapshot.incremental import Notifications
 from tailrace.snapshot.obedience import Obedience
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
 from tailrace.snapshot.signals import TYPES, WINDOW_CLOSE, WINDOW_OPEN, MalformedSignal, Signal
+from tests.extent import examples
 
 TABLES = [("public", "a"), ("public", "b"), ("s", "a" * 40)]
 SECRET = "s3cret"
@@ -95,7 +96,7 @@ def test_the_next_signal_is_obeyed_after_a_hostile_one() -> None:
     assert (found.id, str(found.collections[-1])) == ("2", "public.b")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.one_of(st.sampled_from([*TYPES, WINDOW_OPEN, WINDOW_CLOSE]), st.text(max_size=3)), DATA, TEXTS)
 def test_any_signal_is_obeyed_or_ignored(kind: str, data: dict[str, Any], id_: str) -> None:
     obeyed(Signal(id_, kind, json.dumps(data)), obeyed(Signal("0", "execute-snapshot", '{"data-collections": [".*"]}')))

@@ -17,6 +17,7 @@ from tailrace.connectors.postgres.log.form import FORM
 from tailrace.events.form import SourceForm
 from tailrace.events.records import to_rows, typed_rows
 from tailrace.events.settings import EventSettings
+from tests.extent import examples
 from tests.property import captured_batches, json_batches
 from tests.property.typed_values import fits, found_in, same, wanted
 
@@ -71,13 +72,13 @@ def compare(batch: ChangeBatch, chosen: EventSettings, form: SourceForm) -> None
         agree(value, row["value"])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(json_batches.batches(), json_batches.settings())
 def test_typed_rows_hold_what_json_says(batch: ChangeBatch, chosen: EventSettings) -> None:
     compare(batch, chosen, FORM)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data(), st.sampled_from(sorted(captured_batches.KINDS)))
 def test_typed_rows_of_change_tables_hold_what_json_says(data: st.DataObject, connector: str) -> None:
     batch = data.draw(captured_batches.batches(connector))

@@ -20,6 +20,7 @@ from tailrace.events.plans import shown_columns
 from tailrace.events.settings import EventSettings
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.fragments import plain_json
+from tests.extent import examples
 from tests.property import captured_batches, json_batches
 from tests.property.typed_values import fits, found_in, same, wanted
 
@@ -81,7 +82,7 @@ def spoilt(draw: Any, texts: st.SearchStrategy[str]) -> bytes:
 
 
 @pytest.mark.parametrize("connector", TYPES)
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_typed_columns_are_what_the_plain_conversion_gives(connector: str, data: st.DataObject) -> None:
     column, drawn = data.draw(st.sampled_from(kinds(connector)))

@@ -24,6 +24,7 @@ from tailrace.events.records import numbered_rows
 from tailrace.events.settings import EventSettings
 from tailrace.values.conversion import ColumnPlan, plain_value
 from tailrace.values.texts import VALUE
+from tests.extent import examples
 from tests.property import captured_batches, json_batches
 from tests.property.test_typed import logical
 from tests.property.typed_values import fits, found_in, same, wanted
@@ -130,13 +131,13 @@ def compare(batch: ChangeBatch, chosen: EventSettings, form: SourceForm) -> None
         assert part.column("value")[place].as_py() is None
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(json_batches.batches(), json_batches.settings())
 def test_of_a_table_of_a_log(batch: ChangeBatch, chosen: EventSettings) -> None:
     compare(batch, chosen, FORM)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data(), st.sampled_from(sorted(captured_batches.KINDS)))
 def test_of_change_tables(data: st.DataObject, connector: str) -> None:
     batch = data.draw(captured_batches.batches(connector))

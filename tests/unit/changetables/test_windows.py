@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.changetables.snapshot import windows
 from tailrace.errors import ConfigError
+from tests.extent import examples
 from tests.unit.changetables.driving import Event, Query, batches_for_rows, brief  # noqa: F401
 from tests.unit.changetables.memory import Row, Server
 
@@ -182,7 +183,7 @@ def test_a_signal_table_needs_a_change_table() -> None:
         Query(database, **SIGNALS).drain()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 1 << 30), st.booleans())
 def test_every_row_ends_in_its_last_state(seed: int, pairs: bool) -> None:
     """Random transactions between any two calls, restarts and a late capture: consumers end with the table itself,

@@ -16,6 +16,7 @@ from tailrace.columns.typed import VARIANT, is_variant
 from tailrace.formats.typed.documents import document_variants
 from tailrace.formats.typed.held import NotHeld, conform, held
 from tailrace.formats.typed.variant import variants
+from tests.extent import examples
 
 ROW = pa.struct(
     [
@@ -59,7 +60,7 @@ def test_variants_are_what_spark_reads() -> None:
         assert read(variants(column.slice(0, low))) == wanted[:low]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.none() | st.lists(st.none() | st.text(max_size=90), max_size=5), max_size=6))
 def test_lists_of_texts_of_any_length(rows: list[Any]) -> None:
     assert read(variants(pa.array(rows, pa.list_(pa.string())))) == rows

@@ -17,6 +17,7 @@ from tailrace.snapshot.incremental import Notifications
 from tailrace.snapshot.obedience import Obedience
 from tailrace.snapshot.progress import NO_PROGRESS
 from tailrace.snapshot.signals import Signal
+from tests.extent import examples
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def stays_inside(sql: str, brackets: bool) -> bool:
     return depth == 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=24).map("".join), st.booleans())
 def test_what_is_taken_stays_within_its_parentheses(sql: str, brackets: bool) -> None:
     if not fault(sql, brackets=brackets):

@@ -1,0 +1,66 @@
+"""Compiles the kernels that tests use, where none are kept for these sources: `python -m tests.kernels`.
+
+A kernel is compiled on its first call. Where none are kept, tests that run beside each other would compile the same
+ones in every process, and a test that waits for its query would wait for the compiler. So golden cases that reach
+nearly all kernels run here first, in one process for each core. What they find is judged by the tests, not here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numba
+
+import tailrace
+from tests.golden import runner
+from tests.lanes import BUILD
+
+KEPT = BUILD / "kernels"
+"""Holds the digest of the sources whose kernels are compiled."""
+CASES: tuple[tuple[str, ...], ...] = (("postgres/tutorial",),)
+"""The golden cases of each process, by their names."""
+
+
+def main() -> int:
+    """Compile what is not kept, and print how long that took."""
+    began = time.monotonic()
+    found = digest()
+    if KEPT.exists() and KEPT.read_text("utf-8") == found:
+        print("kept from an earlier run")
+        return 0
+    with ProcessPoolExecutor(len(CASES), multiprocessing.get_context("spawn")) as pool:
+        for text in pool.map(compiled, CASES):
+            if text:
+                print(text)
+    KEPT.parent.mkdir(parents=True, exist_ok=True)
+    KEPT.write_text(found, "utf-8")
+    print(f"compiled in {time.monotonic() - began:.0f} s")
+    return 0
+
+
+def digest() -> str:
+    """Return a digest of everything that decides whether kernels are compiled anew."""
+    root = Path(tailrace.__file__).parent
+    parts = [f"{sys.version} {numba.__version__} {root}".encode()]
+    parts += [path.read_bytes() for path in sorted(root.rglob("*.py"))]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def compiled(names: tuple[str, ...]) -> str:
+    """Run the golden cases of these names; return why some were not run."""
+    cases = {case.name: case for case in runner.all_cases()}
+    skipped = []
+    with runner.Servers() as servers:
+        for name in names:
+            if name in cases and (reason := servers.run(cases[name], None).skipped):
+                skipped.append(f"{name}: {reason}")
+    return "\n".join(skipped)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
