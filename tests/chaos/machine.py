@@ -56,7 +56,7 @@ class Options:
     order: str = "topic"
     only: tuple[str, ...] = ()
     seconds: float = 0.0
-    """After so many, counted from the first commit, no further kill; 0: no limit."""
+    """After so many, counted from the first commit, no further kill, but one in each round; 0: no limit."""
     patience: float = PATIENCE
     signals: bool = True
     cluster: bool = False
@@ -200,7 +200,7 @@ class Machine:
             self._until_committed()
             self._limit = time.monotonic() + self.options.seconds
         hasty = 0
-        while len(self._round.kills) < count and not self._is_over():
+        while len(self._round.kills) < count and not (self._round.kills and self._is_over()):
             if self._round.findings or (self._watch is not None and self._watch.faults):
                 break
             if self.choice.random() < 0.6 or hasty >= 2:

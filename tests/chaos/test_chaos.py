@@ -1,4 +1,4 @@
-"""The machine for a bounded time, in its most important mixes. Seeds are random and printed: run one again by hand.
+"""The machine for a bounded time, in the mix of the day. Seeds are random and printed: run one again by hand.
 
 python -m tests.chaos --seed N --sink … --order …
 """
@@ -12,28 +12,36 @@ import pytest
 
 from tests.chaos.__main__ import HEAD, line, tell
 from tests.chaos.machine import Machine, Options
+from tests.chaos.rotation import mix
+from tests.extent import sized
 from tests.servers.jars import Unavailable
 from tests.servers.kafka import fetch
 
-SECONDS = 45.0
-"""The time of each mix in which kills are made; to start, finish and compare takes half as long again."""
+SECONDS = sized(0.0, 45.0)
+"""The time of a mix in which kills are made; 0: until there are as many as the mix says."""
 INSIDE = ("driver", "jvm", "planner", "worker", "term")
 OUTSIDE = ("walsender", "backends", "crash", "cut", "stall", "broker")
 
 
 @pytest.mark.parametrize(
-    ("sink", "order", "only"),
-    [("file", "topic", OUTSIDE), ("kafka", "key", OUTSIDE), ("file", "key", (*INSIDE, "walsender", "crash"))],
-    ids=["files-server", "kafka-server", "files-run"],
+    ("sink", "order", "only", "kills"),
+    [
+        mix("files-server", "file", "topic", OUTSIDE, 4),
+        mix("kafka-server", "kafka", "key", OUTSIDE, 4),
+        mix("files-run", "file", "key", (*INSIDE, "walsender", "crash"), 2),
+    ],
 )
-def test_nothing_is_lost_whatever_is_killed(tmp_path: Path, sink: str, order: str, only: tuple[str, ...]) -> None:
+def test_nothing_is_lost_whatever_is_killed(
+    tmp_path: Path, sink: str, order: str, only: tuple[str, ...], kills: int
+) -> None:
     if sink == "kafka":
         try:
             fetch()
         except Unavailable as reason:
             pytest.skip(str(reason))
+    count = sized(kills, 1000)
     options = Options(
-        seed=secrets.randbelow(1 << 30), kills=1000, each=1000, sink=sink, order=order, only=only, seconds=SECONDS,
+        seed=secrets.randbelow(1 << 30), kills=count, each=count, sink=sink, order=order, only=only, seconds=SECONDS,
         folder=tmp_path,
     )  # fmt: skip
     with Machine(options) as machine:
@@ -44,3 +52,4 @@ def test_nothing_is_lost_whatever_is_killed(tmp_path: Path, sink: str, order: st
                 tell(options, one, machine.folder)
             assert not one.findings, f"see above; once more: --seed {options.seed} --sink {sink} --order {order}"
             assert one.events
+            assert one.kills

@@ -12,13 +12,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.chaos.lake import CHECKS, LakeMachine, Options, line
+from tests.chaos.rotation import mix
+from tests.extent import sized
 
 
-def test_tables_equal_their_source_whenever_the_driver_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [mix("tables", sized(1, 2))])
+def test_tables_equal_their_source_whenever_the_driver_is_killed(
+    kills: int, spark: SparkSession, tmp_path: Path
+) -> None:
     if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
         pytest.skip("the jars of Delta Lake cannot be had")
     options = Options(
-        secrets.randbelow(1 << 30), secrets.choice(list(CHECKS)), kills=2, tables=4, changes=1500, folder=tmp_path
+        secrets.randbelow(1 << 30), secrets.choice(list(CHECKS)), kills, tables=4, changes=750 * kills, folder=tmp_path
     )
     print(f"\nseed {options.seed}, mode {options.mode}", flush=True)
     with LakeMachine(options) as machine:

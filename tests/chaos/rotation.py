@@ -1,0 +1,23 @@
+"""The mixes of the machine, of which a run of the tests takes one: another each day of the year. A full run takes all.
+
+A mix is what is killed, and the sink that is written to meanwhile.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
+
+MIXES = ("files-server", "kafka-server", "files-run", "tables")
+TODAY = MIXES[datetime.date.today().timetuple().tm_yday % len(MIXES)]
+
+
+def mix(name: str, *values: object) -> ParameterSet:
+    """Return the parameters of a test that is the mix `name`; on other days they are those of a full run alone."""
+    assert name in MIXES
+    return pytest.param(*values, id=name, marks=() if name == TODAY else pytest.mark.full)
