@@ -8,10 +8,10 @@ CASES  ?=
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo quick test check audit sbom bench chaos fuzz simulate golden lock clean
+.PHONY: help env demo quick test test-all check audit sbom bench chaos fuzz simulate golden lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 env: $(STAMP) ## make the virtual environment
 
@@ -27,11 +27,14 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## a PostgreSQL, a workload and its change events, here and now
 	@$(BIN)/tailrace demo
 
-quick: $(STAMP) ## the tests that need no server and no JVM, within two minutes
+quick: $(STAMP) ## the tests that need no server and no JVM, within a minute
 	@$(BIN)/python -m tests.lanes --quick
 
-test: $(STAMP) ## all tests, three processes at a time: make test [ARGS='--postgres DSN']
+test: $(STAMP) ## all tests, within fifteen minutes: make test [ARGS='--part golden --postgres DSN']
 	@$(BIN)/python -m tests.lanes $(ARGS)
+
+test-all: $(STAMP) ## all tests at their full size, hours in parts: make test-all [ARGS='--part golden --again']
+	@$(BIN)/python -m tests.lanes --full $(ARGS)
 
 check: $(STAMP) ## lint, format, types, layers, audit, bill of materials
 	$(BIN)/ruff check .
@@ -60,8 +63,8 @@ fuzz: $(STAMP) ## feed what reads other people's bytes with damage: make fuzz [A
 simulate: $(STAMP) ## run a planner through simulated histories: make simulate [ARGS='--histories 100000 --seed N']
 	@$(BIN)/python -m tests.simulation $(ARGS)
 
-golden: $(STAMP) ## compare with the recordings of Debezium: make golden [CASES=DIR]
-	@$(BIN)/python -m tests.golden.runner $(CASES)
+golden: $(STAMP) ## compare with the recordings of Debezium: make golden [CASES=DIR] [ARGS=--spark]
+	@$(BIN)/python -m tests.golden.runner $(CASES) $(ARGS)
 
 lock: $(STAMP) ## write requirements.lock again from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
