@@ -11,7 +11,7 @@ ARGS   ?=
 .PHONY: help env demo quick test test-all check audit sbom bench chaos fuzz simulate golden lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 env: $(STAMP) ## make the virtual environment
 
