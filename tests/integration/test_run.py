@@ -1,19 +1,32 @@
-"""The command runs a pipeline as its users do: in a process of its own, from a file."""
+"""The command `run` from a file: in a process of its own, as its users do, and over the tests' session."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import time
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
+from pyspark.sql import SparkSession
 
+from tailrace import cli, pipeline
+from tailrace.pipeline import Pipeline
+from tailrace.spark import session
 from tests import fix_invariant
+from tests.chaos.process import PARTS, runs
 from tests.fix_postgres import Database
+from tests.waiting import until
+
+PATIENCE_S = 240
+"""Nothing takes so long unless it never ends."""
 
 
 def write(folder: Path, database: Database, **more: str) -> Path:
@@ -43,6 +56,23 @@ def command(folder: Path, database: Database, *arguments: str) -> subprocess.Pop
     )
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: Database) -> Path:
+    """The directory that a command of this process runs in, with the password in its environment."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DB_PASSWORD", database.server.password)
+    return tmp_path
+
+
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where a command puts what is temporary: a short path, as sockets need one."""
+    folder = Path(tempfile.mkdtemp(prefix="tr-", dir="/tmp"))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    shutil.rmtree(folder)
+
+
 def records(folder: Path) -> list[dict[str, object]]:
     files = sorted((folder / "out").glob("batch-*.jsonl"))
     return [json.loads(line) for path in files for line in path.read_text().splitlines()]
@@ -52,51 +82,150 @@ def ops(folder: Path) -> list[object]:
     return [record["value"] and record["value"]["op"] for record in records(folder)]  # type: ignore[index]
 
 
-def test_once_delivers_what_there_is_and_goes_on_from_there(database: Database, tmp_path: Path) -> None:
+def until_written(number: int, folder: Path, running: subprocess.Popen[str]) -> None:
+    """Wait until a run has written so many records."""
+
+    def is_written() -> bool:
+        assert running.poll() is None, running.communicate()[1]
+        return len(records(folder)) >= number
+
+    until(is_written, f"{number} records", PATIENCE_S, pace=0.05)
+
+
+def is_left_alone(group: int) -> bool:
+    """Return True once no process of a session runs any more."""
+
+    def has_ended() -> bool:
+        listed = subprocess.run(["ps", "-s", str(group), "-o", "stat="], capture_output=True, text=True, check=False)
+        return all(line.startswith("Z") for line in listed.stdout.splitlines())
+
+    return until(has_ended, f"the end of the session {group}", pace=0.1)
+
+
+def jvm(parent: int) -> int:
+    """The process id of the JVM that a command has started."""
+    (found,) = (one.pid for one in psutil.Process(parent).children() if one.name() == "java")
+    return found
+
+
+def lines_of(said: str) -> list[str]:
+    """What a command has said, without its progress."""
+    return [line for line in said.splitlines() if "events/s" not in line]
+
+
+def test_a_run_whose_jvm_is_killed_says_so_and_is_taken_up_again(
+    database: Database, here: Path, temporary: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     database.execute("create table t (id int primary key, v text)", "insert into t values (1, 'a'), (2, 'b')")
-    path = write(tmp_path, database)
-    first = command(tmp_path, database, str(path), "--once")
-    _, said = first.communicate(timeout=240)
-    assert first.returncode == 0, said
-    assert ops(tmp_path) == ["r", "r"]
-    assert "2 in all" in said
-    assert "Traceback" not in said
-    assert (tmp_path / ".tailrace" / "shop").is_dir()
+    path = write(here, database)
+    running = command(here, database, str(path))
+    until_written(2, here, running)
+
+    # The checkpoint is that of one run.
+    assert cli.main(["run", str(path), "--once"]) == 1
+    said = capsys.readouterr().err
+    assert f"The checkpoint .tailrace/shop is in use by another run, process {running.pid}." in said
+    assert running.poll() is None
+
+    java = jvm(running.pid)
+    assert list(temporary.glob("tailrace-sockets-*"))
+    os.kill(java, signal.SIGKILL)
+    _, said = running.communicate(timeout=PATIENCE_S)
+    assert running.returncode == 9, said
+    assert lines_of(said) == [
+        "tailrace: The JVM of Spark has ended: it was killed by the signal SIGKILL.",
+        "  Start again: the pipeline goes on from its checkpoint. If the system ran out of memory, as its log says, "
+        "give it or the machine more, or make batches smaller (max.batch.size).",
+    ]
+    # Planner, workers and their parent are in the session of the JVM.
+    assert is_left_alone(java)
+    assert is_left_alone(running.pid)
+    assert not list(temporary.iterdir())
 
     database.execute("update t set v = 'c' where id = 1", "delete from t where id = 2")
-    running = command(tmp_path, database, str(path))
-    deadline = time.monotonic() + 240
-    while len(records(tmp_path)) < 5 and time.monotonic() < deadline and running.poll() is None:
-        time.sleep(0.5)
-    os.kill(running.pid, signal.SIGTERM)
-    _, said = running.communicate(timeout=60)
-    assert ops(tmp_path) == ["r", "r", "u", "d", None], said
-    assert running.returncode == 0, said
+    again = command(here, database, str(path), "--conf", "spark.driver.memory=777m")
+    until_written(5, here, again)
+    # a JVM keeps the heap that it was started with
+    assert "-Xmx777m" in psutil.Process(jvm(again.pid)).cmdline()
+    os.kill(again.pid, signal.SIGTERM)
+    _, said = again.communicate(timeout=PATIENCE_S)
+    assert again.returncode == 0, said
+    assert "Traceback" not in said
+    assert ops(here) == ["r", "r", "u", "d", None], said
     # The group was the command's own: nothing of it may be left.
-    assert not left(running.pid)
+    assert is_left_alone(again.pid)
 
 
-def left(group: int) -> list[str]:
-    """The processes of a session that still run, after a moment to end."""
-    for _ in range(20):
-        listed = subprocess.run(
-            ["ps", "-s", str(group), "-o", "stat=,args="], capture_output=True, text=True, check=False
-        )
-        alive = [line for line in listed.stdout.splitlines() if not line.startswith("Z")]
-        if not alive:
-            return []
-        time.sleep(0.5)
-    return alive
-
-
-def test_what_the_server_lacks_is_said_before_spark_starts(
-    database: Database, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_once_delivers_what_there_is_and_goes_on_from_there(
+    spark: SparkSession,
+    database: Database,
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    path = write(tmp_path, database, publication_autocreate_mode="disabled")
-    started = time.monotonic()
-    run = command(tmp_path, database, str(path))
-    _, said = run.communicate(timeout=120)
-    assert run.returncode == 4
+    monkeypatch.setattr(pipeline, "Pipeline", lambda run, **_: Pipeline(run, spark))
+    database.execute("create table t (id int primary key, v text)", "insert into t values (1, 'a'), (2, 'b')")
+    path = write(here, database)
+    assert cli.main(["run", str(path), "--once"]) == 0
+    assert ops(here) == ["r", "r"]
+    assert "2 in all" in capsys.readouterr().err
+    assert (here / ".tailrace" / "shop").is_dir()
+    database.execute("update t set v = 'c' where id = 1", "delete from t where id = 2")
+    assert cli.main(["run", str(path), "--once"]) == 0
+    assert ops(here) == ["r", "r", "u", "d", None]
+    assert "3 in all" in capsys.readouterr().err
+
+
+def test_what_the_server_lacks_is_said_before_spark_has_started(
+    database: Database, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    abandoned = []
+
+    class Launched:
+        """Stands for a JVM that is starting."""
+
+        def abandon(self) -> None:
+            abandoned.append(self)
+
+    monkeypatch.setattr(session, "launch", lambda *_, **__: Launched())
+    path = write(here, database, publication_autocreate_mode="disabled")
+    assert cli.main(["run", str(path)]) == 4
+    said = capsys.readouterr().err
     assert "There is no publication dbz_publication" in said
     assert "Traceback" not in said
-    assert time.monotonic() - started < 60
+    assert len(abandoned) == 1
+
+
+def planner(parent: int) -> psutil.Process:
+    """The process in which a command's query plans its batches."""
+    found = []
+    for one in psutil.Process(parent).children(recursive=True):
+        # those that have just ended have no command line any more
+        with suppress(psutil.Error):
+            if runs(one, PARTS["planner"]):
+                found.append(one)
+    assert len(found) == 1, found
+    return found[0]
+
+
+@pytest.mark.full
+def test_a_planner_that_is_killed_is_one_sentence(database: Database, here: Path, temporary: Path) -> None:
+    database.execute("create table t (id int primary key)", "insert into t values (1), (2)")
+    path = write(here, database)
+    running = command(here, database, str(path))
+    until_written(2, here, running)
+
+    planner(running.pid).kill()
+    _, said = running.communicate(timeout=PATIENCE_S)
+    assert running.returncode == 10, said
+    lines = lines_of(said)
+    assert lines[0] == "tailrace: The process that reads the log has ended: it was killed or has crashed."
+    assert lines[1].startswith("  Start again: the pipeline goes on from its checkpoint.")
+    assert len(lines) == 2
+    assert is_left_alone(running.pid)
+
+    database.execute("insert into t values (3)")
+    last = command(here, database, str(path), "--once")
+    _, said = last.communicate(timeout=PATIENCE_S)
+    assert last.returncode == 0, said
+    assert ops(here) == ["r", "r", "c"]
