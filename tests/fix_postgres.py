@@ -7,8 +7,8 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,10 @@ from psycopg import sql
 from tailrace.connectors.postgres.protocol.position import FlushedLsn
 from tailrace.embedded import THROWAWAY, Server
 from tests import fix_invariant
+from tests.servers.fresh_databases import FreshDatabases
 
+SETTINGS = {**THROWAWAY, "autovacuum": "off", "jit": "off", "wal_init_zero": "off"}
+"""For a server of tests: it does nothing that it is not asked for, and writes no more than it must."""
 _MOVES = re.compile(r"pg_\w*replication_slot\w*\(")
 """A statement that makes, moves or drops a slot."""
 
@@ -34,6 +37,8 @@ class Postgres:
     password: str
     version: int
     extensions: frozenset[str]
+    fresh: FreshDatabases | None = field(default=None, compare=False, repr=False)
+    """Its fresh databases, where the server is the tests' own."""
 
     def dsn(self, database: str = "postgres") -> str:
         """A libpq connection string for `database`."""
@@ -144,8 +149,8 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
     if dsn:
         yield describe(str(dsn))
         return
-    with Server(settings=THROWAWAY) as server:
-        yield describe(server.dsn())
+    with Server(settings=SETTINGS) as server, _owned(describe(server.dsn())) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
@@ -154,8 +159,21 @@ def system_postgres() -> Iterator[Postgres]:
     binaries = system_binaries()
     if binaries is None:
         pytest.skip("no PostgreSQL is installed on this system")
-    with Server(binaries, THROWAWAY) as server:
-        yield describe(server.dsn())
+    with Server(binaries, SETTINGS) as server, _owned(describe(server.dsn())) as found:
+        yield found
+
+
+@contextmanager
+def _owned(server: Postgres) -> Iterator[Postgres]:
+    """Prepare a server that only tests use: logins cost little, and fresh databases are used again."""
+    with server.connect() as connection:
+        if server.version >= 16:
+            # a password that nobody guesses needs no thousands of hashes for each login
+            connection.execute("set scram_iterations = 1")
+            connection.execute(
+                sql.SQL("alter role {} password {}").format(sql.Identifier(server.user), server.password)
+            )
+        yield replace(server, fresh=FreshDatabases(connection, server.dsn("")))
 
 
 @pytest.fixture
@@ -164,12 +182,20 @@ def make_database(postgres: Postgres) -> Iterator[Callable[[], Database]]:
     made: list[Database] = []
 
     def make() -> Database:
-        made.append(create(postgres, f"test_{secrets.token_hex(4)}"))
+        name = f"test_{secrets.token_hex(4)}"
+        if postgres.fresh is None:
+            made.append(create(postgres, name))
+        else:
+            postgres.fresh.take(name)
+            made.append(Database(postgres, name))
         return made[-1]
 
     yield make
     for database in made:
-        drop(postgres, database.name)
+        with postgres.connect() as connection:
+            _release(connection, database.name)
+            if postgres.fresh is None or not postgres.fresh.give_back(database.name):
+                _drop(connection, database.name)
 
 
 @pytest.fixture
@@ -182,26 +208,38 @@ def create(server: Postgres, name: str) -> Database:
     """A fresh database in UTF-8; replaces one of the same name."""
     drop(server, name)
     with server.connect() as connection:
-        connection.execute(
-            sql.SQL(
-                "create database {} template template0 encoding 'UTF8' lc_collate 'C.UTF-8' lc_ctype 'C.UTF-8'"
-            ).format(sql.Identifier(name))
-        )
+        if server.fresh is None:
+            connection.execute(
+                sql.SQL(
+                    "create database {} template template0 encoding 'UTF8' lc_collate 'C.UTF-8' lc_ctype 'C.UTF-8'"
+                ).format(sql.Identifier(name))
+            )
+        else:
+            server.fresh.create(name)
     return Database(server, name)
 
 
 def drop(server: Postgres, name: str) -> None:
     """Drop the database `name`, if it exists, and end whoever still uses it or its slots."""
+    with server.connect() as connection:
+        _release(connection, name)
+        _drop(connection, name)
+
+
+def _drop(connection: psycopg.Connection[Any], name: str) -> None:
+    connection.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
+
+
+def _release(connection: psycopg.Connection[Any], name: str) -> None:
+    """End whoever uses the database `name`, and drop its slots."""
     # The server would look only every 100 ms whether who is to end has ended.
     users = "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and pid <> pg_backend_pid()"
-    with server.connect() as connection:
-        deadline = time.monotonic() + 10
-        while connection.execute(users, [name]).fetchone() is not None and time.monotonic() < deadline:
-            time.sleep(0.005)
-        slots = connection.execute("select slot_name from pg_replication_slots where database = %s", [name]).fetchall()
-        for (slot,) in slots:
-            _drop_slot(connection, slot)
-        connection.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
+    deadline = time.monotonic() + 10
+    while connection.execute(users, [name]).fetchone() is not None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    slots = connection.execute("select slot_name from pg_replication_slots where database = %s", [name]).fetchall()
+    for (slot,) in slots:
+        _drop_slot(connection, slot)
 
 
 def _drop_slot(connection: psycopg.Connection[Any], slot: str) -> None:
