@@ -10,8 +10,6 @@ from tests.fix_postgres import Database, Postgres, drop
 from tests.servers.fresh_databases import FreshDatabases
 
 RELATIONS = "select relname from pg_class where oid > 16383"
-    "select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid > 16383"
-)
 
 
 @pytest.fixture
