@@ -5,24 +5,28 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.fix_postgres import Database
 from tests.servers.spark_cluster import SparkCluster
+from tests.waiting import until
 
 SECONDS = 240
 """Nothing takes so long unless it never ends."""
 
 
-def until(done: Callable[[], object], run: subprocess.Popen[str], what: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not done():
+def until_done(done: Callable[[], object], run: subprocess.Popen[str], what: str) -> None:
+    """Wait for something, as long as the run goes on."""
+
+    def is_done() -> bool:
         assert run.poll() is None, run.stderr and run.stderr.read()
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
+        return bool(done())
+
+    until(is_done, what, SECONDS, pace=0.1)
 
 
 def delivered(folder: Path) -> list[dict[str, Any]]:
@@ -30,6 +34,7 @@ def delivered(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
 
 
+@pytest.mark.full
 def test_a_pipeline_on_a_cluster_outlives_its_executors(database: Database, tmp_path: Path) -> None:
     database.execute(
         "create table t (id int primary key, v text)",
@@ -56,7 +61,7 @@ def test_a_pipeline_on_a_cluster_outlives_its_executors(database: Database, tmp_
             start_new_session=True,
         )
         try:
-            until(lambda: len(delivered(tmp_path)) >= 10_000, run, "no snapshot")
+            until_done(lambda: len(delivered(tmp_path)) >= 10_000, run, "the snapshot")
             # its tasks ran there, not in the driver
             assert cluster.processes("python")
             for number in range(3):
@@ -64,7 +69,7 @@ def test_a_pipeline_on_a_cluster_outlives_its_executors(database: Database, tmp_
                     executor.kill()
                 first = 10_000 + number * 100
                 database.execute(f"insert into t select i, 'y' from generate_series({first}, {first + 99}) i")
-                until(lambda last=first + 99: len(delivered(tmp_path)) > last, run, "no change")  # type: ignore[misc]
+                until_done(lambda last=first + 99: len(delivered(tmp_path)) > last, run, "the changes")  # type: ignore[misc]
             run.terminate()
             assert run.wait(SECONDS) == 0, run.stderr and run.stderr.read()
         finally:
