@@ -16,6 +16,7 @@ from tailrace.errors import ConfigError
 from tailrace.pipeline import Pipeline
 from tailrace.spark import options, register
 from tailrace.status import StatusLine
+from tests.extending.reading import read
 
 PACKAGE = Path(__file__).parent / "database"
 ROWS = ({"id": 1, "item": "rope"}, {"id": 1, "item": "long rope"}, {"id": 2, "item": None})
@@ -152,6 +153,14 @@ def test_a_pipeline_delivers_its_changes(session: SparkSession, log: Path) -> No
     assert (source["table"], source["commit_lsn"]) == ("orders", "00000000:00000001")
 
 
+def test_a_query_of_some_tables(installed: None, log: Path) -> None:
+    rows = read("toylog", {"topic.prefix": "s", "log.file": str(log), "table.include.list": "log.orders"})
+    rows.sort(key=lambda row: (row["position"], row["op"]))
+    assert [row["op"] for row in rows] == ["c", "u", "c", "d", "tombstone"]
+    assert {row["table"] for row in rows} == {"orders"}
+
+
+@pytest.mark.full
 def test_it_is_a_format_of_spark(session: SparkSession, log: Path) -> None:
     register(session)
     given = {"topic.prefix": "s", "log.file": str(log), "table.include.list": "log.orders"}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,6 +19,7 @@ from tailrace.events.boundaries import boundary_rows
 from tailrace.events.heartbeat import heartbeat_row
 from tailrace.spark import options, register
 from tests.event_settings import event_settings
+from tests.extending.reading import read
 from tests.unit.mongodb.test_placing import packed, settings
 
 PACKAGES = Path(__file__).parent
@@ -85,20 +87,44 @@ def test_it_writes_documents() -> None:
     assert {"source.collection=a", "source.snapshot=true", "source.ord=0", "op=r"} < set(lines)
 
 
-@pytest.mark.usefixtures("_pairs")
-def test_a_stream_writes_it(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    places = [str(PACKAGES / name) for name in ("encoding", "database")]
-    monkeypatch.syspath_prepend(places[1])
-    monkeypatch.setitem(spark.sparkContext.environment, "PYTHONPATH", ":".join(places))
-    register(spark)
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    """Options of a query whose connector is a package, too; two changes are in its log."""
+    monkeypatch.syspath_prepend(PACKAGES / "database")
     log = tmp_path / "changes.jsonl"
     log.write_text(
         '{"op": "c", "table": "orders", "before": null, "after": {"id": 1, "item": "rope"}, "at_us": 5000}\n'
         '{"op": "d", "table": "orders", "before": {"id": 1, "item": "rope"}, "after": null, "at_us": 5000}\n'
     )
-    given = {"topic.prefix": "s", "log.file": str(log), "key.converter": "pairs", "value.converter": "pairs",
-             "value.converter.schemas.enable": "false"}  # fmt: skip
-    frame = spark.readStream.format("toylog-cdc").options(**options(given)).load()
+    return {"topic.prefix": "s", "log.file": str(log), "key.converter": "pairs", "value.converter": "pairs",
+            "value.converter.schemas.enable": "false"}  # fmt: skip
+
+
+def is_written(rows: dict[str, Mapping[str, Any]]) -> bool:
+    """Return True; AssertionError where the records of the two changes are not lines of pairs."""
+    assert {bytes(row["key"]) for row in rows.values()} == {b"#s.log.orders.Key\nid=1"}
+    assert rows["tombstone"]["value"] is None
+    created, deleted = (bytes(rows[op]["value"]).decode().splitlines() for op in "cd")
+    assert created[:2] == ["after.id=1", "after.item=rope"]
+    assert deleted[:2] == ["before.id=1", "before.item=rope"]
+    assert {"source.connector=toylog", "source.ts_ms=5", "source.table=orders", "op=c"} < set(created)
+    return True
+
+
+@pytest.mark.usefixtures("_pairs")
+def test_tasks_write_it(logged: dict[str, str]) -> None:
+    assert is_written({row["op"]: row for row in read("toylog", logged)})
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("_pairs")
+def test_a_stream_writes_it(
+    spark: SparkSession, logged: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    places = [str(PACKAGES / name) for name in ("encoding", "database")]
+    monkeypatch.setitem(spark.sparkContext.environment, "PYTHONPATH", ":".join(places))
+    register(spark)
+    frame = spark.readStream.format("toylog-cdc").options(**options(logged)).load()
     query = (
         frame.writeStream.format("memory")
         .queryName("toypairs_rows")
@@ -107,10 +133,4 @@ def test_a_stream_writes_it(spark: SparkSession, monkeypatch: pytest.MonkeyPatch
         .start()
     )
     assert query.awaitTermination(180)
-    rows = {row.op: row for row in spark.table("toypairs_rows").collect()}
-    assert {bytes(row.key) for row in rows.values()} == {b"#s.log.orders.Key\nid=1"}
-    assert rows["tombstone"].value is None
-    created, deleted = (bytes(rows[op].value).decode().splitlines() for op in "cd")
-    assert created[:2] == ["after.id=1", "after.item=rope"]
-    assert deleted[:2] == ["before.id=1", "before.item=rope"]
-    assert {"source.connector=toylog", "source.ts_ms=5", "source.table=orders", "op=c"} < set(created)
+    assert is_written({row.op: row.asDict() for row in spark.table("toypairs_rows").collect()})

@@ -23,6 +23,7 @@ from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.spark import options, register
 from tests.event_settings import event_settings
+from tests.extending.reading import read
 from tests.unit.events.changes import batch, table
 
 PACKAGES = Path(__file__).parent
@@ -127,20 +128,40 @@ def test_what_depends_on_values_is_computed() -> None:
     assert [key["id"] for _, key, _ in delivered(made(field="id", least="2"))] == [2, 2, 2, 2, 3]
 
 
-@pytest.mark.usefixtures("_rows")
-def test_a_stream_has_it(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    places = [str(PACKAGES / name) for name in ("transform", "database")]
-    monkeypatch.syspath_prepend(places[1])
-    monkeypatch.setitem(spark.sparkContext.environment, "PYTHONPATH", ":".join(places))
-    register(spark)
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    """Options of a query whose connector is a package, too; two changes are in its log."""
+    monkeypatch.syspath_prepend(PACKAGES / "database")
     log = tmp_path / "changes.jsonl"
     log.write_text(
         '{"op": "c", "table": "orders", "before": null, "after": {"id": 1, "item": "rope"}, "at_us": 5000}\n'
         '{"op": "d", "table": "orders", "before": {"id": 1, "item": "rope"}, "after": null, "at_us": 5000}\n'
     )
-    given = ROWS | {"topic.prefix": "s", "log.file": str(log), "converter.schemas.enable": "false",
-                    "transforms.rows.topic.suffix": "-rows"}  # fmt: skip
-    frame = spark.readStream.format("toylog-cdc").options(**options(given)).load()
+    return ROWS | {"topic.prefix": "s", "log.file": str(log), "converter.schemas.enable": "false",
+                   "transforms.rows.topic.suffix": "-rows"}  # fmt: skip
+
+
+LOGGED = [
+    ("c", "s.log.orders-rows", b'{"id":1,"item":"rope","__op":"c"}'),
+    ("d", "s.log.orders-rows", b'{"id":1,"item":"rope","__op":"d"}'),
+]
+
+
+@pytest.mark.usefixtures("_rows")
+def test_tasks_have_it(logged: dict[str, str]) -> None:
+    rows = sorted(read("toylog", logged), key=lambda row: str(row["op"]))
+    assert [(row["op"], row["topic"], row["value"]) for row in rows] == LOGGED
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("_rows")
+def test_a_stream_has_it(
+    spark: SparkSession, logged: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    places = [str(PACKAGES / name) for name in ("transform", "database")]
+    monkeypatch.setitem(spark.sparkContext.environment, "PYTHONPATH", ":".join(places))
+    register(spark)
+    frame = spark.readStream.format("toylog-cdc").options(**options(logged)).load()
     query = (
         frame.writeStream.format("memory")
         .queryName("toyrows_rows")
@@ -150,7 +171,4 @@ def test_a_stream_has_it(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, t
     )
     assert query.awaitTermination(180)
     rows = sorted(spark.table("toyrows_rows").collect(), key=lambda row: str(row.op))
-    assert [(row.op, row.topic, bytes(row.value)) for row in rows] == [
-        ("c", "s.log.orders-rows", b'{"id":1,"item":"rope","__op":"c"}'),
-        ("d", "s.log.orders-rows", b'{"id":1,"item":"rope","__op":"d"}'),
-    ]
+    assert [(row.op, row.topic, bytes(row.value)) for row in rows] == LOGGED

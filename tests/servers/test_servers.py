@@ -50,6 +50,7 @@ def test_each_test_has_a_database_of_its_own(database: Database) -> None:
         assert connection.execute(query).fetchall() == [(database.name, 0)]
 
 
+@pytest.mark.full
 def test_the_broker_keeps_what_spark_writes(kafka: Kafka, spark: SparkSession) -> None:
     topic = {"kafka.bootstrap.servers": kafka.servers}
     rows = spark.sql("select cast('k' as binary) key, cast('v' as binary) value")
