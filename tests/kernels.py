@@ -22,7 +22,34 @@ from tests.lanes import BUILD
 
 KEPT = BUILD / "kernels"
 """Holds the digest of the sources whose kernels are compiled."""
-CASES: tuple[tuple[str, ...], ...] = (("postgres/tutorial",),)
+CASES: tuple[tuple[str, ...], ...] = (
+    (
+        "sqlserver-1.0/types",
+        "postgres-1.7/mask_hash_types",
+        "postgres-1.7/mask_types",
+        "postgres-1.7/propagate_datatypes",
+        "postgres-1.7/schema_change_types",
+        "postgres-1.7/toast_types",
+        "postgres-1.7/types_decimal_string",
+        "postgres-1.7/types_default",
+        "postgres-encodings/avro_types",
+        "postgres-transforms/outbox_expand",
+        "postgres-transforms/partition_java",
+        "postgres-transforms/partition_murmur",
+        "postgres-transforms/timezone_include",
+        "postgres/types_decimal_string",
+    ),
+    (
+        "mongodb-1.1/types",
+        "mongodb-1.1/field_blacklist",
+        "mongodb-1.1/oplog_unwrap",
+        "mongodb-1.1/unwrap",
+        "mongodb-3/types",
+        "mongodb-3/capture_change_streams",
+        "mongodb-3/incremental_snapshot",
+        "mongodb-3/outbox",
+    ),
+)
 """The golden cases of each process, by their names."""
 
 
