@@ -146,9 +146,10 @@ class LakeMachine:
         options, began = self.options, time.monotonic()
         try:
             self._read_first()
-            for number in range(options.kills):
+            for number in range(sum(self.told.kills.values()), options.kills):
                 self._writer.write(options.changes * (number + 1) // options.kills - self._writer.written)
                 self._kill_once()
+            self._writer.write(options.changes - self._writer.written)
             self._writer.wait()
             self._finish()
         except Stuck as stuck:

@@ -1,4 +1,7 @@
-"""A marker in every secret of a pipeline at work: no page of Spark, no file of it and nothing printed shows it."""
+"""A marker in every secret of a pipeline at work: no page of Spark, no file of it and nothing printed shows it.
+
+Over the tests' session what is looked at are Spark's events, of which its pages are made, and its files.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,21 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from tailrace import cli, pipeline
+from tailrace.pipeline import Pipeline
 from tdsserver.process import TestDatabase, TestServer
 from tests import fix_invariant
+from tests.extent import is_full
 from tests.fix_db2 import Db2Database
 from tests.fix_kafka import Kafka
 from tests.fix_mongodb import running
@@ -29,6 +36,7 @@ from tests.servers.nats import NatsServer
 from tests.servers.redis import RedisServer
 from tests.servers.secantus import SET_NAME, Secantus
 from tests.servers.web import Request, WebServer
+from tests.waiting import until
 
 MARKER = "hunter2marker"
 PATIENCE_S = 600
@@ -52,18 +60,17 @@ class Command:
             return str(answer.read().decode("utf-8", "replace"))
 
     def wait(self, expression: str, path: str) -> None:
-        """Until a page holds what the expression matches."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                if re.search(expression, self.get(path)):
-                    return
-            except (OSError, urllib.error.HTTPError):
-                pass
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.process.kill()
+        """Wait until a page holds what the expression matches."""
+
+        def is_held() -> bool:
+            if self.process.poll() is not None:
                 raise AssertionError(f"{path} never held {expression}: {self.process.communicate()}")
-            time.sleep(0.2)
+            try:
+                return re.search(expression, self.get(path)) is not None
+            except OSError:
+                return False
+
+        until(is_held, f"{expression} at {path}", PATIENCE_S, pace=0.1)
 
     def pages(self) -> dict[str, str]:
         """Every page of Spark's that leads from one to the next, and what its REST interface says, by address."""
@@ -104,10 +111,15 @@ def commands() -> Iterator[list[Command]]:
             one.process.wait()
 
 
-def run(commands: list[Command], folder: Path, entries: dict[str, str], *arguments: str) -> Command:
+def file_of(folder: Path, entries: dict[str, str]) -> Path:
+    """The file that describes a pipeline."""
     file = folder / "application.properties"
-    text = "".join(f"{name}={value}\n" for name, value in entries.items()).replace("\\", "\\\\")
-    file.write_text(text)
+    file.write_text("".join(f"{name}={value}\n" for name, value in entries.items()).replace("\\", "\\\\"))
+    return file
+
+
+def run(commands: list[Command], folder: Path, entries: dict[str, str], *arguments: str) -> Command:
+    file = file_of(folder, entries)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     (folder / "events").mkdir(exist_ok=True)
@@ -170,10 +182,8 @@ def follow(command: Command, *kinds: str) -> None:
     """
     command.wait(r"(?s)shop.*StreamingQuery/statistics", "/StreamingQuery/")
     commits = command.folder / ".tailrace" / "shop" / "commits" / "0"
-    deadline = time.monotonic() + PATIENCE_S
-    while not commits.exists() and time.monotonic() < deadline and command.process.poll() is None:
-        time.sleep(0.2)
-    time.sleep(0.5)
+    until(lambda: commits.exists() or command.process.poll() is not None, "a commit", PATIENCE_S)
+    command.wait(r"== Physical Plan ==", "/SQL/execution/?id=0")
     pages = command.pages()
     # the pages are those of this query, with its settings, its plan and its progress
     assert any("spark.redaction.regex" in text for path, text in pages.items() if path.endswith("/environment"))
@@ -311,14 +321,6 @@ def sqlserver_told(sqlserver: TestServer, sqlserver_database: TestDatabase) -> I
     sqlserver.execute(f"drop login [{login}]")
 
 
-@pytest.mark.parametrize("connector", ["postgres", "mongodb", "db2"])
-def test_to_files(connector: str, commands: list[Command], tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    told: Told = request.getfixturevalue(f"{connector}_told")
-    entries = told.entries | {"debezium.sink.type": "file", "debezium.sink.file.path": str(tmp_path / "out")}
-    follow(run(commands, tmp_path, entries), "out/batch-")
-    fails(commands, tmp_path, entries | told.refused, told.code)
-
-
 def producer(**options: str) -> dict[str, str]:
     """Entries for the Kafka sink with the marker in each of the producer's secrets."""
     named = {name.replace("_", "."): text for name, text in options.items()}
@@ -334,6 +336,172 @@ def producer(**options: str) -> dict[str, str]:
     return {"debezium.sink.type": "kafka"} | entries
 
 
+def sunk(**options: str) -> dict[str, str]:
+    """Entries of a sink, with underscores for dots."""
+    return {f"debezium.sink.{name.replace('__', '-').replace('_', '.')}": text for name, text in options.items()}
+
+
+@pytest.fixture
+def file_sink(tmp_path: Path) -> Told:
+    """Files, in a place that is refused where it is of no file system."""
+    return Told(sunk(type="file", file_path=str(tmp_path / "out")), sunk(file_path="nowhere://x/out"), 8)
+
+
+@pytest.fixture
+def kafka_sink(kafka: Kafka) -> Told:
+    """Topics that are made; brokers that are away."""
+    creation = {f"debezium.source.topic.creation.default.{name}": "1" for name in ("partitions", "replication.factor")}
+    away = producer(bootstrap_servers="127.0.0.1:1", security_protocol="SASL_PLAINTEXT", max_block_ms="2000")
+    away["debezium.source.topic.creation.enable"] = "false"
+    return Told(creation | producer(bootstrap_servers=kafka.servers), away, 8)
+
+
+@pytest.fixture
+def redis_sink(redis_program: None) -> Iterator[Told]:
+    with RedisServer("--requirepass", MARKER) as server:
+        given = sunk(type="redis", redis_address=server.address, redis_password=MARKER)
+        yield Told(given, sunk(redis_password=f"{MARKER}2"), 8)
+
+
+@pytest.fixture
+def nats_sink(nats_program: None) -> Iterator[Told]:
+    """The login in the URL, which is no option that looks like a secret."""
+    with NatsServer(f"authorization {{ user: cdc, password: {MARKER} }}", user="cdc", password=MARKER) as server:
+        url = f"nats://cdc:{MARKER}@127.0.0.1:{server.port}"
+        given = {"url": url, "create-stream": "true", "subjects": "shop,shop.>"}
+        entries = {f"debezium.sink.nats-jetstream.{name}": text for name, text in given.items()}
+        entries["debezium.sink.type"] = "nats-jetstream"
+        yield Told(entries, {"debezium.sink.nats-jetstream.url": url.replace(MARKER, f"{MARKER}2")}, 8)
+
+
+@pytest.fixture
+def http_sink() -> Iterator[Told]:
+    """A server that gives a token for the marker; a path that it refuses, with the marker in its answer."""
+
+    def answer(request: Request) -> tuple[int, bytes]:
+        if request.path == "/token":
+            return 200, json.dumps({"access_token": f"token-{MARKER}"}).encode()
+        if request.path.startswith("/refused"):
+            return 403, MARKER.encode()
+        return (200 if request.header("authorization") == f"Bearer token-{MARKER}" else 401), b""
+
+    with WebServer(answer) as server:
+        login = {"client_id": "me", "client_secret": MARKER, "token_url": f"{server.url}/token"}
+        entries = {f"debezium.sink.http.authentication.oauth2.{name}": text for name, text in login.items()}
+        entries |= sunk(type="http", http_url=f"{server.url}/?key={MARKER}", http_authentication_type="oauth2")
+        yield Told(entries, sunk(http_url=f"{server.url}/refused?key={MARKER}", http_retries="0"), 8)
+        assert any(request.path.startswith("/?key=") for request in server.requests)
+
+
+@pytest.fixture
+def jdbc_sink(database: Database) -> Iterator[Told]:
+    role = f"w_{secrets.token_hex(4)}"
+    database.execute(f"create role {role} login superuser password '{MARKER}'")
+    place = f"{database.server.host}:{database.server.port}/{database.name}"
+    entries = sunk(
+        type="jdbc",
+        jdbc_connection_url=f"jdbc:postgresql://{place}?password={MARKER}",
+        jdbc_connection_username=role,
+        jdbc_connection_password=MARKER,
+        jdbc_schema_evolution="basic",
+    )
+    yield Told(
+        entries | {"debezium.format.schemas.enable": "true"},
+        sunk(jdbc_schema_evolution="none", jdbc_table_name_format="nowhere"),
+        8,
+    )
+    database.execute(f"drop owned by {role} cascade; drop role {role}")
+
+
+PAIRS = [
+    ("postgres", "jdbc"),
+    ("mongodb", "redis"),
+    ("db2", "http"),
+    ("sqlserver", "kafka"),
+    ("sqlserver", "nats"),
+    ("db2", "file"),
+]
+"""Each source, each sink."""
+
+
+@pytest.fixture
+def events(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[], None]]:
+    """Spark's log of the events of this test. The function waits until all that were told are there."""
+    jvm: Any = spark._jvm
+    context: Any = spark.sparkContext._jsc.sc()
+    folder = tmp_path / "events"
+    folder.mkdir()
+    place = jvm.java.net.URI(folder.as_uri())
+    conf = context.getConf().set("spark.eventLog.compress", "false")
+    listener = jvm.org.apache.spark.scheduler.EventLoggingListener(
+        context.applicationId(), jvm.scala.Option.empty(), place, conf, context.hadoopConfiguration()
+    )
+    listener.start()
+    context.addSparkListener(listener)
+    spark.conf.set("spark.sql.ui.explainMode", "extended")
+    yield context.listenerBus().waitUntilEmpty
+    spark.conf.unset("spark.sql.ui.explainMode")
+    context.removeSparkListener(listener)
+    listener.stop()
+
+
+@pytest.mark.parametrize(("connector", "sink"), PAIRS)
+def test_a_session_is_told_no_secret(
+    connector: str,
+    sink: str,
+    spark: SparkSession,
+    events: Callable[[], None],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By a run that delivers, by another that its sink ends, and by one that its server refuses."""
+    told: Told = request.getfixturevalue(f"{connector}_told")
+    place: Told = request.getfixturevalue(f"{sink}_sink")
+    monkeypatch.setattr(pipeline, "Pipeline", lambda run, **_: Pipeline(run, spark))
+
+    def run_here(folder: Path, entries: dict[str, str]) -> int:
+        folder.mkdir(exist_ok=True)
+        monkeypatch.chdir(folder)
+        code = cli.main(["run", str(file_of(folder, entries)), "--once"])
+        assert holding(dict(zip(("stdout", "stderr"), capsys.readouterr(), strict=True))) == []
+        return code
+
+    entries = told.entries | place.entries
+    assert run_here(tmp_path, entries) == 0
+    assert run_here(tmp_path / "again", entries | place.refused) == place.code
+    assert run_here(tmp_path / "refused", entries | told.refused) == told.code
+    events()
+    files = written(tmp_path) | written(tmp_path / "again")
+    assert any(name.endswith("commits/0") for name in files)
+    assert b"SparkListenerSQLExecutionEnd" in logged(files)
+    assert b"== Analyzed Logical Plan ==" in logged(files)
+    assert holding(files) == []
+
+
+def test_a_process_shows_no_secret(
+    commands: list[Command], postgres_told: Told, file_sink: Told, tmp_path: Path
+) -> None:
+    entries = postgres_told.entries | file_sink.entries
+    follow(run(commands, tmp_path, entries), "out/batch-")
+    if is_full():
+        fails(commands, tmp_path, entries | postgres_told.refused, postgres_told.code)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("connector", "sink"), PAIRS)
+def test_a_process_of_each_source_and_sink_shows_none(
+    connector: str, sink: str, commands: list[Command], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    told: Told = request.getfixturevalue(f"{connector}_told")
+    place: Told = request.getfixturevalue(f"{sink}_sink")
+    entries = told.entries | place.entries
+    follow(run(commands, tmp_path, entries))
+    ends(commands, tmp_path / "again", entries | place.refused, place.code)
+    fails(commands, tmp_path, entries | told.refused, told.code)
+
+
 def ends(commands: list[Command], folder: Path, entries: dict[str, str], code: int) -> None:
     """A run that its sink ends says nothing of the marker, and Spark keeps nothing of it."""
     folder.mkdir()
@@ -344,70 +512,8 @@ def ends(commands: list[Command], folder: Path, entries: dict[str, str], code: i
     assert holding(written(folder)) == []
 
 
-def test_to_topics_that_are_made(commands: list[Command], sqlserver_told: Told, kafka: Kafka, tmp_path: Path) -> None:
-    creation = {f"debezium.source.topic.creation.default.{name}": "1" for name in ("partitions", "replication.factor")}
-    follow(run(commands, tmp_path, sqlserver_told.entries | creation | producer(bootstrap_servers=kafka.servers)))
-
-
-def test_to_redis(commands: list[Command], sqlserver_told: Told, redis_program: None, tmp_path: Path) -> None:
-    with RedisServer("--requirepass", MARKER) as server:
-        sink = {"type": "redis", "redis.address": server.address, "redis.password": MARKER}
-        entries = sqlserver_told.entries | {f"debezium.sink.{name}": text for name, text in sink.items()}
-        follow(run(commands, tmp_path, entries))
-        ends(commands, tmp_path / "again", entries | {"debezium.sink.redis.password": f"{MARKER}2"}, 8)
-
-
-def test_to_nats(commands: list[Command], sqlserver_told: Told, nats_program: None, tmp_path: Path) -> None:
-    """The login in the URL, which is no option that looks like a secret."""
-    with NatsServer(f"authorization {{ user: cdc, password: {MARKER} }}", user="cdc", password=MARKER) as server:
-        sink = {"url": f"nats://cdc:{MARKER}@127.0.0.1:{server.port}", "create-stream": "true"}
-        sink["subjects"] = "shop,shop.>"
-        entries = sqlserver_told.entries | {f"debezium.sink.nats-jetstream.{name}": text for name, text in sink.items()}
-        entries["debezium.sink.type"] = "nats-jetstream"
-        follow(run(commands, tmp_path, entries))
-        refused = sink["url"].replace(MARKER, f"{MARKER}2")
-        ends(commands, tmp_path / "again", entries | {"debezium.sink.nats-jetstream.url": refused}, 8)
-
-
-def test_to_a_server_of_http(commands: list[Command], sqlserver_told: Told, tmp_path: Path) -> None:
-    def answer(request: Request) -> tuple[int, bytes]:
-        if request.path == "/token":
-            return 200, json.dumps({"access_token": f"token-{MARKER}"}).encode()
-        return (200 if request.header("authorization") == f"Bearer token-{MARKER}" else 401), b""
-
-    with WebServer(answer) as server:
-        login = {"client_id": "me", "client_secret": MARKER, "token_url": f"{server.url}/token"}
-        sink = {f"http.authentication.oauth2.{name}": text for name, text in login.items()}
-        sink |= {"type": "http", "http.url": f"{server.url}/?key={MARKER}", "http.authentication.type": "oauth2"}
-        entries = sqlserver_told.entries | {f"debezium.sink.{name}": text for name, text in sink.items()}
-        follow(run(commands, tmp_path, entries))
-        assert any(request.path.startswith("/?key=") for request in server.requests)
-        server.answers = lambda request: (403, MARKER.encode())
-        ends(commands, tmp_path / "again", entries | {"debezium.sink.http.retries": "0"}, 8)
-
-
-def test_to_rows(commands: list[Command], sqlserver_told: Told, database: Database, tmp_path: Path) -> None:
-    role = f"w_{secrets.token_hex(4)}"
-    database.execute(f"create role {role} login superuser password '{MARKER}'")
-    place = f"{database.server.host}:{database.server.port}/{database.name}"
-    sink = {
-        "type": "jdbc",
-        "jdbc.connection.url": f"jdbc:postgresql://{place}?password={MARKER}",
-        "jdbc.connection.username": role,
-        "jdbc.connection.password": MARKER,
-        "jdbc.schema.evolution": "basic",
-    }
-    entries = sqlserver_told.entries | {"debezium.format.schemas.enable": "true"}
-    entries |= {f"debezium.sink.{name}": text for name, text in sink.items()}
-    try:
-        follow(run(commands, tmp_path, entries))
-        unknown = {"debezium.sink.jdbc.schema.evolution": "none", "debezium.sink.jdbc.table.name.format": "nowhere"}
-        ends(commands, tmp_path / "again", entries | unknown, 8)
-    finally:
-        database.execute(f"drop owned by {role} cascade; drop role {role}")
-
-
-def test_to_kafka(commands: list[Command], sqlserver_told: Told, kafka: Kafka, tmp_path: Path) -> None:
+@pytest.mark.full
+def test_signals_of_kafka(commands: list[Command], sqlserver_told: Told, kafka: Kafka, tmp_path: Path) -> None:
     # a client that the brokers refuse, beside a producer that they know
     signals = {
         "signal.enabled.channels": "kafka",
@@ -421,7 +527,8 @@ def test_to_kafka(commands: list[Command], sqlserver_told: Told, kafka: Kafka, t
     fails(commands, tmp_path, entries | producer(bootstrap_servers="127.0.0.1:1") | sqlserver_told.refused, 3)
 
 
-def test_to_brokers_that_are_away(commands: list[Command], sqlserver_told: Told, tmp_path: Path) -> None:
+@pytest.mark.full
+def test_brokers_that_are_away(commands: list[Command], sqlserver_told: Told, tmp_path: Path) -> None:
     """The query ends by an error of Spark's, which tells of its plan."""
     away = producer(bootstrap_servers="127.0.0.1:1", security_protocol="SASL_PLAINTEXT", max_block_ms="2000")
     command = run(commands, tmp_path, sqlserver_told.entries | away, "--debug")
