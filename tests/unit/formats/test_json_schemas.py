@@ -129,14 +129,19 @@ def test_a_schema_may_be_in_a_registry(registry: Registry) -> None:
 
 def test_a_topic_of_its_own_has_a_schema_of_its_own(registry: Registry) -> None:
     block = LayoutBlock(3)
-    topic = Computed((block.column("t", STRING, "a", "b", "a"),), lambda topics: topics, STRING)
+    topic = Computed((block.column("t", STRING, "a", "a", "b"),), lambda topics: topics, STRING)
+    record = RecordLayout("c", topic, None, None)
     layout = struct_of("n.R", id=block.column("id", INT32, 1, 2, 3))
-    found = encoded(
-        registered(registry, **{"find-latest": "false"}), layout, block, record=RecordLayout("c", topic, None, None)
-    )
+    found = encoded(registered(registry), layout, block, record=record)
     assert [json.loads(data)["payload"]["id"] for data in found] == [1, 2, 3]
     # Apicurio's converters know a schema by its text, under whichever subject it came first
     assert [json.loads(data)["schemaId"] for data in found] == [1, 1, 1]
+    # but for the latest one of a subject
+    registry.registered("a-value", registry.schemas[1])
+    registry.registered("b-value", registry.schemas[1] + " ")
+    latest = registered(registry, **{"auto-register": "false", "find-latest": "true"})
+    found = encoded(latest, layout, block, record=record)
+    assert [json.loads(data)["schemaId"] for data in found] == [1, 1, 2]
 
 
 def test_ids_in_headers_are_refused(registry: Registry) -> None:
