@@ -15,7 +15,6 @@ from pyspark.sql.types import VariantVal
 from tailrace.columns.typed import VARIANT, is_variant
 from tailrace.formats.typed.documents import document_variants
 from tailrace.formats.typed.held import NotHeld, conform, held
-from tailrace.formats.typed.variant import variants
 from tests.extent import examples
 
 ROW = pa.struct(
@@ -36,6 +35,10 @@ ONE: dict[str, Any] = {
 }  # fmt: skip
 READ = ONE | {"span": 86_400_000_000}
 """How variants show it: they have no intervals."""
+
+
+def variants(values: pa.Array) -> pa.Array:
+    return conform(values, VARIANT)
 
 
 def read(values: pa.Array) -> list[Any]:

@@ -7,8 +7,11 @@ import json
 
 import pytest
 
+from tailrace import values
 from tailrace.columns.logical import BYTES, STRING
 from tailrace.values import binaries, strings
+from tailrace.values.fragments import lsn_texts
+from tailrace.values.lsns import lsn_text
 from tests.layout_blocks import plan_of, text_column
 from tests.unit.values.shown_values import NOTHING, converted, held, shown
 
@@ -65,8 +68,20 @@ def test_bytes_are_written_as_their_mode_says(mode: str) -> None:
     assert binaries.binary_type(mode) == conversion.logical
 
 
-def test_a_column_of_no_rows_has_no_values() -> None:
-    from tailrace import values
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (bytes(10), "00000000:00000000:0000"),
+        (bytes.fromhex("0000002700000758ff03"), "00000027:00000758:ff03"),
+        (bytes(range(240, 256)), "f0f1f2f3:f4f5f6f7:f8f9fafbfcfdfeff"),
+    ],
+)
+def test_the_lsn_of_a_change_table_is_hexadecimal_digits_in_three_parts(data: bytes, text: str) -> None:
+    assert lsn_text(data) == text
+    column = text_column(b"\xff" * 9, data, None, data).slice(1)
+    assert lsn_texts(column).to_pylist() == [text, None, text]
 
+
+def test_a_column_of_no_rows_has_no_values() -> None:
     for conversion in (strings.text(), binaries.binary("bytes", None), binaries.binary("hex", None)):
         assert values.arrow(plan_of(conversion), text_column()).to_pylist() == []
