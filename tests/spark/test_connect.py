@@ -1,4 +1,7 @@
-"""Over Spark Connect: typed rows as a stream and as a read, in a process of their own, whose server is local."""
+"""Over Spark Connect: typed rows as a stream and as a read, by a client in a process of its own.
+
+The server is in the JVM of the run's session, and in a full run also one of the client's own.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ pytest.importorskip("grpc", reason="Spark Connect's client needs grpcio")
 SCRIPT = """
 import json, sys
 from pyspark.sql import SparkSession
-options, folder = json.loads(sys.argv[1]), sys.argv[2]
-spark = SparkSession.builder.remote("local[2]").getOrCreate()
+options, folder, remote = json.loads(sys.argv[1]), *sys.argv[2:]
+spark = SparkSession.builder.remote(remote).getOrCreate()
 read = spark.read.format("postgres-cdc").options(**options).load()
 found = {"client": type(spark).__module__, "after": read.schema["after"].dataType.simpleString()}
 found["read"] = [list(row) for row in read.selectExpr("count(*)", "sum(after.v)", "count(distinct position)").collect()]
@@ -36,7 +39,18 @@ print("FOUND " + json.dumps(found, default=str))
 """
 
 
-def test_typed_rows_over_spark_connect(database: Database, tmp_path: Path) -> None:
+def test_typed_rows_come_over_spark_connect(database: Database, tmp_path: Path, connect_server: str) -> None:
+    typed_rows_come(database, tmp_path, connect_server)
+
+
+@pytest.mark.full
+def test_typed_rows_come_over_a_server_that_finds_the_formats_itself(database: Database, tmp_path: Path) -> None:
+    """Nothing of tailrace has started its JVM."""
+    typed_rows_come(database, tmp_path, "local[2]")
+
+
+def typed_rows_come(database: Database, folder: Path, remote: str) -> None:
+    """A client of `remote` reads the rows of a table, and streams them."""
     database.execute(
         "create table t (id int primary key, v numeric(5, 1))",
         "insert into t select i, 1.5 from generate_series(1, 1000) i",
@@ -44,7 +58,7 @@ def test_typed_rows_over_spark_connect(database: Database, tmp_path: Path) -> No
     options = database.options(topic_prefix="s", slot_name=database.name, rows="typed")
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    command = [sys.executable, "-W", "ignore", "-c", SCRIPT, json.dumps(options), str(tmp_path)]
+    command = [sys.executable, "-W", "ignore", "-c", SCRIPT, json.dumps(options), str(folder), remote]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
     said = [line.partition("FOUND ")[2] for line in done.stdout.splitlines() if "FOUND " in line]
     assert said, done.stderr[-3000:]

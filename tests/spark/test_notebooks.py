@@ -24,7 +24,7 @@ def cells() -> list[str]:
     return ["".join(cell["source"]) for cell in told["cells"] if cell["cell_type"] == "code"]
 
 
-def test_the_notebook_shows_rows_and_changes(database: Database, tmp_path: Path) -> None:
+def test_the_notebook_shows_rows_and_changes(database: Database, tmp_path: Path, connect_server: str) -> None:
     database.execute(
         "create table orders (id int primary key, amount numeric(8, 2))",
         "insert into orders select i, i / 4.0 from generate_series(1, 9) i",
@@ -32,7 +32,7 @@ def test_the_notebook_shows_rows_and_changes(database: Database, tmp_path: Path)
     options = database.options(topic_prefix="n")
     environment = {
         **os.environ,
-        "SPARK_REMOTE": "local[2]",
+        "SPARK_REMOTE": connect_server,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
