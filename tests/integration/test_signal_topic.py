@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable
 
 import pytest
@@ -17,6 +16,7 @@ from tailrace.snapshot.channel import Polled
 from tailrace.snapshot.kafka import KafkaChannel, send
 from tailrace.snapshot.signals import Signal
 from tests.fix_kafka import Kafka
+from tests.waiting import until
 
 ONE = Signal("1", "log", '{"message": "one"}')
 TWO = Signal("2", "pause-snapshot", None)
@@ -39,12 +39,15 @@ def create(kafka_servers: str, topic: str, partitions: int = 1) -> None:
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
 
 
-def until(poll: Callable[[], Polled], count: int) -> Polled:
-    """What polls give within ten seconds, until there are `count` entries."""
-    ends = time.monotonic() + 10
+def polled(poll: Callable[[], Polled], count: int) -> Polled:
+    """Poll until there are `count` entries, and return those."""
     found: Polled = []
-    while len(found) < count and time.monotonic() < ends:
-        found = poll()
+
+    def is_there() -> bool:
+        found[:] = poll()
+        return len(found) >= count
+
+    until(is_there, f"{count} entries")
     return found
 
 
@@ -52,15 +55,15 @@ def test_signals_come_in_order_from_the_position_that_is_given(kafka: Kafka) -> 
     named = config(kafka.servers)
     create(kafka.servers, named["signal.kafka.topic"])
     channel = KafkaChannel(named)
-    assert until(lambda: channel.poll(None), 1) == [(None, 0)]
+    assert polled(lambda: channel.poll(None), 1) == [(None, 0)]
     send(named, ONE)
     send(named, TWO)
-    assert until(lambda: channel.poll(0), 2) == [(ONE, 1), (TWO, 2)]
+    assert polled(lambda: channel.poll(0), 2) == [(ONE, 1), (TWO, 2)]
     assert channel.poll(2) == []
     # The first answer was lost: the same question has the same answer, also of another process.
-    assert until(lambda: channel.poll(0), 2) == [(ONE, 1), (TWO, 2)]
+    assert polled(lambda: channel.poll(0), 2) == [(ONE, 1), (TWO, 2)]
     other = KafkaChannel(named)
-    assert until(lambda: other.poll(1), 1) == [(TWO, 2)]
+    assert polled(lambda: other.poll(1), 1) == [(TWO, 2)]
     channel.close()
     other.close()
 
@@ -70,11 +73,11 @@ def test_a_first_look_begins_at_the_end_or_where_the_option_says(kafka: Kafka) -
     create(kafka.servers, named["signal.kafka.topic"])
     send(named, ONE)
     channel = KafkaChannel(named)
-    assert until(lambda: channel.poll(None), 1) == [(None, 1)]
+    assert polled(lambda: channel.poll(None), 1) == [(None, 1)]
     channel.close()
     channel = KafkaChannel({**named, "signal.consumer.auto.offset.reset": "earliest"})
-    assert until(lambda: channel.poll(None), 1) == [(None, 0)]
-    assert until(lambda: channel.poll(0), 1) == [(ONE, 1)]
+    assert polled(lambda: channel.poll(None), 1) == [(None, 0)]
+    assert polled(lambda: channel.poll(0), 1) == [(ONE, 1)]
     channel.close()
 
 
@@ -85,8 +88,8 @@ def test_a_signal_that_is_sent_before_the_first_look_is_not_lost(kafka: Kafka) -
     send(named, ONE)
     channel = KafkaChannel(named)
     send(named, TWO)
-    assert until(lambda: channel.poll(None), 1) == [(None, 1)]
-    assert until(lambda: channel.poll(1), 1) == [(TWO, 2)]
+    assert polled(lambda: channel.poll(None), 1) == [(None, 1)]
+    assert polled(lambda: channel.poll(1), 1) == [(TWO, 2)]
     channel.close()
 
 
@@ -95,7 +98,7 @@ def test_nothing_is_committed_to_the_brokers(kafka: Kafka) -> None:
     create(kafka.servers, named["signal.kafka.topic"])
     channel = KafkaChannel(named)
     send(named, ONE)
-    assert until(lambda: channel.poll(0), 1) == [(ONE, 1)]
+    assert polled(lambda: channel.poll(0), 1) == [(ONE, 1)]
     channel.close()
     partition = TopicPartition(named["signal.kafka.topic"], 0)
     asking = Consumer({"bootstrap.servers": kafka.servers, "group.id": named["signal.kafka.groupId"]})
@@ -113,7 +116,7 @@ def test_records_for_others_and_broken_ones_are_passed_over(kafka: Kafka) -> Non
     producer.produce(topic, '{"type":"execute-snapshot","data":{"data-collections":[]}}', key, partition=0)
     producer.flush(10)
     channel = KafkaChannel(named)
-    found = until(lambda: channel.poll(0), 5)
+    found = polled(lambda: channel.poll(0), 5)
     assert found[:4] == [(None, 1), (None, 2), (None, 3), (None, 4)]
     assert found[4] == (Signal(f"{topic}-4", "execute-snapshot", '{"data-collections": []}'), 5)
     channel.close()
@@ -122,11 +125,11 @@ def test_records_for_others_and_broken_ones_are_passed_over(kafka: Kafka) -> Non
 def test_a_topic_that_is_made_later_loses_no_signal(kafka: Kafka) -> None:
     named = config(kafka.servers)
     channel = KafkaChannel(named)
-    assert until(lambda: channel.poll(None), 1) == [(None, 0)]
+    assert polled(lambda: channel.poll(None), 1) == [(None, 0)]
     assert channel.poll(0) == []
     create(kafka.servers, named["signal.kafka.topic"])
     send(named, ONE)
-    assert until(lambda: channel.poll(0), 1) == [(ONE, 1)]
+    assert polled(lambda: channel.poll(0), 1) == [(ONE, 1)]
     channel.close()
 
 
@@ -135,7 +138,7 @@ def test_a_position_behind_the_end_means_a_new_topic(kafka: Kafka, caplog: pytes
     create(kafka.servers, named["signal.kafka.topic"])
     send(named, ONE)
     channel = KafkaChannel(named)
-    assert until(lambda: channel.poll(40), 1) == [(ONE, 1)]
+    assert polled(lambda: channel.poll(40), 1) == [(ONE, 1)]
     assert "begins anew or has lost records" in caplog.text
     channel.close()
 

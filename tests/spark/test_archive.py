@@ -1,4 +1,4 @@
-"""Class archives with a real JVM: that it takes a whole one, and what it does with others."""
+"""Class archives with a real JVM: that it takes a whole one, and, in a full run, what it does with others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def is_taken(work: Path, **more: str) -> bool:
-    """Whether a session's JVM has taken its classes from the archive. It must run its queries, and print nothing."""
+    """Return True when a session's JVM has taken its classes from the archive.
+
+    It must run its queries, and print nothing.
+    """
     listed = work / "loaded"
     options = f"-Xlog:class+load:file={listed}"
     command = [sys.executable, "-m", "tailrace.spark.training", str(work), options]
@@ -47,6 +50,7 @@ def test_a_session_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
     assert is_taken(tmp_path)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("archive")
 def test_a_session_with_another_class_path_goes_on_without_it(tmp_path: Path) -> None:
     jar = tmp_path / "conf"
@@ -55,6 +59,7 @@ def test_a_session_with_another_class_path_goes_on_without_it(tmp_path: Path) ->
     assert not is_taken(tmp_path, SPARK_CONF_DIR=str(jar))
 
 
+@pytest.mark.full
 def test_a_session_leaves_a_truncated_one_alone(archive: Path, tmp_path: Path) -> None:
     """The JVM would map it, and crash where it is cut off."""
     other = tmp_path / "cache" / "tailrace" / "classes"

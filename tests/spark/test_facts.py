@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.spark.probe import LAST, Probe, calls
+from tests.waiting import until
 
 Sink = Callable[[DataFrame, int], object]
 
@@ -35,13 +35,19 @@ def drain(spark: SparkSession, folder: Path, sink: Sink) -> None:
     """Run a query until the probe's log is read and Spark has asked in vain for more, several times."""
     query = start(spark, folder, sink)
     try:
-        deadline = time.monotonic() + 30
-        while len(asked(folder, "latestOffset", start=LAST)) < 5:
-            assert query.isActive, query.exception()
-            assert time.monotonic() < deadline, calls(folder / "calls")
-            time.sleep(0.05)
+        until_active(query, lambda: len(asked(folder, "latestOffset", start=LAST)) >= 5, "questions at the end")
     finally:
         query.stop()
+
+
+def until_active(query: StreamingQuery, look: Callable[[], bool], what: str) -> None:
+    """Wait for something while the query runs."""
+
+    def is_there() -> bool:
+        assert query.isActive, query.exception()
+        return look()
+
+    until(is_there, what)
 
 
 def asked(folder: Path, call: str, **values: object) -> list[dict[str, Any]]:
@@ -119,11 +125,8 @@ def test_offsets_are_compared_as_json_text(spark: SparkSession, tmp_path: Path) 
     ids: list[int] = []
     query = start(spark, tmp_path, lambda frame, batch: ids.append(batch), "unsorted")
     try:
-        deadline = time.monotonic() + 30
-        while len(ids) < 3:
-            assert query.isActive, query.exception()
-            assert time.monotonic() < deadline, "one position in two spellings is taken for no progress"
-            time.sleep(0.05)
+        # one position in two spellings is taken for progress
+        until_active(query, lambda: len(ids) >= 3, "three batches")
     finally:
         query.stop()
     spellings = {(tmp_path / "checkpoint" / "offsets" / str(batch)).read_text().splitlines()[-1] for batch in range(3)}
@@ -146,11 +149,7 @@ def test_progress_that_is_tracked_asynchronously_is_ahead_of_the_commit_log(
     writer = writer.options(**{f"asyncProgressTracking{name}": text for name, text in tracked.items()})
     query = writer.option("_asyncProgressTrackingOverrideSinkSupportCheck", "true").start()
     try:
-        deadline = time.monotonic() + 60
-        while not asked(tmp_path, "latestOffset", start=LAST):
-            assert query.isActive, query.exception()
-            assert time.monotonic() < deadline, calls(tmp_path / "calls")
-            time.sleep(0.05)
+        until_active(query, lambda: bool(asked(tmp_path, "latestOffset", start=LAST)), "a question at the end")
     finally:
         query.stop()
     assert asked(tmp_path, "latestOffset", start=LAST)[0]["committed"] < LAST

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from tailrace import temporary
 from tailrace.spark import fork_server
 from tailrace.spark.python import worker_python
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(not fork_server.is_possible(), reason="only Linux has what a fork server needs")
 
@@ -153,8 +153,7 @@ def test_both_may_end_at_once(session: Session) -> None:
     session.process.suspend()
     for asking, forked in several:
         forked.kill()
-        while forked.status() != psutil.STATUS_ZOMBIE:
-            time.sleep(0.01)
+        until(lambda one=forked: one.status() == psutil.STATUS_ZOMBIE, "the end of the forked one")  # type: ignore[misc]
         # the server has both before it, the end of the forked one first
         asking.kill()
     last = session.start(TELLS, "one")
