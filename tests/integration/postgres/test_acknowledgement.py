@@ -21,6 +21,7 @@ from tailrace.runtime import Threads
 from tests.fix_capture import reader_of
 from tests.fix_postgres import Database, Postgres, create, describe, drop
 from tests.fix_query import Query
+from tests.waiting import until
 
 LAZY = {
     "wal_writer_delay": "10s",
@@ -52,13 +53,6 @@ def closing() -> Iterator[list[Query]]:
     yield made
     for one in made:
         one.planner.close()
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.01)
 
 
 def lsn(database: Database, expression: str) -> int:
@@ -130,7 +124,7 @@ def test_a_catch_up_that_ends_at_unflushed_log_loses_nothing(
     one.planner = one.start()
     one.until(20)
 
-    wait_for(lambda: one.planner._log is not None and reader_of(one.planner).gear == "streaming")
+    until(lambda: one.planner._log is not None and reader_of(one.planner).gear == "streaming", "the gear")
     # a synchronous commit flushes all that is before it
     lazy.execute("insert into t values (300, 'last')")
     one.until(301)
@@ -147,7 +141,10 @@ def test_available_now_waits_for_what_is_committed_and_not_flushed(lazy: Databas
     end = flushed(lazy)
     drained = threading.Thread(target=one.drain_now)
     drained.start()
-    wait_for(lambda: not drained.is_alive() or (one.planner._log is not None and reader_of(one.planner).has_read(end)))
+    until(
+        lambda: not drained.is_alive() or (one.planner._log is not None and reader_of(one.planner).has_read(end)),
+        "what is flushed",
+    )
     lazy.execute("insert into t values (300, 'later')")
     drained.join()
     assert ids(one)[:300] == list(range(300))
@@ -168,21 +165,21 @@ def test_nothing_is_acknowledged_that_is_only_read(
     one.planner = one.start()
     while one.planned is None:
         one.step(commit=False)
-    wait_for(lambda: reader_of(one.planner).gear == "streaming" and acknowledged(one) > 0)
+    until(lambda: reader_of(one.planner).gear == "streaming" and acknowledged(one) > 0, "the gear")
     assert acknowledged(one) <= committed(one)
     assert stands(one) <= committed(one)
 
     database.execute("select pg_terminate_backend(active_pid) from pg_replication_slots where active_pid is not null")
     database.execute("insert into t values (100, 'after')")
     end = flushed(database)
-    wait_for(lambda: reader_of(one.planner).has_read(end) and acknowledged(one) > 0)
+    until(lambda: reader_of(one.planner).has_read(end) and acknowledged(one) > 0, "the row after the cut")
     assert acknowledged(one) <= committed(one)
     assert stands(one) <= committed(one)
 
     one.kill()
     one.until(101)
     assert ids(one) == list(range(101))
-    wait_for(lambda: not one.step() and acknowledged(one) == committed(one))
+    until(lambda: not one.step() and acknowledged(one) == committed(one), "the acknowledgement")
 
 
 class Clock(Threads):
@@ -231,7 +228,7 @@ def test_what_is_wanted_at_present_is_flushed_by_the_server_itself(lazy: Databas
             writer.execute("insert into t values (1, 'open')")
             with lazy.connect() as connection:
                 target = present(connection)
-                wait_for(lambda: flushed_end(connection) >= target)
+                until(lambda: flushed_end(connection) >= target, "the flush")
             writer.rollback()
     finally:
         lazy.execute("alter system reset wal_writer_delay", "select pg_reload_conf()")
@@ -264,7 +261,7 @@ def test_the_server_keeps_nothing_of_a_backlog_that_was_read(database: Database,
     end = flushed(database)
     assert end - stands(one) > READ_AGAIN_BYTES
     one.drain_now()
-    wait_for(lambda: stands(one) >= end)
+    until(lambda: stands(one) >= end, "the move of the slot")
     assert stands(one) - lsn(database, slot(one) % "restart_lsn") < READ_AGAIN_BYTES
 
 

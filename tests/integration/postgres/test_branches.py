@@ -6,8 +6,7 @@ import json
 import shutil
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,14 @@ import pytest
 
 from tailrace.connectors.postgres.setup import prerequisites
 from tailrace.connectors.registry import parse
-from tailrace.embedded import THROWAWAY, Server
+from tailrace.embedded import Server
 from tailrace.errors import PositionLost, PrerequisiteError
-from tests.fix_postgres import Database, Postgres, create, describe
+from tests.fix_postgres import SETTINGS, Database, Postgres, describe
 from tests.fix_query import Query
+from tests.servers.fresh_databases import FreshDatabases
+from tests.waiting import until
+
+NAME = "branched"
 
 
 class Branch:
@@ -57,18 +60,36 @@ class Branch:
     def keep(self, name: str = "kept") -> None:
         """Keep the files of the stopped server."""
         shutil.rmtree(self._home / name, ignore_errors=True)
-        subprocess.run(["cp", "-a", self._data, self._home / name], check=True)
+        _copy(self._data, self._home / name)
 
     def put_back(self, name: str = "kept") -> None:
         """The stopped server has the files again that were kept."""
         shutil.rmtree(self._data)
-        subprocess.run(["cp", "-a", self._home / name, self._data], check=True)
+        _copy(self._home / name, self._data)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy the files with their owners; what of the log is not written yet takes no room."""
+    subprocess.run(["cp", "-a", "--sparse=always", source, target], check=True)
+
+
+def _shrink(server: Postgres) -> None:
+    """Leave two small databases of all: one to log in to, and a new one for the tests."""
+    with server.connect() as connection:
+        FreshDatabases(connection, server.dsn("")).create(NAME)
+        rest = "select datname from pg_database where datname not in (%s, current_database())"
+        for (name,) in connection.execute(rest, [NAME]).fetchall():
+            connection.execute(f"alter database {name} with is_template false".encode())
+            connection.execute(f"drop database {name}".encode())
+        connection.execute("delete from pg_description")
+        connection.execute("vacuum full")
 
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[Branch]:
-    with Server(settings=THROWAWAY) as server:
+    with Server(settings=SETTINGS) as server:
         found = Branch(server)
+        _shrink(found.describe())
         found.stop()
         found.keep("new")
         found.start()
@@ -95,7 +116,7 @@ def made() -> Iterator[list[Query]]:
 @pytest.fixture
 def started(branch: Branch, made: list[Query]) -> Query:
     """A query that has delivered the row 1; its planner is closed."""
-    database = create(branch.describe(), "branched")
+    database = Database(branch.describe(), NAME)
     database.execute("create table t (id int primary key, v text)")
     one = Query(database, **{"snapshot.mode": "no_data"})
     made.append(one)
@@ -269,18 +290,11 @@ def test_a_server_that_becomes_a_standby_is_waited_for(
     started.until(2)
     branch.run("stop", "--mode", "immediate")
     branch.start(standby=True)
-    wait_for(lambda: "The server is a standby." in caplog.text)
+    until(lambda: "The server is a standby." in caplog.text, "the refusal")
     branch.run("promote")
     started.database.execute("insert into t values (3, 'y')")
     started.until(3, seconds=60)
     assert ids(started) == [1, 2, 3]
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.01)
 
 
 def test_nothing_is_read_before_the_standbys_have_it(branch: Branch, made: list[Query]) -> None:
@@ -288,7 +302,7 @@ def test_nothing_is_read_before_the_standbys_have_it(branch: Branch, made: list[
     server = branch.describe()
     if server.version < 17:
         pytest.skip("slots are kept on standbys from PostgreSQL 17 on")
-    database = create(server, "followed")
+    database = Database(server, NAME)
     database.execute("create table t (id int primary key)")
     one = Query(database, **{"snapshot.mode": "no_data", "slot.failover": "true"})
     made.append(one)
@@ -305,12 +319,12 @@ def test_nothing_is_read_before_the_standbys_have_it(branch: Branch, made: list[
             row = connection.execute(query.encode()).fetchone()
             return None if row is None else row[0]
 
-        wait_for(lambda: value("show synchronized_standby_slots") == "standby")
+        until(lambda: value("show synchronized_standby_slots") == "standby", "the setting")
         database.execute("insert into t select generate_series(1, 10)")
         drained = threading.Thread(target=one.drain_now)
         drained.start()
         waits = "select count(*) from pg_stat_activity where wait_event = 'WaitForStandbyConfirmation'"
-        wait_for(lambda: value(waits) or not drained.is_alive())
+        until(lambda: value(waits) or not drained.is_alive(), "a wait for the standby")
         assert one.changes == []
         database.execute("select pg_replication_slot_advance('standby', pg_current_wal_flush_lsn())")
         drained.join()

@@ -28,11 +28,12 @@ from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.snapshot.keyed import read_rows
 from tailrace.connectors.postgres.snapshot.tasks import ReadTask
 from tailrace.connectors.postgres.snapshot.windows import PostgresWindows
+from tests.extent import sized
 from tests.fix_postgres import Database
 from tests.fix_query import Query, simple
 from tests.integration.postgres.signalled import SIGNALS, execute, is_over
 
-EXAMPLES = int(os.environ.get("TAILRACE_MODEL_EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("TAILRACE_MODEL_EXAMPLES", sized(6, 60)))
 KEYS = st.integers(1, 12)
 OPERATIONS = st.one_of(
     st.tuples(st.sampled_from(["insert", "update", "delete"]), st.integers(0, 1), KEYS),
