@@ -26,7 +26,7 @@ from tailrace.columns.logical import (
 )
 from tailrace.config.formats import Format
 from tailrace.errors import ConfigError
-from tailrace.records.layout import Computed, Constant, RecordLayout, Struct
+from tailrace.records.layout import Computed, Constant, RecordLayout
 from tests.layout_blocks import BARE, LayoutBlock, encoded, stored, struct_of, unfilled
 from tests.servers.registry import Registry
 
@@ -168,4 +168,3 @@ def test_layouts_of_a_block_share_their_columns() -> None:
         b'{"b":-1}', b'{"a":2,"b":-2}', None, b'{"a":4,"b":-4}',
     ]  # fmt: skip
     assert encoding.block(block).encode([None], of * 0).to_pylist() == [None] * 4
-    assert isinstance(struct_of(), Struct)

@@ -10,7 +10,7 @@ from tailrace.columns import TableId
 from tailrace.columns.logical import BOOLEAN, DOUBLE, INT32, INT64, STRING
 from tailrace.records.layout import Constant
 from tailrace.records.transform import routed
-from tests.layout_blocks import TOPIC, LayoutBlock, change_event, stored, struct_of
+from tests.layout_blocks import TOPIC, LayoutBlock, change_event, struct_of
 from tests.unit.transforms.chains import PREDICATES
 from tests.unit.transforms.rewritten_layouts import connect, debezium, made_of, record_of, refused, seen
 
@@ -159,4 +159,3 @@ def test_a_value_that_is_null_in_some_records_is_a_tombstone_there() -> None:
     kind = ROW.type.with_optional(True)
     record = record_of(block.column("row", kind, {"id": 1}, None))
     assert [found is not None for found in seen(condition("value.id == 2"), record, block)] == [False, True]
-    assert stored(kind, None).null_count == 1

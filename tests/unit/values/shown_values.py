@@ -46,7 +46,7 @@ def converted(conversion: Conversion, *texts: str | bytes | None) -> Converted:
     held.validate(full=True)
     assert held.type == values.arrow_type(plan)
     again, _ = values.typed(plan, longer.slice(2, len(column)))
-    assert dumps_of(again) == dumps_of(held)
+    assert repr(python_values(again)) == repr(python_values(held))
     return Converted(
         [NOTHING if text is None else one for text, one in zip(known, shown, strict=True)],
         [NOTHING if gone else one for one, gone in zip(python_values(held), missing.tolist(), strict=True)],
@@ -55,10 +55,6 @@ def converted(conversion: Conversion, *texts: str | bytes | None) -> Converted:
 
 def _text(data: bytes | None) -> str:
     return "null" if data is None else data.decode()
-
-
-def dumps_of(array: pa.Array) -> list[str]:
-    return [repr(value) for value in python_values(array)]
 
 
 def python_values(array: pa.Array) -> list[Any]:
