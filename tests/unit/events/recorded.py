@@ -45,7 +45,7 @@ FORMS: Mapping[str, tuple[str, SourceForm]] = {
 _STEADY = [
     (re.compile(r'("op":"\w"),"ts_ms":\d+(,"ts_us":\d+,"ts_ns":\d+)?'), r'\1,"ts_ms":0'),
     (re.compile(r'("ts_ns":\d+)\d{3}'), r"\g<1>000"),
-    (re.compile(r'"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"\}\}\]\}$'), '"RUN"}}]}'),
+    (re.compile(r'"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"(\}{1,2}\]\})$'), r'"RUN"\1'),
 ]
 _MARKERS = {"true": Marker.TRUE, "false": Marker.FALSE} | {marker.name.lower(): marker for marker in Marker}
 _NEW_KEY, _OLD_KEY = "__debezium.newkey", "__debezium.oldkey"

@@ -174,12 +174,29 @@ def test_a_table_that_is_called_as_a_shared_topic_meets_those_that_share_it() ->
     assert len(set(found.values())) == 1
 
 
-def test_topics_of_several_steps_are_joined() -> None:
-    # which transform applies depends on a predicate over the topic, so each table may go to two topics
-    a, b, c = tables("a", "b", "c")
-    found = names.shared(by_router(r".*\.(a|b)", "dbserver1.public.c"), [a, b, c])
-    assert set(found) == {a, b, c}
-    assert len(set(found.values())) == 1
+def test_tables_that_meet_in_one_of_several_topics_are_told_by_one() -> None:
+    router = "io.debezium.transforms.ByLogicalTableRouter"
+    settings = settings_of(
+        "postgres/tutorial",
+        **{
+            "transforms": "one,other",
+            "transforms.one.type": router,
+            "transforms.one.topic.regex": r"(.*)\.a",
+            "transforms.one.topic.replacement": "$1.all",
+            "transforms.one.predicate": "tombstone",
+            "transforms.one.negate": "true",
+            "predicates": "tombstone",
+            "predicates.tombstone.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+            "transforms.other.type": router,
+            "transforms.other.topic.regex": r"(.*)\.x",
+            "transforms.other.topic.replacement": "$1.a",
+        },
+    )
+    a, x, b = tables("a", "x", "b")
+    # tombstones of a stay in its own topic, where the records of x go
+    found = names.shared(settings, [x, a, b])
+    assert found[a] == found[x]
+    assert found[b] == "dbserver1.public.b"
 
 
 ROUTING = Routing(r"golden\.public\.customers_shard\d", "lake.public.customers", "shard")
