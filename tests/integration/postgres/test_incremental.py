@@ -19,6 +19,7 @@ from tests.fix_capture import StillClock
 from tests.fix_postgres import Database
 from tests.fix_query import Query, simple
 from tests.integration.postgres.signalled import SIGNALS, SINK, execute, is_over, reads, run
+from tests.waiting import until
 
 
 @pytest.mark.seed("002-01", "002-02", "002-19", "002-25")
@@ -273,11 +274,15 @@ def test_the_sessions_of_the_planner_may_be_lost_between_two_windows(database: D
     one.step()
     execute(database, "public.t")
     run(one, lambda q: len(reads(q)) >= 4)
-    database.execute(
-        "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() "
-        "and application_name = 'tailrace' and backend_type = 'client backend'"
-    )
-    time.sleep(0.2)
+    with database.connect() as connection:
+        ended = connection.execute(
+            "select pid, pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() "
+            "and application_name = 'tailrace' and backend_type = 'client backend'"
+        ).fetchall()
+        left = "select from pg_stat_activity where pid = any(%s)"
+        until(
+            lambda: connection.execute(left, [[pid for pid, _ in ended]]).fetchone() is None, "the end of the sessions"
+        )
     run(one, is_over)
     assert sorted({int(row[0]) for row in reads(one)}) == list(range(1, 21))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,7 @@ import pytest
 from tailrace.connectors.postgres.log import gears
 from tests import fix_invariant
 from tests.fix_postgres import Database
-
-
-def until_noticed(seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        fix_invariant.check()
-        time.sleep(0.01)
+from tests.waiting import until
 
 
 def test_a_stream_that_acknowledges_what_it_has_read_is_noticed(
@@ -42,7 +35,7 @@ def test_a_stream_that_acknowledges_what_it_has_read_is_noticed(
         f"where slot_name = '{one.options['slot.name']}' and active_pid is not null"
     )
     with pytest.raises(fix_invariant.Ahead, match="ahead of what is committed"):
-        until_noticed()
+        until(fix_invariant.check, "what is noticed", 30)
     with pytest.raises(fix_invariant.Ahead):
         fix_invariant.stop()
 
@@ -62,8 +55,7 @@ def test_the_last_sample_is_taken_when_the_test_ends(database: Database) -> None
     database.execute("select pg_create_logical_replication_slot('watched', 'pgoutput')")
     one = fix_invariant.Watch(database.server.dsn())
     one.add("watched", lambda: None)
-    while not one.samples:
-        time.sleep(0.01)
+    until(lambda: one.samples, "a sample")
     with database.connect() as connection:
         connection.execute("create table t (id int)")
         connection.execute("select pg_replication_slot_advance('watched', pg_current_wal_flush_lsn())")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.fix_postgres import Database
 from tests.fix_query import Query, row
+from tests.waiting import until
 
 
 def test_heartbeats_move_an_idle_slot_and_run_their_statement(database: Database, query: Any) -> None:
@@ -51,7 +52,7 @@ def test_the_heartbeat_of_a_batch_is_the_same_when_the_batch_is_replayed(databas
         one.step(commit=one.planned is not None)
     planned = one.planned["heartbeat_ms"]
     one.kill()
-    time.sleep(0.05)
+    until(lambda: time.time_ns() // 1_000_000 > planned + 1, "another time of a heartbeat")
     one.step()
     assert one.changes == [("c", "t", (b"1",))]
     assert one.heartbeats[-1] == planned

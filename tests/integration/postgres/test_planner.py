@@ -17,6 +17,7 @@ from tailrace.events.settings import EventSettings
 from tests.fix_capture import StillClock, reader_of
 from tests.fix_postgres import Database
 from tests.fix_query import Change, Query, row
+from tests.waiting import until
 
 
 def test_a_snapshot_is_followed_by_the_log_without_gap_or_repeat(database: Database, query: Any) -> None:
@@ -243,7 +244,14 @@ def test_the_slot_follows_what_is_committed_and_not_what_is_only_planned(databas
     database.execute("insert into t values (1, 'a')")
     while one.planned is None:
         one.step(commit=False)
-    time.sleep(0.5)
+    told = (
+        "select reply_time from pg_stat_replication r join pg_replication_slots s on s.active_pid = r.pid "
+        f"where slot_name = '{one.options['slot.name']}'"
+    )
+    with database.connect() as connection:
+        for _ in range(3):
+            last = connection.execute(told).fetchone()
+            until(lambda last=last: connection.execute(told).fetchone() != last, "another message of the reader's")
     assert confirmed() == before
     one.step()
     one.step()
@@ -470,9 +478,9 @@ def test_an_error_does_not_wait_for_changes_to_gather(
     one.until(1)
     slot = one.options["slot.name"]
     database.execute(f"select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = '{slot}'")
+    active = f"select from pg_replication_slots where active and slot_name = '{slot}'"
     with database.connect() as connection:
-        while connection.execute(f"select from pg_replication_slots where active and slot_name = '{slot}'").fetchone():
-            time.sleep(0.01)
+        until(lambda: connection.execute(active).fetchone() is None, "the end of the session")
     database.execute(f"select pg_drop_replication_slot('{slot}')")
     with pytest.raises(PositionLost):
         one.until(2)

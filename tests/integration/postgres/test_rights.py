@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
+from tests import waiting
 from tests.fix_postgres import Database
 from tests.fix_query import Query
 
@@ -75,10 +75,10 @@ def test_every_part_works_without_a_superuser(database: Database, modest: Databa
         assert until(query, 10, "r") == list(range(1, 11))
         database.execute("insert into app.t values (11, 'streamed')")
         assert until(query, 1, "c") == [11]
-        time.sleep(0.2)
-        query.step()
         with database.connect() as connection:
-            assert connection.execute("select count(*) from app.beat").fetchone() == (1,)
+            beats = "select count(*) from app.beat"
+            waiting.until(lambda: (query.step(), connection.execute(beats).fetchone())[1] == (1,), "a beat")
+            assert connection.execute(beats).fetchone() == (1,)
         signal(database, "incremental")
         assert sorted(until(query, 21, "r")[10:]) == list(range(1, 12))
         signal(database, "blocking")
