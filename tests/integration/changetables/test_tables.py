@@ -84,6 +84,7 @@ def test_latest_of_sql_server(spark: SparkSession, sqlserver_database: TestDatab
     assert moment.tables["dbo.t"].count() == 3
 
 
+@pytest.mark.full
 def test_history_and_log_of_sql_server(spark: SparkSession, sqlserver_database: TestDatabase, tmp_path: Path) -> None:
     database = sqlserver_database
     database.execute(
@@ -112,6 +113,7 @@ def test_history_and_log_of_sql_server(spark: SparkSession, sqlserver_database: 
     assert sorted(shown[5:]) == [("d", 1, 11), ("d", 3, 20)]
 
 
+@pytest.mark.full
 def test_latest_of_db2(spark: SparkSession, db2: Db2Database, tmp_path: Path) -> None:
     db2.execute("CREATE TABLE INVENTORY.T (ID INTEGER NOT NULL PRIMARY KEY, AMOUNT DECIMAL(9, 2), V VARCHAR(20))")
     db2.capture.register("INVENTORY", "T")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tailrace import sinks
@@ -29,6 +30,7 @@ def ops(folder: Path) -> list[str | None]:
     return [one["value"] and one["value"]["op"] for one in records if one["topic"].endswith(".CUSTOMERS")]
 
 
+@pytest.mark.full
 def test_a_query_goes_on_from_its_checkpoint(spark: SparkSession, customers: Db2Database, tmp_path: Path) -> None:
     customers.capture.run("INSERT INTO MYSCHEMA.CUSTOMERS VALUES (1, 'a', 'b', 'c')")
     deliver(spark, customers, tmp_path)

@@ -61,12 +61,17 @@ def test_latest(spark: SparkSession, mongo_database: MongoDatabase, tmp_path: Pa
 def test_history_needs_documents_as_they_were(
     spark: SparkSession, mongo_database: MongoDatabase, tmp_path: Path
 ) -> None:
+    made = shop(spark, tmp_path, mongo_database, sink_tables_mode="history")
+    with pytest.raises(ConfigError, match="post_image"):
+        made.run()
+
+
+@pytest.mark.full
+def test_history_of_documents(spark: SparkSession, mongo_database: MongoDatabase, tmp_path: Path) -> None:
     mongo_database.database.create_collection("c", changeStreamPreAndPostImages={"enabled": True})
     kept = mongo_database["c"]
     kept.insert_many([{"_id": 1, "v": 1}, {"_id": 2}])
     made = shop(spark, tmp_path, mongo_database, sink_tables_mode="history")
-    with pytest.raises(ConfigError, match="post_image"):
-        made.run()
     made.set(source_capture_mode_full_update_type="post_image")
     made.entries["debezium.source.capture.mode"] = "change_streams_update_full"
     made.run()

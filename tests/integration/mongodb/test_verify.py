@@ -16,6 +16,7 @@ from tests.integration.mongodb.test_tables import documents, shop
 from tests.integration.test_verify import found
 
 
+@pytest.mark.full
 def test_documents(spark: SparkSession, mongo_database: MongoDatabase, tmp_path: Path) -> None:
     number, kept, name = bson.ObjectId(), mongo_database["c"], mongo_database.name
     mongo_database.database.create_collection("c", changeStreamPreAndPostImages={"enabled": True})
