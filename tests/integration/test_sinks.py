@@ -10,7 +10,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +24,7 @@ from tailrace.errors import ConversionError, SinkError
 from tailrace.failures import cause
 from tailrace.sinks.console import ConsoleSink
 from tests.fix_kafka import Kafka
+from tests.integration.frames import Frames
 from tests.servers.web import Request, WebServer, always
 
 ONCE = {"availableNow": True}
@@ -68,8 +69,14 @@ def stream(spark: SparkSession, tmp_path: Path) -> DataFrame:
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
-def drain(sink: sinks.Sink, stream: DataFrame, checkpoint: Path) -> None:
-    query = sink.start(stream, checkpoint, ONCE)
+@pytest.fixture
+def batches(spark: SparkSession, stream: DataFrame, tmp_path: Path) -> Frames:
+    """The same rows without a query, for a sink that takes batches."""
+    return Frames([spark.read.schema(stream.schema).parquet(str(tmp_path / f"rows/{at}.parquet")) for at in (0, 1)])
+
+
+def drain(sink: sinks.Sink, stream: DataFrame | Frames, checkpoint: Path) -> None:
+    query = sink.start(cast(DataFrame, stream), checkpoint, ONCE)
     query.awaitTermination()
 
 
@@ -84,16 +91,20 @@ def ids(out: Path, topic: str) -> list[int]:
     return [record["key"]["id"] for record in records if record["topic"] == topic]
 
 
-@pytest.mark.parametrize("name", ["file", "parquet", "console"])
+SINKS = ["file", "console", pytest.param("parquet", marks=pytest.mark.full)]
+
+
+@pytest.mark.parametrize("name", SINKS)
 def test_a_sink_reads_no_more_columns_than_it_says(
-    name: str, stream: DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, stream: DataFrame, batches: Frames, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From rows of its own columns alone, in another order, comes what comes from rows of all of them."""
     written = []
     for number, columns in enumerate((stream.columns, reversed(sinks.KNOWN.load(name).columns))):
         out = tmp_path / f"out{number}"
         sink = sinks.open(name, {} if name == "console" else {"path": str(out)})
-        drain(sink, stream.select(*columns), tmp_path / f"checkpoint{number}")
+        given = stream if name == "parquet" else batches
+        drain(sink, given.select(*columns), tmp_path / f"checkpoint{number}")
         if name == "parquet":
             written.append([pq.read_table(path).to_pylist() for path in sorted(out.glob("*.parquet"))])
             written[-1].sort(key=lambda rows: rows[0]["position"])
@@ -115,7 +126,7 @@ def recorded(out: Path) -> list[Any]:
 
 @pytest.mark.parametrize(("name", "repeated"), [("file", 0), ("parquet", 0), ("console", len(BATCHES[1]))])
 def test_a_replayed_batch_leaves_what_the_sink_says(
-    name: str, repeated: int, stream: DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, repeated: int, stream: DataFrame, batches: Frames, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
     sink = sinks.open(name, {} if name == "console" else {"path": str(out)})
@@ -123,7 +134,7 @@ def test_a_replayed_batch_leaves_what_the_sink_says(
     printed: list[str] = []
 
     def delivered() -> list[Any]:
-        drain(sink, stream, checkpoint)
+        drain(sink, batches if name == "console" else stream, checkpoint)
         printed.extend(capsys.readouterr().out.splitlines())
         return recorded(out) if sink.folder else printed.copy()
 
@@ -153,15 +164,15 @@ def test_json_lines_hold_the_records_in_the_order_of_their_names(stream: DataFra
     assert expected[0]["value"].decode() in lines[0]
 
 
-def test_a_replayed_batch_is_left_as_it_is(stream: DataFrame, tmp_path: Path) -> None:
+def test_a_replayed_batch_is_left_as_it_is(batches: Frames, tmp_path: Path) -> None:
     out = tmp_path / "out"
     sink = sinks.open("file", {"path": str(out)})
     checkpoint = tmp_path / "checkpoint"
-    drain(sink, stream, checkpoint)
+    drain(sink, batches, checkpoint)
     before = {path.name: (path.read_text(), path.stat().st_ino) for path in files(out)}
     # As after a crash between the sink and the commit of the second batch.
     (checkpoint / "commits" / "1").unlink()
-    drain(sink, stream, checkpoint)
+    drain(sink, batches, checkpoint)
     assert {path.name: (path.read_text(), path.stat().st_ino) for path in files(out)} == before
 
 
@@ -174,49 +185,50 @@ def small_files(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_files")
-def test_every_file_of_a_task_is_kept(stream: DataFrame, tmp_path: Path) -> None:
+def test_every_file_of_a_task_is_kept(batches: Frames, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    drain(sinks.open("file", {"path": str(out)}), stream, tmp_path / "checkpoint")
+    drain(sinks.open("file", {"path": str(out)}), batches, tmp_path / "checkpoint")
     assert len(files(out)) == sum(map(len, BATCHES))
     assert ids(out, "p.s.a") == [1, 2, 2, 4]
 
 
-def test_what_a_killed_run_has_left_aside_does_not_become_records(stream: DataFrame, tmp_path: Path) -> None:
+def test_what_a_killed_run_has_left_aside_does_not_become_records(batches: Frames, tmp_path: Path) -> None:
     out = tmp_path / "out"
     left = out / "_tailrace" / "staging-000000000000-01234567"
     left.mkdir(parents=True)
     (left / "part-00000-x-c000.txt").write_text("half a rec")
     (out / "notes.txt").write_text("of someone else\n")
-    drain(sinks.open("file", {"path": str(out)}), stream, tmp_path / "checkpoint")
+    drain(sinks.open("file", {"path": str(out)}), batches, tmp_path / "checkpoint")
     assert not left.exists()
     assert (out / "notes.txt").read_text() == "of someone else\n"
     (out / "notes.txt").unlink()
     assert ids(out, "p.s.a") == [1, 2, 2, 4]
 
 
-def test_a_path_may_hold_what_a_pattern_gives_a_meaning_to(stream: DataFrame, tmp_path: Path) -> None:
+def test_a_path_may_hold_what_a_pattern_gives_a_meaning_to(batches: Frames, tmp_path: Path) -> None:
     out = tmp_path / "out[1]{a}*"
-    drain(sinks.open("file", {"path": str(out)}), stream, tmp_path / "checkpoint")
+    drain(sinks.open("file", {"path": str(out)}), batches, tmp_path / "checkpoint")
     assert ids(out, "p.s.a") == [1, 2, 2, 4]
 
 
-@pytest.mark.parametrize("name", ["file", "parquet"])
+@pytest.mark.parametrize("name", ["file", pytest.param("parquet", marks=pytest.mark.full)])
 def test_a_new_checkpoint_is_refused_where_another_one_has_written(
-    name: str, stream: DataFrame, tmp_path: Path
+    name: str, stream: DataFrame, batches: Frames, tmp_path: Path
 ) -> None:
+    given = batches if name == "file" else stream
     out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
     sink = sinks.open(name, {"path": str(out)})
-    drain(sink, stream, checkpoint)
+    drain(sink, given, checkpoint)
     before = {path.name: path.read_bytes() for path in files(out)}
     shutil.rmtree(checkpoint)
     with pytest.raises(SinkError) as refused:
-        drain(sink, stream, checkpoint)
+        drain(sink, given, checkpoint)
     assert str(out) in refused.value.message
     assert f"debezium.sink.{name}.path" in refused.value.remedy
     assert {path.name: path.read_bytes() for path in files(out)} == before
     # As the remedy says.
     out.rename(tmp_path / "moved")
-    drain(sink, stream, checkpoint)
+    drain(sink, given, checkpoint)
     assert len(files(out)) == len(before)
 
 
@@ -292,7 +304,7 @@ def test_an_error_of_a_task_is_found_again_behind_one_writer(
     assert "It cannot be written." in str(found)
 
 
-def test_a_replayed_batch_is_sent_again_in_its_order(stream: DataFrame, server: WebServer, tmp_path: Path) -> None:
+def test_a_replayed_batch_is_sent_again_in_its_order(batches: Frames, server: WebServer, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     secret = base64.b64encode(b"s" * 24).decode()
     sink = sinks.open(
@@ -303,17 +315,17 @@ def test_a_replayed_batch_is_sent_again_in_its_order(stream: DataFrame, server: 
             "authentication.webhook.secret": secret,
         },
     )
-    drain(sink, stream, checkpoint)
+    drain(sink, batches, checkpoint)
     values = [[record["value"] for record in batch if record["value"] is not None] for batch in BATCHES]
     assert server.bodies == [*values[0], *values[1]]
     names = [request.header("webhook-id") for request in server.requests]
     assert len(set(names)) == len(names)
     # As after a crash between the sink and the commit of the second batch; the next run has a sink of its own.
     (checkpoint / "commits" / "1").unlink()
-    drain(sinks.open("http", {"url": server.url}), stream, checkpoint)
+    drain(sinks.open("http", {"url": server.url}), batches, checkpoint)
     assert server.bodies == [*values[0], *values[1], *values[1]]
     (checkpoint / "commits" / "1").unlink()
-    drain(sink, stream, checkpoint)
+    drain(sink, batches, checkpoint)
     again = [request.header("webhook-id") for request in server.requests[-len(values[1]) :]]
     assert again == names[-len(values[1]) :]
 
