@@ -101,6 +101,15 @@ def test_rows_that_take_over_a_key_from_one_another_are_all_there() -> None:
     assert [(op, key) for op, _, key, _ in left(batch(FULL, moves))] == [("d", 1), ("d", 2), ("c", 3)]
 
 
+def test_a_row_that_comes_and_goes_beside_rows_that_move_is_taken_away() -> None:
+    changes: list[Change] = [
+        ("c", None, ("5", "x")),
+        ("u", ("1", "a"), ("2", "a")),
+        ("d", ("5", "x"), None),
+    ]
+    assert left(batch(FULL, changes, together=True)) == [("d", 0, 1, "a"), ("c", 1, 2, "a"), ("d", 0, 5, "x")]
+
+
 def test_a_value_that_the_log_did_not_carry_is_that_of_an_earlier_change() -> None:
     changes: list[Change] = [("c", None, ("1", "big")), ("u", None, ("1", None)), ("u", None, ("2", None))]
     part = batch(TABLE, changes, unavailable={"v": [False, True, True]})
