@@ -20,7 +20,7 @@ from tailrace.connectors.mongodb.log.position import WHOLE, Position
 from tailrace.errors import PositionLost
 from tests.fix_mongodb import GenuineOplog, Mongo, MongoDatabase, stand_in
 from tests.integration.mongodb.capture import COMMENT, Ahead, Capture, keys
-from tests.servers.mongo_proxy import Change, Document, Oplog, Proxy
+from tests.servers.mongo_proxy import Change, Document, Oplog, Proxy, error
 
 Make = Callable[..., Capture]
 Through = Callable[[Change], tuple[Mongo, Proxy]]
@@ -32,13 +32,20 @@ class Lagging(Oplog):
     def __init__(self) -> None:
         self.committed: Timestamp | None = None
         self.majority_reads = 0
+        self.is_anew = True
+        """Whether a cursor was opened since `committed` changed: what it shows was asked for when it was opened."""
 
     def request(self, document: Document) -> Document | None:
         asked = document.get("find") == "oplog.rs" and document.get("readConcern", {}).get("level") == "majority"
         self.majority_reads += asked and document.get("comment") != COMMENT
+        self.is_anew |= "find" in document and document.get("comment") != COMMENT
         if asked and self.committed is not None:
             document["filter"] = {"$and": [document.get("filter", {}), {"ts": {"$lte": self.committed}}]}
         return super().request(document)
+
+    def answer(self, document: Document) -> Document | None:
+        # a client that was cut may go on with its cursor over another connection
+        return error(43, "CursorNotFound", "cursor not found") if "getMore" in document and not self.is_anew else None
 
 
 class Lagged(GenuineOplog):
@@ -50,6 +57,7 @@ class Lagged(GenuineOplog):
     def commit(self, at: Timestamp | None) -> None:
         """Let a majority have everything up to `at`; cursors begin anew, as after an election."""
         self.change.committed = at
+        self.change.is_anew = False
         self.proxy.cut()
 
 
