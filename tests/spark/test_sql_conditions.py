@@ -18,6 +18,7 @@ from tailrace.records.layout import Computed, Member, RecordLayout, Struct
 from tailrace.transforms.sql_syntax import parse_sql
 from tailrace.transforms.sql_terms import SqlMeaning
 from tailrace.values.arrow import arrow_type_of
+from tests.extent import sized
 
 NAN = float("nan")
 DECIMAL = semantic(
@@ -143,7 +144,7 @@ def ours(condition: str) -> list[bool]:
 
 
 # a smaller condition would say more, and take minutes to find
-@settings(max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=sized(4, 12), deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(drawn=st.lists(booleans(2), min_size=40, max_size=60))
 def test_conditions_have_sparks_answers(spark: SparkSession, drawn: list[str]) -> None:
     types = ", ".join(f"{name} {kind}" for name, (_, kind, _) in COLUMNS.items())

@@ -248,7 +248,11 @@ LOGINS = ["SCRAM-SHA-256, good", "SCRAM-SHA-256, Authentication failed"]
 
 @pytest.mark.parametrize(
     ("name", "creates"),
-    [*((name, False) for name in LOGINS), *((name, True) for name in (*LOGINS, "good", "authority", "no file"))],
+    [
+        *(pytest.param(name, False, marks=pytest.mark.full) for name in LOGINS),
+        *((name, True) for name in (*LOGINS, "good", "no file")),
+        pytest.param("authority", True, marks=pytest.mark.full),
+    ],
 )
 def test_a_stream_is_written_after_a_login(
     name: str, creates: bool, spark: SparkSession, broker: Broker, files: Files, rows: str, tmp_path: Path
