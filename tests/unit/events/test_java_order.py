@@ -1,0 +1,27 @@
+"""The order in which Java goes through texts in a hash table, which recordings show."""
+
+from __future__ import annotations
+
+import pytest
+
+from tailrace.events.java import in_java_order
+
+
+@pytest.mark.parametrize(
+    ("texts", "others", "order"),
+    [
+        # the hash of a letter is its code: 97, 98 and 112, of which a table of 16 takes the last four bits
+        (["b", "a", "p"], 0, ["p", "a", "b"]),
+        # beyond 12 entries it has 32 places, beyond 24 it has 64
+        (["b", "a", "p"], 9, ["p", "a", "b"]),
+        (["b", "a", "p"], 10, ["a", "b", "p"]),
+        # in one place they stand as they came
+        (["q", "a"], 0, ["q", "a"]),
+        (["a", "q"], 0, ["a", "q"]),
+        # 31 * 97 + 98 = 3105, whose upper half is zero
+        (["ab", "a"], 0, ["a", "ab"]),
+        ([], 0, []),
+    ],
+)
+def test_texts_come_by_the_places_of_their_hashes(texts: list[str], others: int, order: list[str]) -> None:
+    assert in_java_order(texts, others) == order
