@@ -1,4 +1,7 @@
-"""`python -m tests.simulation`: run histories, on all cores, and print the seed of one that fails."""
+"""`python -m tests.simulation`: run histories, on all cores, and print the seed of one that fails.
+
+With --mutants, find the seeds anew by which tests find the mutants, and write them to their file.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,15 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
 from functools import partial
 
-from tests.simulation.changetables import TablesHistory
-from tests.simulation.course import Told, Totals, run
-from tests.simulation.history import History
-from tests.simulation.mongodb import MongoHistory
-from tests.simulation.rows import RowsHistory
+from tests.simulation.course import Totals, run
+from tests.simulation.kinds import KINDS
+from tests.simulation.trials import TRIALS, search_all
 
 BLOCK = 200
-KINDS: dict[str, Callable[[int], Told]] = {
-    "postgres": History,
-    "postgres-rows": RowsHistory,
-    "mongodb": MongoHistory,
-    "changetables": TablesHistory,
-}
 
 
 def block(connector: str, first: int, last: int) -> tuple[Totals, str]:
@@ -42,7 +36,11 @@ def main() -> int:
     parser.add_argument("--histories", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first one")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--mutants", nargs="*", choices=TRIALS, metavar="NAME", help="these, or all of them")
     asked = parser.parse_args()
+    if asked.mutants is not None:
+        is_found = search_all(asked.mutants or list(TRIALS), asked.processes, partial(print, flush=True))
+        return 0 if is_found else 1
     began, totals, failed = time.monotonic(), Totals(), 0
     last = asked.seed + asked.histories
     firsts = range(asked.seed, last, BLOCK)

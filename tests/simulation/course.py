@@ -217,11 +217,11 @@ class Told(Protocol):
     def counts(self) -> Counts: ...
 
 
-def run(kind: Callable[[int], Told], seeds: Iterable[int]) -> Totals:
-    """Run the histories. What fails has its seed in a note."""
+def run(kind: Callable[[int], Told], seeds: Iterable[int], again: str = "") -> Totals:
+    """Run the histories. What fails has its seed in a note, and the command `again` that runs the seed again."""
     totals = Totals()
     for seed in seeds:
-        with noting(seed):
+        with noting(f"the history of seed {seed}" + (again and f"; to run it again: {again.format(seed=seed)}")):
             one = kind(seed)
             one.run()
         totals.add(one.counts())

@@ -1,17 +1,21 @@
-"""Histories in which something is frequent that others have seldom."""
+"""Histories in which something is frequent that others have seldom; and the names of all kinds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.snapshot.tasks import ReadTask, SnapshotTask
+from tests.simulation.changetables import TablesHistory
+from tests.simulation.course import Told
 from tests.simulation.history import History
 from tests.simulation.log import BEGIN_LSN
 from tests.simulation.mongodb import MongoHistory
+from tests.simulation.mutants import halves_lie_apart
 from tests.simulation.rows import RowsHistory
 from tests.simulation.server import SLOT, Slot
 from tests.simulation.sessions import TableSession
@@ -133,6 +137,15 @@ class TailingHistory(MongoHistory):
         self.server.odds.act, self.server.odds.replicates = 0.5, 1.0
 
 
+class HalvesHistory(History):
+    """One whose slices have a second half that does not follow the first."""
+
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        with super().around(), halves_lie_apart():
+            yield
+
+
 class PromotedHistory(History):
     """One whose standby takes over far behind what has been read, before a query with AvailableNow."""
 
@@ -185,3 +198,24 @@ class FailoverRowsHistory(Failover, RowsHistory):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self._often()
+
+
+KINDS: dict[str, Callable[[int], Told]] = {
+    "postgres": History,
+    "postgres-halves": HalvesHistory,
+    "postgres-promoted": PromotedHistory,
+    "postgres-failover": FailoverHistory,
+    "postgres-rows": RowsHistory,
+    "postgres-rows-failover": FailoverRowsHistory,
+    "postgres-rows-altering": AlteringHistory,
+    "postgres-rows-waiting": WaitingHistory,
+    "postgres-rows-crashing": CrashingHistory,
+    "postgres-rows-moving": MovingHistory,
+    "postgres-rows-windows": WindowsHistory,
+    "postgres-rows-blocking": BlockingHistory,
+    "mongodb": MongoHistory,
+    "mongodb-signalling": SignallingHistory,
+    "mongodb-tailing": TailingHistory,
+    "changetables": TablesHistory,
+}
+"""The name that the command line has for each kind."""

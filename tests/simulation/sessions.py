@@ -136,7 +136,8 @@ class TableSession(Session):
     def _lock(self, name: str) -> int:
         server = self.server
         while True:
-            oids = [oid for oid in server.tables.shapes if self._is_named(oid, name)]
+            now = server.snapshot()
+            oids = [oid for oid in server.tables.shapes if self._is_named(oid, name, now)]
             waits = [oid for oid in oids if server.is_altered(oid)]
             if not waits:
                 break
@@ -156,8 +157,8 @@ class TableSession(Session):
             self.open.locks.add(shape.oid)
         return shape.oid
 
-    def _is_named(self, oid: int, name: str) -> bool:
-        shape = self.server.tables.shown(oid, self.server.snapshot())
+    def _is_named(self, oid: int, name: str, now: Snapshot) -> bool:
+        shape = self.server.tables.shown(oid, now)
         return shape is not None and shape.name == name
 
     def refused(self, state: str, text: str) -> Exception:

@@ -32,12 +32,12 @@ class Stuck(AssertionError):
 
 
 @contextmanager
-def noting(seed: int) -> Iterator[None]:
-    """What fails inside has the seed of its history in a note."""
+def noting(note: str) -> Iterator[None]:
+    """What fails inside has the note."""
     try:
         yield
     except BaseException as error:
-        error.add_note(f"the history of seed {seed}")
+        error.add_note(note)
         raise
 
 
