@@ -1,4 +1,8 @@
-"""A pipeline from a PostgreSQL into tables, run again and again with one checkpoint."""
+"""Tables that are kept of a PostgreSQL, by a pipeline that runs again and again with one checkpoint.
+
+`lake` makes one that Spark has no query of: planner, tasks and writer run in the test's own process. `streamed` makes
+one that runs as users run it, which takes several times as long; in a full run `lake` does so too.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,24 @@ import datetime
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from tailrace.connectors.registry import from_entries
+from tailrace.columns.blocks import Head
+from tailrace.connectors.registry import find, from_entries
 from tailrace.connectors.source_status import SourceStatus
 from tailrace.errors import SinkError
 from tailrace.pipeline import Pipeline
 from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.positions import NAME
+from tailrace.spark import options as packed
+from tailrace.spark.source import data_source
 from tailrace.status import Status
+from tests.extent import sized
 from tests.fix_postgres import Database
 
 
@@ -52,12 +62,7 @@ class Lake:
         """Write what the database has committed."""
         pipeline = Pipeline(from_entries(self.entries, {}), self.spark)
         try:
-            query = pipeline.start(available_now=True)
-            assert query.awaitTermination(400)
-            described = [
-                Status.of(json.loads(one.json), lambda end, newest: SourceStatus()) for one in query.recentProgress
-            ]
-            self.counted = sum(status.events for status in described)
+            self.counted = self.drain(pipeline)
         except Exception as error:
             known = pipeline.cause(error)
             if known is not None:
@@ -65,6 +70,15 @@ class Lake:
             raise
         finally:
             pipeline.stop()
+
+    def drain(self, pipeline: Pipeline) -> int:
+        """Run the pipeline to the present; how many events that were."""
+        query = pipeline.start(available_now=True)
+        assert query.awaitTermination(400)
+        described = [
+            Status.of(json.loads(one.json), lambda end, newest: SourceStatus()) for one in query.recentProgress
+        ]
+        return sum(status.events for status in described)
 
     def fails(self) -> str:
         """What a run says that ends in an error of the sink."""
@@ -97,8 +111,136 @@ class Lake:
             assert self.rows(f"public.{table}") == self.source(table), table
 
 
-@pytest.fixture
-def lake(spark: SparkSession, database: Database, tmp_path: Path) -> Callable[..., Lake]:
+class Stepped(Lake):
+    """The same without a query of Spark's: planner, tasks and writer run in the test's own process.
+
+    The checkpoint is what Spark would have made of it, so that a pipeline can go on from there.
+    """
+
+    def drain(self, pipeline: Pipeline) -> int:
+        return step(pipeline)
+
+
+def step(pipeline: Pipeline) -> int:
+    """Do what a query of the pipeline would do up to the present; how many events that were."""
+    pipeline.begin()
+    stream = _Stream(pipeline.spark)
+    pipeline.sink.start(stream, pipeline.run.checkpoint_location, {})  # type: ignore[arg-type]
+    source = data_source(find(pipeline.run.source.connector))(packed(pipeline.options()))
+    reader, schema = source.streamReader(None), source.schema()  # type: ignore[arg-type]
+    checkpoint = Path(pipeline.run.checkpoint_location)
+    counted = 0
+    try:
+        reader.prepareForTriggerAvailableNow()
+        while (batch := _planned(reader, checkpoint)) is not None:
+            number, start, end = batch
+            parts = reader.partitions(start, end)
+            columns = reader._columns
+            read = [rows.select(columns) for part in parts for rows in part.read()]  # type: ignore[attr-defined]
+            blocks = pipeline.spark.createDataFrame(pa.Table.from_batches(read) if read else [], schema)
+            # what one task has read stays together
+            stream.write(blocks.where(stream.condition).coalesce(1), number)
+            _log(checkpoint / "commits" / str(number), {"nextBatchWatermarkMs": 0})
+            counted += sum(Head.of(key).changes for rows in read for key in rows["key"].to_pylist() if key)
+    finally:
+        reader.stop()
+    return counted
+
+
+class SteppedPipeline(Pipeline):
+    """A pipeline that goes on to the present when it is started, and when somebody asks whether its query is active."""
+
+    def start(self, available_now: bool = False) -> StreamingQuery:
+        step(self)
+        self.query = cast(StreamingQuery, _Going(self))
+        return self.query
+
+    def stop(self) -> None:
+        self.query = None
+        super().stop()
+
+
+class _Going:
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+
+    @property
+    def isActive(self) -> bool:
+        step(self._pipeline)
+        return True
+
+    def awaitTermination(self) -> bool:
+        return True
+
+
+class _Stream:
+    """In the place of a stream and its writer: it keeps what a sink would have Spark do with each batch."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.sparkSession, self.writeStream = spark, self
+        self.condition = "true"
+
+    def where(self, condition: str) -> _Stream:
+        self.condition = condition
+        return self
+
+    def foreachBatch(self, write: Callable[[DataFrame, int], None]) -> _Stream:
+        self.write = write
+        return self
+
+    def start(self, *told: object, **more: object) -> _Stream:
+        return self
+
+    queryName = trigger = option = start  # noqa: N815
+
+
+def _planned(reader: Any, checkpoint: Path) -> tuple[int, dict[str, Any], dict[str, Any]] | None:
+    """The next batch, its number and offsets: one that was begun, or one of what is new; None where nothing is."""
+    offsets = {int(path.name): path.read_text("utf-8") for path in checkpoint.glob("offsets/*")}
+    done = max((int(path.name) for path in checkpoint.glob("commits/*")), default=-1)
+    ends = {number: json.loads(text.splitlines()[-1]) for number, text in offsets.items()}
+    start = ends[done] if done in ends else reader.initialOffset()
+    number = done + 1
+    if number not in ends:
+        ends[number] = json.loads(json.dumps(reader.latestOffset(start, reader.getDefaultReadLimit())))
+        if ends[number] == start:
+            return None
+        _log(
+            checkpoint / "offsets" / str(number),
+            {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}},
+            ends[number],
+        )
+    return number, start, ends[number]
+
+
+def _log(path: Path, *parts: dict[str, Any]) -> None:
+    """Write a file of the checkpoint as Spark does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(["v1", *map(json.dumps, parts)]), "utf-8")
+
+
+def writes(table: Path, mode: str) -> list[str | None]:
+    """Of the commits to a table of Delta Lake that have appended rows, or put them in the place of others (Overwrite),
+    what their writer says, in their order."""
+    files = sorted(table.glob("_delta_log/*.json"))
+    commits = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+    told = [commit["commitInfo"] for commit in commits if "commitInfo" in commit]
+    return [one.get("userMetadata") for one in told if one["operation"] == "WRITE"
+            and one["operationParameters"]["mode"] == mode]  # fmt: skip
+
+
+def made_by(kind: type[Lake], spark: SparkSession, database: Database, path: Path) -> Callable[..., Lake]:
+    """Makes a lake of the options that it is given."""
     if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
         pytest.skip("the jars of Delta Lake cannot be had")
-    return lambda **options: Lake(spark, database, tmp_path, options)
+    return lambda **options: kind(spark, database, path, options)
+
+
+@pytest.fixture
+def lake(spark: SparkSession, database: Database, tmp_path: Path) -> Callable[..., Lake]:
+    return made_by(sized(Stepped, Lake), spark, database, tmp_path)
+
+
+@pytest.fixture
+def streamed(spark: SparkSession, database: Database, tmp_path: Path) -> Callable[..., Lake]:
+    return made_by(Lake, spark, database, tmp_path)
