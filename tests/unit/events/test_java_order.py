@@ -18,8 +18,8 @@ from tailrace.events.java import in_java_order
         # in one place they stand as they came
         (["q", "a"], 0, ["q", "a"]),
         (["a", "q"], 0, ["a", "q"]),
-        # 31 * 97 + 98 = 3105, whose upper half is zero
-        (["ab", "a"], 0, ["a", "ab"]),
+        # 31 * 97 + 98 is 3105, so that it comes before the letter b
+        (["b", "ab"], 0, ["ab", "b"]),
         ([], 0, []),
     ],
 )
