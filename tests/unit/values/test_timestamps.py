@@ -107,7 +107,9 @@ def test_texts_may_have_more_digits_than_six() -> None:
     assert shown(timestamps.timestamp(7, "adaptive", True), *texts) == nanos
     assert shown(timestamps.timestamp(7, "microseconds", True), *texts) == [number // 1000 for number in nanos]
     assert shown(timestamps.timestamp(7, "adaptive", False), *texts) == [NOTHING] * 3
-    assert shown(timestamps.timestamp(7, "nanoseconds", True), "2262-04-11 23:47:16.854775808") == [NOTHING]
+    ends = ("2262-04-11 23:47:16.854775808", "1677-09-21 00:12:43.145224192", "1677-09-21 00:12:43.145224191")
+    conversion = timestamps.timestamp(7, "nanoseconds", True)
+    assert shown(conversion, *ends) == held(conversion, *ends) == [NOTHING, -(2**63), NOTHING]
 
 
 @pytest.mark.parametrize("fine", [False, True])
