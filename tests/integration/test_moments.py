@@ -15,6 +15,7 @@ from tailrace.errors import ConversionError
 from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.maintain import Work, maintain
 from tailrace.sinks.tables.positions import Positions
+from tests.extent import sized
 from tests.fix_lake import Lake
 from tests.fix_postgres import Database
 from tests.integration.test_tables import BIG
@@ -55,7 +56,7 @@ def test_the_sum_of_a_bank_is_the_same_at_every_moment(
         )
     made = lake(source_max_batch_size="10", sink_tables_tables_at_once="1")
     made.run()
-    database.execute(*transfers(random.Random(4), 8))
+    database.execute(*transfers(random.Random(4), sized(5, 8)))
     with database.connect() as connection:
         (before,) = connection.execute(b"select clock_timestamp()").fetchone() or (None,)
     database.execute("begin; update a set amount = amount - 1 where id = 1; update b set amount = amount + 1 "

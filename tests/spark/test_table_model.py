@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,37 +55,68 @@ def writer(path: Path, name: str) -> Writer:
     return Writer(TablesSink(options), PIPELINE, "q", lambda number: True)
 
 
-@pytest.mark.parametrize(("seed", "whole"), [(1, False), (2, True)])
-def test_tables_are_as_the_model_says(spark: SparkSession, place: Path, seed: int, whole: bool) -> None:
-    dice, source = random.Random(seed), Source()
-    writers = {name: writer(place, name) for name in MODES}
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Batches of changes to tables of some modes. The source's table is emptied in the batch `emptied`; rows are
+    `whole`, or most changes leave a value out."""
+
+    seed: int
+    modes: tuple[str, ...] = tuple(MODES)
+    batches: int = 3
+    emptied: int | None = 2
+    whole: bool = False
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        # what is rebuilt, and what is emptied in the modes latest and history: see test_table_rebuild; rows that are
+        # whole: see test_transactions
+        Case(1, ("latest", "kept", "history"), 2, None),
+        Case(2, ("kept",), 2, 1),
+        pytest.param(Case(1), marks=pytest.mark.full),
+        pytest.param(Case(2, whole=True), marks=pytest.mark.full),
+    ],
+    ids=["values left out", "emptied", "all", "all and whole"],
+)
+def test_tables_are_as_the_model_says(spark: SparkSession, place: Path, case: Case) -> None:
+    dice, source = random.Random(case.seed), Source()
+    writers = {name: writer(place, name) for name in case.modes}
     low = 0
-    for batch in range(3):
+    for batch in range(case.batches):
         for number in range(400):
-            if batch == 2 and number in (150, 160):
+            if batch == case.emptied and number in (150, 160):
                 source.truncate()
-            change(source, dice, 1000 * batch + number, batch < 2, whole)
+            change(source, dice, 1000 * batch + number, batch < case.batches - 1, case.whole)
         cuts = sorted({*dice.sample(range(low + 1, len(source.changes)), 3), len(source.changes)})
         places = list(zip([low, *cuts], cuts, strict=False))
-        for name, held in MODES.items():
-            chosen = event_settings("server", "golden", blocks=held, skipped_operations=frozenset())
+        for name in case.modes:
+            chosen = event_settings("server", "golden", blocks=MODES[name], skipped_operations=frozenset())
             found = [block for first, last in places for block in blocks(source, first, last, chosen)]
             writers[name].write(spark.createDataFrame(frame(found), _FRAME), batch)
         low = cuts[-1]
-    for name, wanted in (
-        ("relatest", Wanted("latest")), ("rekept", Wanted("latest", keeps_deletes=True)),
-        ("rehistory", Wanted("history")),
-    ):  # fmt: skip
-        rebuild(spark, str(place / "log"), str(place / name), wanted)
-    rows = sorted(((key, *told) for key, told in source.rows.items()), key=repr)
-    kept = sorted(((key, *told) for key, told in source.kept.items()), key=repr)
-    versions = sorted(wanted_versions(source), key=repr)
-    for prefix in ("", "re"):
-        latest, deleted, history = (
-            spark.read.format("delta").load(f"{place}/{prefix}{name}/public.t")
-            for name in ("latest", "kept", "history")
-        )
-        assert rows_of(latest.selectExpr("id", "v", "big")) == rows, prefix
-        gone = "if(__deleted = 'true', __op, '')"
-        assert rows_of(deleted.selectExpr("id", "v", "big", gone)) == kept, prefix
-        assert rows_of(history.selectExpr("id", "v", "big", "__valid_from", "__valid_to")) == versions, prefix
+    wanted: dict[str, list[tuple[Any, ...]]] = {
+        "latest": [(key, *told) for key, told in source.rows.items()],
+        "kept": [(key, *told) for key, told in source.kept.items()],
+        "history": list(wanted_versions(source)),
+    }
+    for name in (name for name in case.modes if name in COLUMNS):
+        demand_rows(spark, place / name, name, wanted[name])
+        if "log" in case.modes:
+            again = place / f"re{name}"
+            rebuild(spark, str(place / "log"), str(again), REBUILT[name])
+            demand_rows(spark, again, name, wanted[name])
+
+
+COLUMNS = {
+    "latest": ("id", "v", "big"),
+    "kept": ("id", "v", "big", "if(__deleted = 'true', __op, '')"),
+    "history": ("id", "v", "big", "__valid_from", "__valid_to"),
+}
+REBUILT = {"latest": Wanted("latest"), "kept": Wanted("latest", keeps_deletes=True), "history": Wanted("history")}
+
+
+def demand_rows(spark: SparkSession, path: Path, name: str, wanted: list[tuple[Any, ...]]) -> None:
+    """The table, of a mode, has exactly these rows."""
+    found = spark.read.format("delta").load(f"{path}/public.t").selectExpr(*COLUMNS[name])
+    assert rows_of(found) == sorted(wanted, key=repr), path

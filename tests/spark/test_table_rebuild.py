@@ -24,6 +24,7 @@ from tailrace.sinks.tables.positions import Positions
 from tailrace.sinks.tables.rebuild import Wanted, demand_sound, rebuild
 from tailrace.sinks.tables.sink import TablesSink, Writer
 from tailrace.sinks.tables.target import KEY
+from tests.extent import sized
 
 OLD = Form(("id", "v", "big"), (pa.int64(), pa.string(), pa.string()), (0,))
 NEW = Form((*OLD.names, "extra"), (*OLD.types, pa.int64()), (0,))
@@ -200,13 +201,22 @@ class Kept:
     spark: SparkSession
     path: Path
     source: Source
-    lakes: dict[str, Lake]
     half: list[tuple[Any, ...]]
     middle: str
     batches: list[list[Blocks]]
+    lakes: dict[str, Lake] = field(default_factory=dict)
+
+    def lake(self, mode: str, kind: str = "delta") -> Lake:
+        """The tables of a mode, as the sink keeps them."""
+        name = mode if kind == "delta" else kind
+        if name not in self.lakes:
+            lake = self.lakes[name] = Lake(self.spark, self.path / name, mode, kind)
+            for number, blocks in enumerate(self.batches):
+                lake.write(number, [last if mode == "latest" else every for every, last in blocks])
+        return self.lakes[name]
 
     def rebuilt(self, name: str, wanted: Wanted) -> DataFrame:
-        assert rebuild(self.spark, self.lakes["log"].path, str(self.path / name), wanted) == ["s.t"]
+        assert rebuild(self.spark, self.lake("log").path, str(self.path / name), wanted) == ["s.t"]
         return self.at(name)
 
     def at(self, name: str) -> DataFrame:
@@ -219,21 +229,24 @@ def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Kept:
     if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
         pytest.skip("the jars of Delta Lake cannot be had")
     path = tmp_path_factory.mktemp("rebuild")
-    lakes = {mode: Lake(spark, path / mode, mode) for mode in ("latest", "history", "log")}
     source = Source(random.Random(7))
     batches = [source.snapshot(8), source.batch(60, truncates=True)]
     source.form = NEW
     half, middle = source.table(3), f"{source.position - 1:016X}"
     batches.append(source.batch(60))
-    for mode, lake in lakes.items():
-        for number, blocks in enumerate(batches):
-            lake.write(number, [last if mode == "latest" else every for every, last in blocks])
-    return Kept(spark, path, source, lakes, half, middle, batches)
+    return Kept(spark, path, source, half, middle, batches)
+
+
+@pytest.fixture(scope="module")
+def latest(kept: Kept) -> DataFrame:
+    """A table that was rebuilt, and is left so."""
+    return kept.rebuilt("as_latest", Wanted("latest"))
 
 
 @pytest.mark.parametrize("mode", ["latest", "history"])
-def test_a_rebuilt_table_is_what_the_sink_would_have_kept(kept: Kept, mode: str) -> None:
-    made, own = kept.rebuilt(f"as_{mode}", Wanted(mode)), kept.lakes[mode].read()
+def test_a_rebuilt_table_is_what_the_sink_would_have_kept(kept: Kept, latest: DataFrame, mode: str) -> None:
+    own = kept.lake(mode).read()
+    made = latest if mode == "latest" else kept.rebuilt("as_history", Wanted(mode))
     assert made.schema == own.schema
     assert rows_of(made) == rows_of(own)
     if mode == "latest":
@@ -244,16 +257,21 @@ def test_a_rebuilt_table_is_what_the_sink_would_have_kept(kept: Kept, mode: str)
     assert moment[:6] == newest[:6]
 
 
+def deletes_of(rebuilt: DataFrame) -> list[tuple[Any, ...]]:
+    """All rows that were ever there, as `Source.kept` has them."""
+    return rows_of(rebuilt.select("id", "v", "big", "extra", "__deleted", "__op"))
+
+
+@pytest.mark.full
 def test_deleted_rows_stay_with_their_last_values(kept: Kept) -> None:
     made = kept.rebuilt("soft", Wanted("latest", keeps_deletes=True))
-    assert rows_of(made.select("id", "v", "big", "extra", "__deleted", "__op")) == sorted(
-        kept.source.kept.values(), key=repr
-    )
+    assert deletes_of(made) == sorted(kept.source.kept.values(), key=repr)
 
 
 def test_tables_are_rebuilt_up_to_a_position_or_a_time(kept: Kept) -> None:
     """In the place of what an earlier rebuild has made, or has begun; and no pipeline goes on from there."""
-    for at in (kept.middle, START + datetime.timedelta(seconds=int(kept.middle, 16))):
+    time = START + datetime.timedelta(seconds=int(kept.middle, 16))
+    for at in sized((time,), (kept.middle, time)):
         made = kept.rebuilt("earlier", Wanted("latest", at, ["s.t"]))
         assert rows_of(made.select("id", "v", "big")) == kept.half
     with pytest.raises(SinkError, match="no pipeline can go on with"):
@@ -263,21 +281,25 @@ def test_tables_are_rebuilt_up_to_a_position_or_a_time(kept: Kept) -> None:
 
 
 def test_a_rebuild_that_was_interrupted_begins_again(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here of a table whose deleted rows stay."""
+    wanted = Wanted("latest", keeps_deletes=True)
+
     def killed(*told: Any) -> None:
         raise RuntimeError("killed")
 
-    for place in ("append", "add"):
+    for place in sized(("add",), ("append", "add")):
         with monkeypatch.context() as broken:
             broken.setattr(DeltaTable if place == "append" else Positions, place, killed)
             with pytest.raises(RuntimeError, match="killed"):
-                kept.rebuilt("broken", Wanted("latest"))
+                kept.rebuilt("broken", wanted)
     # its tables are all there, and its moment, which names them, is not
     with pytest.raises(SinkError, match="was cut off"):
         demand_sound(kept.spark, f"{kept.path}/broken", PIPELINE)
-    assert rows_of(kept.rebuilt("broken", Wanted("latest"))) == kept.source.table(4)
+    assert deletes_of(kept.rebuilt("broken", wanted)) == sorted(kept.source.kept.values(), key=repr)
 
 
 def test_nothing_is_overwritten_that_no_rebuild_has_made(kept: Kept) -> None:
+    assert kept.lake("history").path == f"{kept.path}/history"
     (kept.path / "mine" / "s.t").mkdir(parents=True)
     (kept.path / "mine" / "s.t" / "note.txt").write_text("mine")
     for name, said in (("mine", "s.t is there already, and no rebuild"), ("history", "is there already, and no rebui")):
@@ -285,20 +307,20 @@ def test_nothing_is_overwritten_that_no_rebuild_has_made(kept: Kept) -> None:
             kept.rebuilt(name, Wanted("latest"))
     assert (kept.path / "mine" / "s.t" / "note.txt").read_text() == "mine"
     with pytest.raises(SinkError, match="only the mode log has every change"):
-        rebuild(kept.spark, kept.lakes["latest"].path, str(kept.path / "other"), Wanted("history"))
+        rebuild(kept.spark, kept.lake("latest").path, str(kept.path / "other"), Wanted("history"))
 
 
+@pytest.mark.usefixtures("latest")
 def test_a_pipeline_goes_on_with_rebuilt_tables(kept: Kept) -> None:
     """With those alone that hold all of its log, and then no more with the log."""
-    for name in ("next", "second"):
-        kept.rebuilt(name, Wanted("latest"))
+    kept.rebuilt("next", Wanted("latest"))
     demand_sound(kept.spark, f"{kept.path}/next", PIPELINE)
     # the tests come in any order: the others know nothing of these changes
     source = copy.deepcopy(kept.source)
     Lake(kept.spark, kept.path / "next", "latest").write(3, [last for _, last in source.batch(20)])
     assert rows_of(kept.at("next")) == source.table(4)
     demand_sound(kept.spark, f"{kept.path}/next", PIPELINE)
-    for path, said in ((kept.lakes["log"].path, "has ended"), (f"{kept.path}/second", "has gone on with")):
+    for path, said in ((kept.lake("log").path, "has ended"), (f"{kept.path}/as_latest", "has gone on with")):
         with pytest.raises(SinkError, match=said):
             demand_sound(kept.spark, path, PIPELINE)
     with pytest.raises(SinkError, match="has been written to since"):
@@ -309,14 +331,11 @@ def test_tables_of_iceberg_are_rebuilt(kept: Kept) -> None:
     """To the same rows; again in their own place; and a pipeline goes on with them."""
     if not is_there(kept.spark):
         pytest.skip("the jars of Iceberg cannot be had")
-    log = Lake(kept.spark, kept.path / "ice", "log", "iceberg")
-    for number, blocks in enumerate(kept.batches):
-        log.write(number, [every for every, _ in blocks])
-    for mode in ("history", "latest", "latest"):
+    log = kept.lake("log", "iceberg")
+    for mode in sized(("latest", "latest"), ("history", "latest", "latest")):
         assert rebuild(kept.spark, log.path, f"{kept.path}/ice_{mode}", Wanted(mode)) == ["s.t"]
-    found = {mode: frame(kept.spark, f"{kept.path}/ice_{mode}/s.t") for mode in ("history", "latest")}
-    for mode, made in found.items():
-        assert rows_of(made) == rows_of(kept.lakes[mode].read())
+        made = frame(kept.spark, f"{kept.path}/ice_{mode}/s.t")
+        assert rows_of(made) == (kept.source.table(4) if mode == "latest" else rows_of(kept.lake(mode).read()))
     demand_sound(kept.spark, f"{kept.path}/ice_latest", PIPELINE)
     source = copy.deepcopy(kept.source)
     Lake(kept.spark, kept.path / "ice_latest", "latest", "iceberg").write(3, [last for _, last in source.batch(9)])

@@ -24,6 +24,7 @@ from tailrace.sinks.tables.formats.delta import CONFLICT, DeltaTable
 from tailrace.sinks.tables.formats.transactions import append_rows, replace_rows
 from tailrace.sinks.tables.statements import KEPT, Reduced
 from tailrace.sinks.tables.target import metadata
+from tests.fix_lake import writes
 from tests.spark.test_table_rebuild import PIPELINE, START, rows_of
 
 FORM = Form(("id", "v", "text"), (pa.int64(), pa.int32(), pa.string()), (0,))
@@ -44,10 +45,21 @@ def jobs(spark: SparkSession, work: Callable[[], object]) -> int:
 
 
 class Twins:
-    """Two tables of the same columns: what one gets by MERGE the other gets by `replace_rows`."""
+    """Two tables of the same columns: what one gets by MERGE the other gets by `replace_rows`.
 
-    def __init__(self, spark: SparkSession, place: Path, form: Form, columns: str, properties: str = VECTORS) -> None:
-        self.spark, self.form, self.batches = spark.newSession(), form, 0
+    Where it is `alone`, that one gets nothing by MERGE.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        place: Path,
+        form: Form,
+        columns: str,
+        properties: str = VECTORS,
+        alone: bool = False,
+    ) -> None:
+        self.spark, self.form, self.batches, self.alone = spark.newSession(), form, 0, alone
         self.merged, self.replaced = (DeltaTable(self.spark, f"{place}/{name}") for name in ("merged", "replaced"))
         for table in (self.merged, self.replaced):
             self.spark.sql(f"create table {table.name()} ({columns}) using delta tblproperties ({properties})")
@@ -65,7 +77,8 @@ class Twins:
                 enumerate(rows)]  # fmt: skip
         self.spark.createDataFrame(told, from_arrow_schema(schema)).coalesce(1).createOrReplaceTempView("batch")
         merge = replace(Reduced(self.form, "batch", keeps_deletes=kept).merge(), few=few)
-        self.merged.merge(replace(merge, whole=False), self.once)
+        if not self.alone:
+            self.merged.merge(replace(merge, whole=False), self.once)
         table, once = self.replaced, self.once
         self.spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", once.metadata)
         try:
@@ -84,15 +97,24 @@ class Twins:
         return replaced
 
 
-@pytest.mark.parametrize("few", [True, False])
-def test_the_table_is_as_a_merge_leaves_it(spark: SparkSession, place: Path, few: bool) -> None:
+@pytest.mark.parametrize(
+    "few",
+    [
+        pytest.param([True] * 4, marks=pytest.mark.full),
+        pytest.param([False] * 4, marks=pytest.mark.full),
+        [True, False, True, False],
+    ],
+    ids=["few", "many", "in turns"],
+)
+def test_the_table_is_as_a_merge_leaves_it(spark: SparkSession, place: Path, few: list[bool]) -> None:
+    """Whether the batches have few rows or many."""
     twins = Twins(spark, place, FORM, "id bigint, v int, text string")
-    assert twins.batch(*(("c", key, key, f"row {key}") for key in range(20)), few=few)
+    assert twins.batch(*(("c", key, key, f"row {key}") for key in range(20)), few=few[0])
     changed = (("u", 1, 100, "x"), ("d", 2, None, None), ("c", 30, 1, None), ("d", 31, None, None), ("u", 3, None, "y"))
-    assert twins.batch(*changed, few=few)
+    assert twins.batch(*changed, few=few[1])
     # rows that a deletion vector has, and some of which come again
-    assert twins.batch(("c", 2, 5, "again"), ("u", 1, 101, "x"), ("d", 3, None, None), few=few)
-    assert twins.batch(("d", 500, None, None), few=few)
+    assert twins.batch(("c", 2, 5, "again"), ("u", 1, 101, "x"), ("d", 3, None, None), few=few[2])
+    assert twins.batch(("d", 500, None, None), few=few[3])
     rows = twins.demand_equal()
     assert len(rows) == 20
     assert (1, 101, "x") in rows
@@ -101,8 +123,7 @@ def test_the_table_is_as_a_merge_leaves_it(spark: SparkSession, place: Path, few
     assert [commit.version for commit in commits] == [4, 3, 2, 1, 0]
     assert all(commit.changes for commit in commits[:-1])
     assert json.loads(commits[0].metadata or "")["tailrace"]["batch"] == 4
-    told = spark.sql(f"describe history {twins.replaced.name()}").collect()[2]
-    assert (told["operation"], told["operationParameters"]["mode"]) == ("WRITE", "Overwrite")
+    assert len(writes(place / "replaced", "Overwrite")) == 4
 
 
 def test_deletes_that_are_kept_are_rows(spark: SparkSession, place: Path) -> None:
@@ -134,24 +155,40 @@ def test_a_batch_comes_in_once(spark: SparkSession, place: Path) -> None:
     assert twins.replaced.commits(1)[0].version == 1
 
 
+MERGED = {
+    "somebody's column": ("id bigint, v int, text string, mine int", VECTORS),
+    "change data feed": ("id bigint, v int, text string", f"{VECTORS}, 'delta.enableChangeDataFeed' = 'true'"),
+    "row tracking": ("id bigint, v int, text string", f"{VECTORS}, 'delta.enableRowTracking' = 'true'"),
+    "no deletion vectors": ("id bigint, v int, text string", "'delta.enableDeletionVectors' = 'false'"),
+}
+"""The columns and properties of tables whose rows MERGE alone may replace."""
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_other_tables_are_left_alone(spark: SparkSession, place: Path, name: str) -> None:
+    """They are for MERGE, and a batch does nothing to them before."""
+    columns, properties = MERGED[name]
+    table = DeltaTable(spark.newSession(), f"{place}/table")
+    table.session.sql(f"create table {table.name()} ({columns}) using delta tblproperties ({properties})")
+    told = [("u", "01", 0, 0, START, None, None, 1, 1, "a")]
+    table.session.createDataFrame(told, from_arrow_schema(FORM.schema)).createOrReplaceTempView("batch")
+    merge, once = Reduced(FORM, "batch").merge(), Once(PIPELINE, 1, metadata(1, "-"))
+    assert not replace_rows(table.session, table.path, table.name(), merge, once)
+    assert [commit.version for commit in table.commits(5)] == [0]
+
+
 @pytest.mark.parametrize(
-    ("columns", "properties"),
-    [
-        ("id bigint, v int, text string, mine int", VECTORS),
-        ("id bigint, v int, text string", f"{VECTORS}, 'delta.enableChangeDataFeed' = 'true'"),
-        ("id bigint, v int, text string", f"{VECTORS}, 'delta.enableRowTracking' = 'true'"),
-        ("id bigint, v int, text string", "'delta.enableDeletionVectors' = 'false'"),
-    ],
-    ids=["somebody's column", "change data feed", "row tracking", "no deletion vectors"],
+    "name", ["somebody's column", *(pytest.param(name, marks=pytest.mark.full) for name in list(MERGED)[1:])]
 )
-def test_other_tables_get_a_merge(spark: SparkSession, place: Path, columns: str, properties: str) -> None:
+def test_other_tables_get_a_merge(spark: SparkSession, place: Path, name: str) -> None:
+    columns, properties = MERGED[name]
     twins = Twins(spark, place, FORM, columns, properties)
     more = ", 7" if "mine" in columns else ""
     twins.both(f"insert into {{}} values (1, 0, 'before'{more}), (2, 0, 'before'{more})")
     assert not twins.batch(("u", 1, 1, "a"), ("d", 2, None, None))
     assert [commit.version for commit in twins.replaced.commits(5)] == [1, 0]
     twins.replaced.merge(Reduced(FORM, "batch").merge(), twins.once)
-    assert spark.sql(f"describe history {twins.replaced.name()} limit 1").collect()[0]["operation"] == "MERGE"
+    assert twins.replaced._told(1)[0][1] == "MERGE"
     # what is somebody's stays
     assert twins.demand_equal() == [(1, 1, "a", *([7] if more else []))]
 
@@ -163,7 +200,7 @@ def test_a_value_that_stays_needs_a_merge() -> None:
 
 
 def test_the_sessions_settings_are_as_before(spark: SparkSession, place: Path) -> None:
-    twins = Twins(spark, place, FORM, "id bigint, v int, text string")
+    twins = Twins(spark, place, FORM, "id bigint, v int, text string", alone=True)
     assert twins.batch(("c", 1, 1, "a"))
     sessions: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
     table, before = twins.replaced, twins.spark.conf.getAll
@@ -176,7 +213,7 @@ def test_the_sessions_settings_are_as_before(spark: SparkSession, place: Path) -
 
 
 def test_what_a_delete_asks_of_a_table_can_be_read_before(spark: SparkSession, place: Path) -> None:
-    twins = Twins(spark, place, FORM, "id bigint, v int, text string")
+    twins = Twins(spark, place, FORM, "id bigint, v int, text string", alone=True)
     taken = []
     for is_loaded in (False, True):
         assert twins.batch(("c", 1, 1, "a"), ("c", 2, 2, "b"))
@@ -185,11 +222,11 @@ def test_what_a_delete_asks_of_a_table_can_be_read_before(spark: SparkSession, p
             twins.replaced.load()
         taken.append(jobs(twins.spark, lambda: twins.batch(("u", 1, 3, "c"))))
     assert taken[1] < taken[0]
-    twins.demand_equal()
+    assert rows_of(twins.replaced.rows()) == [(1, 3, "c"), (2, 2, "b")]
 
 
 def test_all_jobs_of_a_batch_are_its_querys(spark: SparkSession, place: Path) -> None:
-    twins = Twins(spark, place, FORM, "id bigint, v int, text string")
+    twins = Twins(spark, place, FORM, "id bigint, v int, text string", alone=True)
     tracker = spark.sparkContext.statusTracker()
     # a query that is stopped ends those of its group
     before = set(tracker.getJobIdsForGroup(None))
@@ -197,11 +234,11 @@ def test_all_jobs_of_a_batch_are_its_querys(spark: SparkSession, place: Path) ->
     assert jobs(twins.spark, lambda: twins.batch(("u", 1, 3, "c"))) > 0
     # Spark forgets the oldest jobs, so fewer than before is right
     assert set(tracker.getJobIdsForGroup(None)) <= before
-    twins.demand_equal()
+    assert rows_of(twins.replaced.rows()) == [(1, 3, "c"), (2, 2, "b")]
 
 
 def test_a_batch_that_cannot_be_read_leaves_the_table_as_it_was(spark: SparkSession, place: Path) -> None:
-    twins = Twins(spark, place, FORM, "id bigint, v int, text string")
+    twins = Twins(spark, place, FORM, "id bigint, v int, text string", alone=True)
     assert twins.batch(("c", 1, 1, "a"), ("c", 2, 2, "b"))
     table, before = twins.replaced, rows_of(twins.replaced.rows())
     twins.spark.table("batch").selectExpr(
@@ -213,7 +250,7 @@ def test_a_batch_that_cannot_be_read_leaves_the_table_as_it_was(spark: SparkSess
             replace_rows(twins.spark, table.path, table.name(), replace(merge, few=few), Once(PIPELINE, 2, ""))
     assert rows_of(table.rows()) == before
     assert twins.batch(("u", 1, 3, "c"))
-    twins.demand_equal()
+    assert rows_of(twins.replaced.rows()) == [(1, 3, "c"), (2, 2, "b")]
 
 
 class Appended:
