@@ -15,7 +15,7 @@ from tailrace.errors import ConversionError
 from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.maintain import Work, maintain
 from tailrace.sinks.tables.positions import Positions
-from tests.extent import sized
+from tests.extent import is_full, sized
 from tests.fix_lake import Lake
 from tests.fix_postgres import Database
 from tests.integration.test_tables import BIG
@@ -91,10 +91,11 @@ def test_the_sum_of_a_bank_is_the_same_at_every_moment(
     assert before is not None
     assert before <= until <= datetime.datetime.now(datetime.UTC)
     assert tailrace.complete_until(made.spark, path) == until - datetime.timedelta(seconds=1)
-    assert [line for line in maintain(made.spark, path, Work(True, True)) if "moments removed" in line] == [
-        "tailrace_positions: 0 moments removed"
-    ]
-    made.equals("a", "b")
+    if is_full():
+        assert [line for line in maintain(made.spark, path, Work(True, True)) if "moments removed" in line] == [
+            "tailrace_positions: 0 moments removed"
+        ]
+        made.equals("a", "b")
 
 
 def test_shards_are_one_table_and_the_catalog_knows_it(lake: Callable[..., Lake], database: Database) -> None:

@@ -91,7 +91,10 @@ def repaired(made: Lake, *given: str) -> tuple[int, dict[tuple[Any, ...], str]]:
 def test_what_differs_is_named_and_mended(
     make: Callable[..., Lake], database: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Rows that are taken away, changed, added and doubled in the tables by hand, beside changes that are not read."""
+    """Rows that are taken away, changed, added and doubled in the tables by hand.
+
+    In a full run, beside changes that are not read; they are beside tables of Iceberg always.
+    """
     database.execute(
         SIGNALS,
         "create table t (id int, k text, n numeric(30,3), d float8, f float4, big text, raw bytea, doc jsonb, "
@@ -103,7 +106,7 @@ def test_what_differs_is_named_and_mended(
         "array[i, null, 3], i % 2 = 0 from generate_series(1, 200) i",
         'create table "Odd name; x" ("a b" bigint primary key, v text)',
         "insert into \"Odd name; x\" select i, 'x' || i from generate_series(1, 300) i",
-        "create table empty (id int primary key)",
+        *sized((), ("create table empty (id int primary key)",)),
     )
     made = make()
     made.run()
@@ -120,9 +123,9 @@ def test_what_differs_is_named_and_mended(
         f"insert into {odd} select `a b` + if(`a b` = 5, 0, 1000), v from {odd} where `a b` < 4 or `a b` = 5",
     ):
         made.spark.sql(statement)
-    # what the pipeline has not read yet does not count as damage, and is not called equal
-    database.execute("update t set n = 0 where id in (24, 30)", "delete from t where id = 31")
     if is_full():
+        # what the pipeline has not read yet does not count as damage, and is not called equal
+        database.execute("update t set n = 0 where id in (24, 30)", "delete from t where id = 31")
         assert verify(made) == 1
         capsys.readouterr()
     # they are equal in the end, it says
@@ -134,7 +137,7 @@ def test_what_differs_is_named_and_mended(
 
     assert told == {
         key(10): "missing", key(11): "missing", key(21): "different", key(22): "different", key(23): "different",
-        key(24): "undecided", key(30): "undecided", key(31): "undecided",
+        **sized({key(24): "different"}, dict.fromkeys(map(key, (24, 30, 31)), "undecided")),
         **{("public.Odd name; x", number): "missing" for number in range(1, 302, 3)},
         ("public.Odd name; x", 1002): "extra", ("public.Odd name; x", 1003): "extra",
         ("public.Odd name; x", 5): "duplicate",
@@ -216,7 +219,9 @@ def test_a_lost_row_is_mended_though_its_next_update_ends_the_pipeline(
     assert "the value of the column big of a row" in made.fails()
     assert verify(made, "--repair", "--wait", "300") == 0
     made.equals("t")
-    # the pipeline goes on by itself, also where a row moves that was read again
+    if not is_full():
+        return
+    # the pipeline goes on by itself, also where a row moves that was read again: see test_tables
     database.execute("update t set id = 70 where id = 7", "update t set v = 1 where id = 8")
     made.run()
     made.equals("t")
