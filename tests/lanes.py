@@ -61,13 +61,25 @@ class Part:
 
 
 PARTS: Sequence[Part] = (
-    Part("integration", ("integration",)),
-    Part("golden", ("golden", "e2e")),
+    Part(
+        "tables",
+        (
+            "integration/test_altered_tables.py",
+            "integration/test_moments.py",
+            "integration/test_reselected.py",
+            "integration/test_table_crashes.py",
+            "integration/test_table_formats.py",
+            "integration/test_tables.py",
+            "integration/test_verify.py",
+        ),
+    ),
     Part("spark", ("spark",)),
-    Part("simulation", ("simulation",)),
+    Part("golden", ("golden", "e2e")),
+    Part("databases", ("integration/mongodb", "integration/changetables", "extending")),
+    Part("integration", ("integration",)),
     Part("units"),
     Part("chaos", ("chaos", "fuzz")),
-    Part("databases", ("integration/mongodb", "integration/changetables", "extending")),
+    Part("simulation", ("simulation",)),
     Part("property", ("property",)),
 )
 """Those that take longest come first. The ones that need Spark are few: each has a JVM to start."""
@@ -238,10 +250,9 @@ def compiled(environment: Mapping[str, str]) -> Ended:
     print("== kernels: compiling those that are not kept yet", flush=True)
     asked = [sys.executable, "-m", "tests.kernels"]
     done = subprocess.run(asked, cwd=HERE.parent, env=environment, capture_output=True, text=True, check=False)
-    printed = (done.stdout + done.stderr).strip()
     if done.returncode:
-        print(printed, flush=True)
-    return Ended(done.returncode, printed.rpartition("\n")[2], time.monotonic() - began)
+        print(done.stdout + done.stderr, flush=True)
+    return Ended(done.returncode, done.stdout.strip().rpartition("\n")[2], time.monotonic() - began)
 
 
 def told(ended: Mapping[str, Ended]) -> None:
