@@ -72,6 +72,7 @@ def run(case: Case, mongo: Mongo, spark: SparkSession | None, folder: Path, give
         try:
             for step in steps:
                 play.do(step)
+            stream.beat(heartbeats, expected)
             play.end()
         except Failed as error:
             # Debezium ended with an error there, too.

@@ -219,6 +219,7 @@ def _run(case: Case, postgres: Postgres, spark: SparkSession | None, folder: Pat
                 if case.knobs.get("nostream") != "true":
                     _work(stream, postgres, case)
                 stream.catch_up()
+                stream.beat(heartbeats, expected)
                 if "exit" in case.knobs:
                     return ("the recorded connector ended with an error, and the query did not",)
             except Failed as error:

@@ -88,6 +88,14 @@ class Stream(ABC):
         self.wait(lambda: time.monotonic() >= deadline, seconds)
         time.sleep(max(0.0, deadline - time.monotonic()))
 
+    def beat(self, heartbeats: str, expected: Iterable[Record], seconds: float = 60) -> None:
+        """Let the query run until it has sent a heartbeat, where one is among the expected records.
+
+        Heartbeats are due by the clock: a run that is quicker than the recorded one has to wait for the first.
+        """
+        if any(record.topic.startswith(heartbeats) for record in expected):
+            self.wait(lambda: any(found.topic.startswith(heartbeats) for found in self.records()), seconds)
+
     def catch_up(self, seconds: float = 240) -> None:
         """Let the query run until the sink has all that the server's log holds now, and all that follows from it.
 

@@ -91,6 +91,7 @@ def run(
         stream.catch_up()
         _work(stream, session, case)
         stream.catch_up()
+        stream.beat(beats, expected)
         stream.stop()
         got = stream.records()
     notifications = case.properties.get("notification.sink.topic.name", NOTIFICATIONS)
