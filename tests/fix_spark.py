@@ -17,11 +17,14 @@ from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.spark.jars import files_of
 from tailrace.spark.session import session
 
-LASTING = "-XX:TieredStopAtLevel=1 -XX:MetaspaceSize=512m -Xms1200m -Xmn600m"
-"""For the one JVM here that lives long: Java's quick compiler alone, and a heap that does not start small.
+LASTING = (
+    "-XX:TieredStopAtLevel=4 -XX:Tier4InvocationThreshold=60000 -XX:Tier4MinInvocationThreshold=20000 "
+    "-XX:Tier4CompileThreshold=100000 -XX:Tier4BackEdgeThreshold=400000 -XX:MetaspaceSize=512m -Xms1200m -Xmn600m"
+)
+"""For the one JVM here that lives long: Java's better compiler, which the others do without (see tests/lanes.py).
 
-Most of what runs here are new plans. The better compiler would take a fifth of the CPU, and the code that it watches
-until then runs slower. The heap is not collected for each step by which its classes grow.
+It waits for what is hot indeed: most of what runs here are new plans, and it would take a third of the CPU. The heap
+does not start small, and is not collected for each step by which its classes grow.
 """
 
 
