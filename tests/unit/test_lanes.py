@@ -158,6 +158,15 @@ def test_a_full_run_goes_on_where_it_was_ended(
     assert set(shown(capfd.readouterr().out)) == {"kernels", "golden", "databases", "others"}
 
 
+def test_a_part_of_which_an_option_left_some_tests_has_not_passed(
+    tree: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert lanes.main(["--full", "-k", "golden", "--part", "golden"]) == 0
+    capfd.readouterr()
+    assert lanes.main(["--full", "--part", "golden"]) == 0
+    assert set(shown(capfd.readouterr().out)) == {"golden"}
+
+
 def test_what_passed_in_a_tree_with_changes_counts_for_no_later_run(tmp_path: Path) -> None:
     Passed(tmp_path / "full.tsv", "").add("golden")
     assert "golden" not in Passed(tmp_path / "full.tsv", "")
