@@ -27,10 +27,10 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## a PostgreSQL, a workload and its change events, here and now
 	@$(BIN)/tailrace demo
 
-quick: $(STAMP) ## the tests that need no server and no JVM, within a minute
+quick: $(STAMP) ## the tests that need no server and no JVM, within two minutes
 	@$(BIN)/python -m tests.lanes --quick
 
-test: $(STAMP) ## all tests, within fifteen minutes: make test [ARGS='--part golden --postgres DSN']
+test: $(STAMP) ## all tests, in some twenty minutes: make test [ARGS='--part golden --postgres DSN']
 	@$(BIN)/python -m tests.lanes $(ARGS)
 
 test-all: $(STAMP) ## all tests at their full size, hours in parts: make test-all [ARGS='--part golden --again']

@@ -52,7 +52,7 @@ STARTERS = frozenset(
     }
 )
 """The fixtures that start a database, a broker or a JVM. The SQL Server of tests is small and in Python."""
-SLOW = frozenset({"contract", "e2e", "fuzz", "integration", "simulation", "spark", "test_chaos.py"})
+SLOW = frozenset({"contract", "e2e", "fuzz", "integration", "simulation", "spark", "test_chaos.py", "test_golden.py"})
 """The directories and files all of whose tests need such a thing, or start processes of their own that take long."""
 
 
