@@ -191,3 +191,17 @@ def test_what_is_not_its_own_is_left_alone(spark: SparkSession, path: Path) -> N
         other.write(1, *SECOND)
     assert not (path.parent / "other").exists()
     assert lake.rows("s.a") == [(1, 1, "x"), (2, 2, "y"), (3, 3, "z")]
+
+
+@pytest.mark.parametrize("table", ["tailrace_positions", "s.a"])
+@pytest.mark.parametrize("left", [(), (".00000000000000000000.json.7c7f.tmp",)], ids=["nothing", "half a commit"])
+def test_it_may_die_while_a_table_is_made(spark: SparkSession, path: Path, table: str, left: Sequence[str]) -> None:
+    """Delta Lake makes the directory of the log before it writes the first commit into it."""
+    log = path / table / "_delta_log"
+    log.mkdir(parents=True)
+    for name in left:
+        (log / name).write_text("{")
+    lake = Lake(spark, path)
+    lake.write(0, *FIRST)
+    assert lake.rows("s.a") == [(1, 1, "x"), (2, 2, "y"), (3, 3, "z")]
+    assert len(lake.rows("tailrace_positions")) == 1

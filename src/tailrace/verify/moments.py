@@ -9,9 +9,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tailrace.errors import SinkError
-from tailrace.sinks.tables.formats.base import has_files, told
+from tailrace.sinks.tables.formats.base import told
 from tailrace.sinks.tables.formats.known import found_at
-from tailrace.sinks.tables.positions import NAME
+from tailrace.sinks.tables.positions import positions_under
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,11 +39,8 @@ def newest(spark: SparkSession, path: str, committed: str = "") -> Newest:
     Where that is behind everything that the tables have, no snapshot is half read and no transaction half written,
     whatever the last batch knew. Raises SinkError where there is no such moment.
     """
-    place = f"{path.rstrip('/')}/{NAME}"
-    if not has_files(spark, place):
-        raise SinkError(f"There is no {place}: no pipeline has written there.", "Let the pipeline run first.")
-    rows = found_at(spark, place).table(spark, place).rows()
-    found = rows.selectExpr(
+    positions = positions_under(spark, path)
+    found = positions.rows().selectExpr(
         "max_by(struct(*), batch) as newest",
         "max_by(struct(*), batch) filter (where whole) as whole",
         "max(position) as highest",
@@ -54,8 +51,8 @@ def newest(spark: SparkSession, path: str, committed: str = "") -> Newest:
         row = ends["newest"]
     if row is None:
         raise SinkError(
-            f"{place} has no moment at which the tables are whole: the initial snapshot is not done, or the log behind "
-            "it is not read yet.",
+            f"{positions.path} has no moment at which the tables are whole: the initial snapshot is not done, or the "
+            "log behind it is not read yet.",
             "Let the pipeline run on until it has read changes that were made after the snapshot.",
         )
     position = row["position"] if row["whole"] else highest

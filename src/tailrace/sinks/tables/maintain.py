@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from tailrace.errors import SinkError
-from tailrace.sinks.tables.formats.base import Stored, TableFormat, has_files
+from tailrace.sinks.tables.formats.base import Stored, TableFormat
 from tailrace.sinks.tables.formats.delta import LONGEST
 from tailrace.sinks.tables.formats.known import found_at
-from tailrace.sinks.tables.positions import NAME
+from tailrace.sinks.tables.positions import NAME, positions_under
 from tailrace.sinks.tables.target import MODE
 
 if TYPE_CHECKING:
@@ -41,11 +40,8 @@ def maintain(spark: SparkSession, path: str, work: Work, pause: Callable[[float]
     Raises SinkError where the sink has not written there.
     """
     session = spark.newSession()
-    place = f"{path}/{NAME}"
-    if not has_files(session, place):
-        raise SinkError(f"{path} has no {NAME}: the sink tables has not written there.", "Name its path.")
-    kind = found_at(session, place)
-    positions = kind.table(session, place)
+    positions = positions_under(session, path)
+    kind = found_at(session, positions.path)
     newest = positions.rows().orderBy("batch", ascending=False).first()
     tables = {} if newest is None else {name: kind.table(session, f"{path}/{name}") for name in newest["versions"]}
     done = []

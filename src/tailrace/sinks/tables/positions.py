@@ -248,10 +248,18 @@ def complete_until(spark: SparkSession, path: str, slack: timedelta = timedelta(
 
 def whole_moments(spark: SparkSession, path: str) -> DataFrame:
     """The rows of the table of positions under `path` that are of whole moments. Raises SinkError without the table."""
+    return positions_under(spark, path).rows().where("whole")
+
+
+def positions_under(spark: SparkSession, path: str) -> Stored:
+    """Return the table of positions under `path`. Raises SinkError where no batch has been written there."""
     place = f"{path.rstrip('/')}/{NAME}"
-    if not has_files(spark, place):
-        raise SinkError(f"{path} has no {NAME}: the sink tables has not written there.", "Name its path.")
-    return found_at(spark, place).table(spark, place).rows().where("whole")
+    stored = found_at(spark, place).table(spark, place) if has_files(spark, place) else None
+    if stored is None or not stored.is_there():
+        raise SinkError(
+            f"There is no {place}: no pipeline has written there.", "Name the path of the sink, or let it run first."
+        )
+    return stored
 
 
 _GONE = re.compile(r"DELTA_(?:VERSION_NOT_FOUND|\w*LOG_FILE_NOT_FOUND\w*|STATE_RECOVER_ERROR)|Cannot time travel")

@@ -70,11 +70,14 @@ class Stored(ABC):
         if not has_files(self.session, self.path):
             return False
         if not has_files(self.session, f"{self.path}/{self.marker}"):
-            raise SinkError(
-                f"{self.path} is there already and is no table of {self.title}.",
-                "Name another debezium.sink.tables.path, or move it away.",
-            )
+            raise self._foreign()
         return True
+
+    def _foreign(self) -> SinkError:
+        return SinkError(
+            f"{self.path} is there already and is no table of {self.title}.",
+            "Name another debezium.sink.tables.path, or move it away.",
+        )
 
     def held(self, kind: pa.DataType) -> pa.DataType:
         """The type that a column of a type of the source's has in the table."""

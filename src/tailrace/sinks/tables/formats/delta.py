@@ -13,6 +13,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from tailrace.errors import SinkError
 from tailrace.jar import Jar
+from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.evolution import Step
 from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat, told
@@ -66,6 +67,15 @@ class DeltaTable(Stored):
 
     title = "Delta Lake"
     marker = "_delta_log"
+
+    def is_there(self) -> bool:
+        names = set(HadoopStorage(self.session).sizes(self.path))
+        if self.marker in names and int(newest(self.session, self.path)[1].version()) >= 0:
+            return True
+        # A process that ends in `create` leaves a log without commits, and nothing beside it.
+        if names - {self.marker}:
+            raise self._foreign()
+        return False
 
     def load(self) -> None:
         load(self.session, self.path)
@@ -141,6 +151,8 @@ class DeltaTable(Stored):
         return frozenset(values - {None}), renamed
 
     def create(self, columns: Columns, properties: Mapping[str, str]) -> None:
+        # Delta Lake takes a log without commits, which `is_there` does not, for a table.
+        HadoopStorage(self.session).delete(f"{self.path}/{self.marker}")
         told = {**_PROPERTIES, **properties}
         if statements.needs_mapping([name for name, _ in columns]):
             told |= _MAPPING
