@@ -1,6 +1,6 @@
 """`kill -9` at any moment, then the same command again: nothing is lost, and files hold everything exactly once.
 
-The short run kills once, and takes the pipeline up again over the tests' session; `tests/chaos` kills much more.
+In the short extent `tests/integration/test_run.py` kills a run and takes it up again, and `tests/chaos` kills a few.
 """
 
 from __future__ import annotations
@@ -21,18 +21,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tailrace.config.properties import parse_properties
-from tailrace.connectors.registry import from_entries
-from tailrace.pipeline import Pipeline
 from tests import fix_invariant
-from tests.extent import is_full, sized
 from tests.fix_kafka import Kafka
 from tests.fix_postgres import Database
 from tests.waiting import until
 
-ROWS = sized(30_000, 60_000)
+ROWS = 60_000
 """Rows that are there before the first start: several chunks of the snapshot."""
-KILLS = sized(1, 3)
+KILLS = 3
 PATIENCE_S = 240
 """Nothing takes so long unless it never ends."""
 
@@ -97,20 +93,14 @@ def writing(database: Database) -> Iterator[dict[str, int]]:
         thread.join()
 
 
-def finish(folder: Path, spark: SparkSession) -> None:
-    """Deliver what is left: over the tests' session, which the command of a full run does without."""
-    if is_full():
-        last = run(folder, "--once")
-        _, said = last.communicate(timeout=PATIENCE_S)
-        assert last.returncode == 0, said
-        return
-    # the lock is that of a JVM that may still be about to end
-    entries = parse_properties((folder / "application.properties").read_text())
-    entries["debezium.source.checkpoint.location"] = str(folder / ".tailrace" / "crash")
-    assert Pipeline(from_entries(entries, {}), spark).start(available_now=True).awaitTermination(PATIENCE_S)
+def finish(folder: Path) -> None:
+    """Deliver what is left."""
+    last = run(folder, "--once")
+    _, said = last.communicate(timeout=PATIENCE_S)
+    assert last.returncode == 0, said
 
 
-def crash_and_finish(folder: Path, database: Database, spark: SparkSession) -> int:
+def crash_and_finish(folder: Path, database: Database) -> int:
     """Start, kill and start again while changes go on, then let a last run finish; the number of inserts."""
     database.execute(
         "create table t (id int primary key, v text)",
@@ -127,7 +117,7 @@ def crash_and_finish(folder: Path, database: Database, spark: SparkSession) -> i
             assert process.poll() is None, process.stderr and process.stderr.read()
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    finish(folder, spark)
+    finish(folder)
     return done["inserts"]
 
 
@@ -166,11 +156,10 @@ def check(records: list[dict[str, Any]], inserts: int, exactly_once: bool) -> No
         assert max(last or 0, read[number]) == len(range(number, inserts, 10))
 
 
-def test_files_hold_every_change_exactly_once_after_crashes(
-    database: Database, tmp_path: Path, spark: SparkSession
-) -> None:
+@pytest.mark.full
+def test_files_hold_every_change_exactly_once_after_crashes(database: Database, tmp_path: Path) -> None:
     configure(tmp_path, database, {"type": "file", "file.path": str(tmp_path / "out")})
-    inserts = crash_and_finish(tmp_path, database, spark)
+    inserts = crash_and_finish(tmp_path, database)
     files = sorted((tmp_path / "out").glob("batch-*.jsonl"))
     check([json.loads(line) for path in files for line in path.read_text().splitlines()], inserts, exactly_once=True)
 
@@ -180,7 +169,7 @@ def test_kafka_holds_every_change_at_least_once_and_in_order_after_crashes(
     database: Database, tmp_path: Path, kafka: Kafka, spark: SparkSession
 ) -> None:
     configure(tmp_path, database, {"type": "kafka", "kafka.producer.bootstrap.servers": kafka.servers})
-    inserts = crash_and_finish(tmp_path, database, spark)
+    inserts = crash_and_finish(tmp_path, database)
     frame = (
         spark.read.format("kafka")
         .option("kafka.bootstrap.servers", kafka.servers)

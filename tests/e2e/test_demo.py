@@ -15,16 +15,19 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from pyspark.sql import SparkSession
 
-from tailrace.demo import inventory
+from tailrace.config.files import RunConfig
+from tailrace.demo import inventory, run
 from tailrace.errors import ConfigError
-from tests.extent import is_full
+from tailrace.pipeline import Pipeline
 from tests.waiting import until
 
 MARK = "TAILRACE_TEST_DEMO"
@@ -84,39 +87,70 @@ def operations(records: list[dict[str, Any]]) -> Counter[str]:
     return Counter("0" if record["value"] is None else record["value"]["op"] for record in records)
 
 
+def check_of(output: str, directory: Path) -> None:
+    """What a demo has shown is what it has delivered into its directory: every change of its workload."""
+    records = read(list((directory / "events").glob("*.jsonl")))
+    assert operations(records) == inventory.expected()
+    moved = [record for record in records if record["key"] in ({"id": 1004}, {"id": 2004})]
+    assert [(record["key"]["id"], record["value"] and record["value"]["op"]) for record in moved] == [
+        (1004, "r"),
+        (1004, "d"),
+        (1004, None),
+        (2004, "c"),
+    ]
+    shown = Counter(re.findall(r"^  (read|create|update|delete|truncate|tombstone) +demo\.", output, re.M))
+    words = {"r": "read", "c": "create", "u": "update", "d": "delete", "t": "truncate", "0": "tombstone"}
+    assert shown == {words[op]: count for op, count in inventory.expected().items()}
+    assert "email: mina@sato.example → mina.sato@post.example" in output
+    assert "header __debezium.newkey: id=2004" in output
+    assert "header __debezium.oldkey: id=1004" in output
+    assert f"── {len(records)} records in " in output
+    assert str(directory / "checkpoint") in output
+    assert (directory / "checkpoint" / "commits").is_dir()
+    assert not re.search(r"[^\n -~←-⇿–-…─äöü]", output), "control characters without a terminal"
+
+
+def test_a_demo_shows_and_delivers_every_change(
+    spark: SparkSession,
+    place: Place,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In this process and over the tests' session, with a PostgreSQL of its own."""
+
+    def start(demo: run.Demo, configured: RunConfig, scratch: Path, stack: ExitStack) -> Pipeline:
+        pipeline = Pipeline(configured, spark)
+        stack.callback(pipeline.stop)
+        return pipeline
+
+    monkeypatch.setattr(run.Demo, "_start_spark", start)
+    # how long the demo waits for records that must not come
+    monkeypatch.setattr(run, "PAUSE_S", 0.3)
+    monkeypatch.setattr(tempfile, "tempdir", str(place.temporary))
+    monkeypatch.setenv(MARK, place.mark)
+    assert run.main(keep=str(tmp_path / "kept"), fast=True) == 0
+    check_of(capsys.readouterr().out, tmp_path / "kept")
+    assert place.is_left_alone()
+    assert list(place.temporary.iterdir()) == []
+
+
+@pytest.mark.full
 def test_demos_at_once_show_and_deliver_every_change(place: Place, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
-    demos = [place.start("--keep", str(kept)), *([place.start()] if is_full() else [])]
+    demos = [place.start("--keep", str(kept)), place.start()]
     outputs = [demo.communicate(timeout=400)[0] for demo in demos]
     assert {demo.returncode for demo in demos} == {0}, outputs
     for output, directory in zip(outputs, [kept, *place.temporary.iterdir()], strict=True):
-        records = read(list((directory / "events").glob("*.jsonl")))
-        assert operations(records) == inventory.expected()
-        moved = [record for record in records if record["key"] in ({"id": 1004}, {"id": 2004})]
-        assert [(record["key"]["id"], record["value"] and record["value"]["op"]) for record in moved] == [
-            (1004, "r"),
-            (1004, "d"),
-            (1004, None),
-            (2004, "c"),
-        ]
-        shown = Counter(re.findall(r"^  (read|create|update|delete|truncate|tombstone) +demo\.", output, re.M))
-        words = {"r": "read", "c": "create", "u": "update", "d": "delete", "t": "truncate", "0": "tombstone"}
-        assert shown == {words[op]: count for op, count in inventory.expected().items()}
-        assert "email: mina@sato.example → mina.sato@post.example" in output
-        assert "header __debezium.newkey: id=2004" in output
-        assert "header __debezium.oldkey: id=1004" in output
-        assert f"── {len(records)} records in " in output
-        assert str(directory / "checkpoint") in output
-        assert (directory / "checkpoint" / "commits").is_dir()
-        assert not re.search(r"[^\n -~←-⇿–-…─äöü]", output), "control characters without a terminal"
+        check_of(output, directory)
     assert place.is_left_alone()
 
 
 @pytest.mark.parametrize(
     ("after", "number"),
     [
-        ("Starting a private PostgreSQL", signal.SIGINT),
-        pytest.param("Starting Spark", signal.SIGINT, marks=pytest.mark.full),
+        pytest.param("Starting a private PostgreSQL", signal.SIGINT, marks=pytest.mark.full),
+        ("Starting Spark", signal.SIGINT),
         pytest.param("Taking the snapshot", signal.SIGINT, marks=pytest.mark.full),
         pytest.param("A customer registers", signal.SIGTERM, marks=pytest.mark.full),
     ],
@@ -139,8 +173,6 @@ def test_ctrl_c_leaves_neither_process_nor_file(place: Place, after: str, number
 
 
 def test_a_directory_with_files_is_refused(tmp_path: Path) -> None:
-    from tailrace.demo import main
-
     (tmp_path / "something").touch()
     with pytest.raises(ConfigError, match="is not empty"):
-        main(keep=str(tmp_path))
+        run.main(keep=str(tmp_path))

@@ -9,14 +9,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tailrace.errors import ConfigError
+from tailrace.pipeline import Pipeline
 from tailrace.sinks.tables.positions import read_at
 from tdsserver.process import TestDatabase
+from tests.extent import sized
 from tests.fix_db2 import Db2Database
-from tests.fix_lake import Lake
+from tests.fix_lake import Lake, step
 
 
 class Shop(Lake):
-    """A pipeline from a database with change tables, whose `source` options are given, into tables."""
+    """A pipeline from a database, whose `source` options are given, into tables: by a query of Spark in a full run."""
 
     def __init__(self, spark: SparkSession, path: Path, source: dict[str, str], **options: str) -> None:
         if "delta" not in spark.conf.get("spark.sql.extensions", "").lower():
@@ -28,6 +30,9 @@ class Shop(Lake):
             "debezium.sink.tables.path": str(self.path),
         }
         self.set(**options)
+
+    def drain(self, pipeline: Pipeline) -> int:
+        return sized(step, super().drain)(pipeline)
 
 
 def of_sql_server(database: TestDatabase) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import secrets
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from tailrace.connectors.mongodb.documents.options import unwrap
 from tailrace.connectors.mongodb.documents.state import extract_new_document_state
 from tailrace.connectors.mongodb.records.records import to_rows
 from tailrace.errors import ConversionError
+from tests.extent import sized
 from tests.property.plain_unwrap import Schemas, Unwrapping
 from tests.unit.mongodb.changes import KINDS, of_text, segment
 from tests.unit.mongodb.test_placing import settings
@@ -121,18 +123,27 @@ def by_shape(vectors: list[dict[str, Any]], schemas: str) -> tuple[Any, Any]:
     return results[0], results[1]
 
 
+def is_refused(vector: dict[str, Any]) -> bool:
+    """Tell whether a vector has no record; an oplog has no rows of a snapshot."""
+    return vector["result"] == "error" or (vector["format"], vector["op"]) == ("1.1", "r")
+
+
 @pytest.mark.parametrize("schemas", ["true", "false"])
 def test_documents_by_their_shapes_give_the_same_records(schemas: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All together, and each alone: in the short extent every fourth of them, from one that is drawn anew."""
     monkeypatch.setattr(time, "time_ns", lambda: 1_558_965_516_000_000_000)
-    together: dict[str, list[dict[str, Any]]] = {}
-    for vector in VECTORS:
+    apart = sized(4, 1)
+    for vector in VECTORS[secrets.randbelow(apart) :: apart]:
         wanted, got = by_shape([vector], schemas)
         assert got == wanted, vector
-        if wanted != "error":
+        assert (wanted == "error") == is_refused(vector), vector
+    together: dict[str, list[dict[str, Any]]] = {}
+    for vector in VECTORS:
+        if not is_refused(vector):
             together.setdefault(f"{vector['format']} {sorted(vector['options'].items())}", []).append(vector)
     for vectors in together.values():
         wanted, got = by_shape(vectors, schemas)
-        assert got == wanted
+        assert got == wanted != "error"
 
 
 def rows(*given: tuple[str, bytes | None, bytes | None]) -> pa.RecordBatch:

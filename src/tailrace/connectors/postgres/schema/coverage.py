@@ -1,0 +1,377 @@
+"""Coverage: what of each captured table the log carries, and why not the rest. Planner and driver.
+
+A SELECT gives all that a role may see of a table. The log carries what publication, kind and replica identity let
+through (PostgreSQL documentation, "Logical Replication": "Publication", "Row Filters", "Column Lists"). `cover` is a
+pure function of catalog rows; `read` asks the catalog for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tailrace.columns.table import TableId, TableSchema
+from tailrace.config import Config
+from tailrace.connectors.findings import Finding, Level, demanded, listed
+from tailrace.connectors.postgres.schema.captured import CapturedTable
+
+if TYPE_CHECKING:
+    import psycopg
+
+_RELATIONS = """
+select c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relispartition,
+  c.relreplident::text, pg_catalog.row_security_active(c.oid),
+  case when c.relispartition
+       then array(select a.relid::oid::int8 from pg_catalog.pg_partition_ancestors(c.oid) a where a.relid <> c.oid)
+       else '{}' end,
+  case when c.relkind = 'p'
+       then array(select t.relid::oid::int8 from pg_catalog.pg_partition_tree(c.oid) t where t.isleaf)
+       else '{}' end,
+  not c.relispartition and c.relkind = 'r'
+  and exists (select from pg_catalog.pg_inherits i where i.inhparent = c.oid),
+  array(select a.attname::text from pg_catalog.pg_attribute a
+        where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped order by a.attnum),
+  array(select a.attname::text from pg_catalog.pg_attribute a
+        where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated <> ''),
+  (select array(select a.attname::text from pg_catalog.unnest(i.indkey::int2[]) with ordinality k(number, place)
+                join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
+                where k.place <= i.indnkeyatts order by k.place)
+   from pg_catalog.pg_index i
+   where i.indrelid = c.oid and i.indisvalid and i.indimmediate
+     and case c.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident else false end limit 1),
+  exists (select from pg_catalog.pg_index i where i.indrelid = c.oid and i.indisprimary and not i.indimmediate)
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.oid = any(%s::oid[])
+"""
+# The leaves of captured roots and the ancestors of captured leaves, which the lists may leave out.
+_RELATED = """
+select distinct r.oid::int8 from pg_catalog.unnest(%s::oid[]) w(oid)
+join pg_catalog.pg_class c on c.oid = w.oid
+cross join lateral (
+  select t.relid::oid as oid from pg_catalog.pg_partition_tree(w.oid) t where c.relkind = 'p'
+  union select a.relid::oid from pg_catalog.pg_partition_ancestors(w.oid) a where c.relispartition
+) r
+"""
+# What a server before PostgreSQL 15 has no words for is null.
+_PUBLISHED = """
+select c.oid::int8, p.attributes -> 'attnames', p.attributes ->> 'rowfilter'
+from (select schemaname, tablename, to_jsonb(t) as attributes
+      from pg_catalog.pg_publication_tables t where pubname = %s) p
+join pg_catalog.pg_namespace n on n.nspname = p.schemaname
+join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = p.tablename
+"""
+_PUBLICATION = "select puballtables, pubviaroot from pg_catalog.pg_publication where pubname = %s"
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table as the catalog has it.
+
+    `kind` is pg_class.relkind; `has_children` says that tables inherit from it, `hides_rows` that row-level security
+    applies to this role. `identity` is the replica identity's letter and `identity_columns` the columns of its index,
+    None where it has no index that can be used; `has_deferrable_key` says that its primary key is deferrable.
+    `ancestors` are the partitioned tables that it is a partition of, `leaves` the tables that hold its rows.
+    """
+
+    oid: int
+    name: TableId
+    kind: str = "r"
+    is_logged: bool = True
+    has_children: bool = False
+    hides_rows: bool = False
+    identity: str = "d"
+    identity_columns: tuple[str, ...] | None = None
+    has_deferrable_key: bool = False
+    ancestors: tuple[int, ...] = ()
+    leaves: tuple[int, ...] = ()
+    columns: tuple[str, ...] = ()
+    generated: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a publication sends of a table under the table's own name: its columns, and the condition that rows meet.
+
+    `columns` is None for all that are not generated, `rows` is SQL, None for all rows.
+    """
+
+    columns: frozenset[str] | None = None
+    rows: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What the log carries of one captured table.
+
+    `arrives_as` are the tables under whose names its changes arrive: itself, the partitioned table above it, or its
+    partitions; none where no change arrives. `is_root` says that it is a partitioned table. `uncarried` are columns that only a SELECT gives, each with the reason.
+    `rows` is the condition, as SQL, that the published rows meet. `refuses` says why the server refuses updates and
+    deletes of the table; "" where it takes them. `without_log` are its unlogged partitions.
+    """
+
+    oid: int
+    name: TableId
+    arrives_as: tuple[TableId, ...]
+    is_root: bool = False
+    is_unlogged: bool = False
+    uncarried: tuple[tuple[str, str], ...] = ()
+    rows: str | None = None
+    has_children: bool = False
+    hides_rows: bool = False
+    refuses: str = ""
+    without_log: tuple[TableId, ...] = ()
+
+    @property
+    def arrives(self) -> bool:
+        """Return True where changes arrive under the table's own name."""
+        return self.name in self.arrives_as
+
+    def schema(self, table: TableSchema) -> TableSchema:
+        """Return the table without the columns that the log does not carry."""
+        left_out = {name for name, _ in self.uncarried}
+        if not left_out:
+            return table
+        return replace(table, columns=tuple(one for one in table.columns if one.name not in left_out))
+
+
+def cover(
+    captured: Collection[int], relations: Mapping[int, Relation], published: Mapping[int, Published]
+) -> dict[int, Coverage]:
+    """Return the coverage of each captured table by its oid. `relations` has their partitions and ancestors too."""
+    return {oid: _covered(relations[oid], relations, published) for oid in captured if oid in relations}
+
+
+def _covered(relation: Relation, relations: Mapping[int, Relation], published: Mapping[int, Published]) -> Coverage:
+    own = published.get(relation.oid)
+    above = [relations[oid].name for oid in relation.ancestors if oid in published and oid in relations]
+    below = [relations[oid].name for oid in relation.leaves if oid in published and oid in relations]
+    if own is not None:
+        names: tuple[TableId, ...] = (relation.name,)
+    else:
+        names = tuple(above[-1:] or sorted(below))
+    uncarried = () if own is None else tuple(_uncarried(relation, own))
+    leaves = [relations[oid] for oid in relation.leaves if oid in relations]
+    return Coverage(
+        relation.oid,
+        relation.name,
+        names,
+        relation.kind == "p",
+        not relation.is_logged,
+        uncarried,
+        None if own is None else own.rows,
+        relation.has_children,
+        relation.hides_rows,
+        "" if own is None else _refusal(relation, own, leaves),
+        tuple(leaf.name for leaf in leaves if not leaf.is_logged) if own is not None else (),
+    )
+
+
+def _uncarried(relation: Relation, own: Published) -> Iterator[tuple[str, str]]:
+    for name in relation.columns:
+        if name in relation.generated and (own.columns is None or name not in own.columns):
+            yield name, "generated and not published"
+        elif own.columns is not None and name not in own.columns:
+            yield name, "not among the columns that the publication has"
+
+
+def _refusal(relation: Relation, own: Published, leaves: Sequence[Relation]) -> str:
+    """Why the server refuses updates and deletes of the table, or of one of its partitions."""
+    for one in leaves or [relation]:
+        of = "" if one is relation else f" of its partition {one.name}"
+        if one.identity == "n":
+            return f"the replica identity{of} is NOTHING"
+        if one.identity == "f":
+            lacking = {name for name, _ in _uncarried(one, own)}
+            if lacking:
+                return f"the replica identity{of} is FULL, and {', '.join(sorted(lacking))} is not published"
+            continue
+        if one.identity_columns is None:
+            key = "the primary key is deferrable" if one.has_deferrable_key else "there is no primary key"
+            return f"{key}{of}, and no other replica identity"
+        lacking = set() if own.columns is None else set(one.identity_columns) - own.columns
+        if lacking:
+            return f"the column {', '.join(sorted(lacking))} of the replica identity{of} is not published"
+    return ""
+
+
+# --- the catalog -----------------------------------------------------------------------------------------------------
+
+
+def read(connection: psycopg.Connection[Any], config: Config, captured: Sequence[CapturedTable]) -> dict[int, Coverage]:
+    """Return the coverage of each captured table by its oid, as the catalog has it now.
+
+    Where the publication is not there yet, it is taken as `publication.autocreate.mode` will make it. `connection` is
+    one of this package's, whose search_path is pinned.
+    """
+    oids = [oid for oid, _, _ in captured]
+    if not oids:
+        return {}
+    related = {oid for (oid,) in connection.execute(_RELATED, (oids,)).fetchall()}
+    relations = {
+        row[0]: _relation(config["database.dbname"], row)
+        for row in connection.execute(_RELATIONS, (sorted(related.union(oids)),)).fetchall()
+    }
+    return cover(oids, relations, _published(connection, config, oids, relations))
+
+
+def _relation(database: str, row: tuple[Any, ...]) -> Relation:
+    (
+        oid, schema, name, kind, persistence, _, identity, hides, ancestors, leaves, has_children, columns, generated,
+        index, deferrable,
+    ) = row  # fmt: skip
+    return Relation(
+        oid,
+        TableId(database, schema, name),
+        kind,
+        persistence == "p",
+        has_children,
+        hides,
+        identity,
+        None if index is None else tuple(index),
+        deferrable,
+        tuple(ancestors),
+        tuple(leaves),
+        tuple(columns),
+        frozenset(generated),
+    )
+
+
+def _published(
+    connection: psycopg.Connection[Any], config: Config, captured: Sequence[int], relations: Mapping[int, Relation]
+) -> dict[int, Published]:
+    name, mode = config["publication.name"], config["publication.autocreate.mode"]
+    row = connection.execute(_PUBLICATION, (name,)).fetchone()
+    if row is not None and (row[0] or mode != "filtered"):
+        found = connection.execute(_PUBLISHED, (name,)).fetchall()
+        return {oid: Published(None if columns is None else frozenset(columns), rows) for oid, columns, rows in found}
+    if mode not in ("all_tables", "filtered"):
+        return {}
+    via_root = bool(config["publish.via.partition.root"]) or (row is not None and bool(row[1]))
+    wanted = list(captured) if mode == "filtered" else list(relations)
+    return _made(wanted, relations, via_root)
+
+
+def _made(wanted: Sequence[int], relations: Mapping[int, Relation], via_root: bool) -> dict[int, Published]:
+    """Return what a publication of these tables has, each whole."""
+    listed = [relations[oid] for oid in wanted if oid in relations and relations[oid].is_logged]
+    named = {one.oid for one in listed}
+    found: dict[int, Published] = {}
+    for one in listed:
+        if via_root:
+            above = [oid for oid in one.ancestors if oid in named]
+            found[above[-1] if above else one.oid] = Published()
+        elif one.kind == "p":
+            found |= {oid: Published() for oid in one.leaves if oid in relations and relations[oid].is_logged}
+        else:
+            found[one.oid] = Published()
+    return found
+
+
+# --- what follows ----------------------------------------------------------------------------------------------------
+
+
+def findings(coverages: Mapping[int, Coverage], *, copies: bool) -> list[Finding]:
+    """Return one finding for each table of which the log does not carry all that a SELECT gives, by their names.
+
+    `copies` says that a table is kept equal to its source: what no copy can follow is an error then. Partitions whose
+    changes arrive under the name of a captured table are told of with that table.
+    """
+    ordered = sorted(coverages.values(), key=lambda one: one.name)
+    arriving = {one.name for one in ordered if one.arrives}
+    silent: dict[TableId, list[TableId]] = {}
+    for one in ordered:
+        if not one.arrives and len(one.arrives_as) == 1 and one.arrives_as[0] in arriving and not one.is_root:
+            silent.setdefault(one.arrives_as[0], []).append(one.name)
+    covered = {name for names in silent.values() for name in names}
+    found = []
+    for one in ordered:
+        told = [] if one.name in covered else list(_told(one, arriving, silent.get(one.name, ()), copies))
+        if told:
+            level: Level = "error" if any(level == "error" for level, _, _ in told) else "warning"
+            text = f"{one.name}: {'; '.join(text for _, text, _ in told)}."
+            found.append(Finding(level, "coverage", text, " ".join(remedy for _, _, remedy in told)))
+    return found
+
+
+def _told(
+    one: Coverage, arriving: Collection[TableId], silent: Sequence[TableId], copies: bool
+) -> Iterator[tuple[Level, str, str]]:
+    """Yield what the log does not carry of a table: how bad it is, a part of a sentence, and the remedy."""
+    wrong: Level = "error" if copies else "warning"
+    if not one.arrives and one.arrives_as:
+        is_kept = any(name in arriving for name in one.arrives_as)
+        yield (
+            "warning" if is_kept else wrong,
+            f"its changes arrive under the names of other tables ({listed(one.arrives_as)})"
+            + ("" if is_kept else ", which are not captured"),
+            "Set publish.via.partition.root=true to have the changes of all partitions under the partitioned table's "
+            "name."
+            if one.is_root
+            else "Capture the partitioned table.",
+        )
+    elif one.is_unlogged:
+        yield "warning", "it is unlogged, and no change of it arrives", "alter table … set logged; or leave it out."
+    elif not one.arrives:
+        yield (
+            wrong,
+            "the publication does not have it, and no change of it arrives",
+            "alter publication … add table …; or set publication.autocreate.mode=filtered; or leave it out.",
+        )
+    if silent:
+        yield "warning", f"changes of its partitions ({listed(silent)}) arrive under its name alone", "Leave them out."
+    if one.hides_rows:
+        yield (
+            wrong,
+            "row-level security hides rows of it from this role, and the log shows their changes",
+            "alter role … bypassrls; or leave it out.",
+        )
+    if one.uncarried:
+        names = ", ".join(f"{name} ({why})" for name, why in one.uncarried)
+        yield (
+            "warning",
+            f"changes do not carry {names}" + ("; its copy is without" if copies else ""),
+            "Publish the columns (generated ones from PostgreSQL 18 on, by publish_generated_columns = stored), or "
+            "leave them out with column.exclude.list.",
+        )
+    if one.rows is not None:
+        yield (
+            "warning",
+            f"only rows with {one.rows} are published"
+            + ("; its copy has no others" if copies else ", and a snapshot reads all"),
+            "Publish the table without a filter if all of its rows are wanted.",
+        )
+    if one.has_children:
+        yield (
+            "warning",
+            "other tables inherit from it: a SELECT shows their rows as well, and changes arrive for its own alone"
+            + ("; its copy has its own rows" if copies else ""),
+            "Capture the tables that inherit from it as well.",
+        )
+    if one.without_log:
+        yield (
+            wrong,
+            f"changes of its partitions {listed(one.without_log)} do not arrive: they are unlogged",
+            "alter table … set logged;",
+        )
+    if one.arrives and one.refuses:
+        yield (
+            "warning",
+            f"the server refuses its updates and deletes while it is published: {one.refuses}",
+            "alter table … replica identity full; or using an index over published NOT NULL columns.",
+        )
+
+
+def kept(coverages: Mapping[int, Coverage], captured: Sequence[CapturedTable]) -> list[CapturedTable]:
+    """Return the captured tables that a copy can follow, each with the rows that are its own.
+
+    Left out are those whose changes arrive under other names, or not at all. Raises PrerequisiteError where
+    `findings` has an error.
+    """
+    demanded([one for one in findings(coverages, copies=True) if one.level == "error"])
+    found = []
+    for oid, name, kind in captured:
+        one = coverages.get(oid)
+        if one is not None and one.arrives:
+            found.append((oid, name, "r" if one.has_children else kind))
+    return found
