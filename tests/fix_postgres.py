@@ -149,7 +149,7 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
     if dsn:
         yield describe(str(dsn))
         return
-    with Server(settings=SETTINGS) as server, _owned(describe(server.dsn())) as found:
+    with Server(settings=SETTINGS) as server, owned(describe(server.dsn())) as found:
         yield found
 
 
@@ -159,12 +159,12 @@ def system_postgres() -> Iterator[Postgres]:
     binaries = system_binaries()
     if binaries is None:
         pytest.skip("no PostgreSQL is installed on this system")
-    with Server(binaries, SETTINGS) as server, _owned(describe(server.dsn())) as found:
+    with Server(binaries, SETTINGS) as server, owned(describe(server.dsn())) as found:
         yield found
 
 
 @contextmanager
-def _owned(server: Postgres) -> Iterator[Postgres]:
+def owned(server: Postgres) -> Iterator[Postgres]:
     """Prepare a server that only tests use: logins cost little, and fresh databases are used again."""
     with server.connect() as connection:
         if server.version >= 16:
@@ -182,26 +182,35 @@ def make_database(postgres: Postgres) -> Iterator[Callable[[], Database]]:
     made: list[Database] = []
 
     def make() -> Database:
-        name = f"test_{secrets.token_hex(4)}"
-        if postgres.fresh is None:
-            made.append(create(postgres, name))
-        else:
-            postgres.fresh.take(name)
-            made.append(Database(postgres, name))
+        made.append(take(postgres, f"test_{secrets.token_hex(4)}"))
         return made[-1]
 
     yield make
     for database in made:
-        with postgres.connect() as connection:
-            _release(connection, database.name)
-            if postgres.fresh is None or not postgres.fresh.give_back(database.name):
-                _drop(connection, database.name)
+        give_back(database)
 
 
 @pytest.fixture
 def database(make_database: Callable[[], Database]) -> Database:
     """One fresh database, dropped with its slots after the test."""
     return make_database()
+
+
+def take(server: Postgres, name: str) -> Database:
+    """A fresh database of a new name: one that was given back, where the server uses them again."""
+    if server.fresh is None:
+        return create(server, name)
+    server.fresh.take(name)
+    return Database(server, name)
+
+
+def give_back(database: Database) -> None:
+    """Let a database that was taken go, with its slots, and end whoever still uses it."""
+    server = database.server
+    with server.connect() as connection:
+        _release(connection, database.name)
+        if server.fresh is None or not server.fresh.give_back(database.name):
+            _drop(connection, database.name)
 
 
 def create(server: Postgres, name: str) -> Database:

@@ -201,7 +201,7 @@ def _run(arguments: argparse.Namespace) -> int:
         try:
             # Spark's JVM starts while the server is asked. Most failures show within a second, and end it.
             pipeline.begin()
-            for finding in find(run.source.connector).load_prerequisites().demand(run.source):
+            for finding in find(run.source.connector).load_prerequisites().demand(pipeline.source):
                 # The source names the tables itself, at each start.
                 if finding.level == "warning" and finding.subject in ("slot", "senders"):
                     logging.getLogger("tailrace").warning("%s %s", finding.text, finding.remedy)
@@ -300,14 +300,15 @@ def _check(arguments: argparse.Namespace) -> int:
     from tailrace import migration, sinks
     from tailrace.config.files import read_entries
     from tailrace.connectors import advice
-    from tailrace.connectors.registry import find
+    from tailrace.connectors.registry import find, parse
 
     if arguments.offline:
         return migration.check(read_entries(arguments.file) | _overrides(arguments))
     run = _read(arguments)
     sink = sinks.open(run.sink.name, run.sink.options, run.source)
     migration.show([migration.summary(run, sink)])
-    found = find(run.source.connector).load_prerequisites().check(run.source)
+    source = parse(run.source.connector, run.source.texts | sink.source_options())
+    found = find(source.connector).load_prerequisites().check(source)
     counted, failed = migration.show([*found, *advice.channels(run.source), *sink.advice()])
     print(counted)
     return PrerequisiteError.exit_code if failed else 0

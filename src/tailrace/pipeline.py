@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace import sinks
 from tailrace.columns.row import COLUMNS, PLACES, RESELECTED
+from tailrace.config.config import Config
 from tailrace.config.files import RunConfig
 from tailrace.config.transforms import transforms
-from tailrace.connectors.registry import find
+from tailrace.connectors.registry import find, parse
 from tailrace.errors import TailraceError
 from tailrace.failures import cause
 from tailrace.sinks.base import Sink
@@ -162,6 +163,11 @@ class Pipeline:
     def cause(self, error: BaseException) -> TailraceError | None:
         """The deliberate error behind an exception of the query: one of ours, or one that the sink knows as its own."""
         return cause(error, self.sink.failure)
+
+    @property
+    def source(self) -> Config:
+        """The source's options, with those that the sink sets. Raises ConfigError."""
+        return parse(self.run.source.connector, self.run.source.texts | self.sink.source_options())
 
     def options(self) -> dict[str, str]:
         """The source's options: those of the configuration, and what the sink needs. Holds the secrets."""

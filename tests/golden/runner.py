@@ -33,7 +33,7 @@ from tailrace.embedded import THROWAWAY, Server
 from tdsserver.process import TestServer
 from tests import fix_invariant, fix_spark
 from tests.fix_mongodb import Mongo
-from tests.fix_postgres import Database, Postgres, create, describe, drop, system_binaries
+from tests.fix_postgres import Database, Postgres, describe, give_back, owned, system_binaries, take
 from tests.golden import case as cases
 from tests.golden import db2_runner, mongo_runner, script, tds_runner
 from tests.golden.accept import Catalog, fitted_reason, value_reason
@@ -101,8 +101,8 @@ def server() -> Iterator[Postgres]:
     binaries = system_binaries()
     if binaries is not None and not binaries.parent.name.startswith(str(RECORDED_ON)):
         binaries = None
-    with Server(binaries, SERVER) as running:
-        yield describe(running.dsn())
+    with Server(binaries, SERVER) as running, owned(describe(running.dsn())) as found:
+        yield found
 
 
 def cannot_run(case: Case, postgres: Postgres) -> str | None:
@@ -123,9 +123,10 @@ def run(case: Case, postgres: Postgres, spark: SparkSession | None = None) -> Ou
         return Outcome(case, skipped=skipped)
     if case.unknown_knobs:
         return Outcome(case, (f"the runner does not know {', '.join(case.unknown_knobs)}",))
+    database = take(postgres, DATABASE)
     try:
         with tempfile.TemporaryDirectory(prefix="tailrace-golden-") as folder:
-            found = _run(case, postgres, spark, Path(folder))
+            found = _run(case, database, spark, Path(folder))
     except (Failed, fix_invariant.Ahead) as error:
         found = (str(error),)
     except psycopg.Error as error:
@@ -134,7 +135,7 @@ def run(case: Case, postgres: Postgres, spark: SparkSession | None = None) -> Ou
             return Outcome(case, skipped=f"PostgreSQL {postgres.version} refuses its statements: {text}")
         found = (f"the server refuses a statement of the case: {text}",)
     finally:
-        drop(postgres, DATABASE)
+        give_back(database)
     return Outcome(case, found, seconds=time.monotonic() - started)
 
 
@@ -192,8 +193,8 @@ VALUE_CONVERTERS = {
 """The converter that each `#@ format` of a recording stands for."""
 
 
-def _run(case: Case, postgres: Postgres, spark: SparkSession | None, folder: Path) -> tuple[str, ...]:
-    database = create(postgres, DATABASE)
+def _run(case: Case, database: Database, spark: SparkSession | None, folder: Path) -> tuple[str, ...]:
+    postgres = database.server
     expected = case.expected()
     heartbeats = case.properties.get("topic.heartbeat.prefix") or case.properties.get(
         "heartbeat.topics.prefix", HEARTBEATS

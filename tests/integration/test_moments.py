@@ -54,8 +54,9 @@ def test_the_sum_of_a_bank_is_the_same_at_every_moment(
             f"create table {name} (id int primary key, amount int)",
             f"insert into {name} select i, {OPENING} from generate_series(0, {ACCOUNTS - 1}) i",
         )
-    made = lake(source_max_batch_size="10", sink_tables_tables_at_once="1")
+    made = lake(sink_tables_tables_at_once="1", **sized({}, {"source_max_batch_size": "10"}))
     made.run()
+    made.set(source_max_batch_size="10")
     database.execute(*transfers(random.Random(4), sized(5, 8)))
     with database.connect() as connection:
         (before,) = connection.execute(b"select clock_timestamp()").fetchone() or (None,)
@@ -90,8 +91,8 @@ def test_the_sum_of_a_bank_is_the_same_at_every_moment(
     until = tailrace.complete_until(made.spark, path, slack=datetime.timedelta(0))
     assert before is not None
     assert before <= until <= datetime.datetime.now(datetime.UTC)
-    assert tailrace.complete_until(made.spark, path) == until - datetime.timedelta(seconds=1)
     if is_full():
+        assert tailrace.complete_until(made.spark, path) == until - datetime.timedelta(seconds=1)
         assert [line for line in maintain(made.spark, path, Work(True, True)) if "moments removed" in line] == [
             "tailrace_positions: 0 moments removed"
         ]
@@ -128,6 +129,7 @@ def test_shards_are_one_table_and_the_catalog_knows_it(lake: Callable[..., Lake]
         made.run()
 
 
+@pytest.mark.full
 def test_a_pipeline_goes_on_with_what_was_rebuilt_from_its_log(
     lake: Callable[..., Lake], database: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:

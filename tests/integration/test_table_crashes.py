@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tailrace.errors import SinkError
 from tailrace.sinks.tables.formats import delta
 from tailrace.sinks.tables.positions import read_at
 from tailrace.sinks.tables.sink import TablesSink, Writer
+from tests.extent import is_full, sized
 from tests.fix_lake import writes
 
 AT = datetime.datetime(2024, 2, 3, tzinfo=datetime.UTC)
@@ -75,10 +77,11 @@ class Lake:
 
 
 class Crashes:
-    """Dies behind each first commit to a table under `path`, while it is `on`."""
+    """Dies behind those commits to tables under `path` whose numbers, from 0, `chosen` has."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-        self.on, self._path = True, path
+        self.chosen: Collection[int] = ()
+        self._before, self._path = 0, path
         sql, save = SparkSession.sql, DataFrameWriter.save
 
         def said(session: SparkSession, text: str, *args: Any, **more: Any) -> Any:
@@ -110,8 +113,23 @@ class Crashes:
         return sum(1 for _ in self._path.glob("*/_delta_log/*.json"))
 
     def _dies(self, before: int) -> None:
-        if self.on and self._commits() > before:
+        now = self._commits()
+        if now > before and now - self._before - 1 in self.chosen:
             raise OSError("died")
+
+    def deaths(self, run: Callable[[], None], commits: int, few: int) -> int:
+        """How often it dies before it has made so many commits, each once: behind every one of them, or behind a few
+        of them by the day, where this is no full run."""
+        day = datetime.date.today().toordinal()
+        self._before, self.chosen = (
+            self._commits(),
+            sized(random.Random(day).sample(range(commits), few), range(commits)),
+        )
+        print(f"dies behind the commits {sorted(self.chosen)} of {commits}")
+        died = deaths(run)
+        assert self._commits() - self._before == commits
+        self.chosen = ()
+        return died
 
 
 def deaths(run: Callable[[], None]) -> int:
@@ -147,10 +165,10 @@ def test_it_may_die_behind_any_commit(spark: SparkSession, path: Path, monkeypat
     """A table that is altered, with another key in the middle of a batch, and one beside it: each is written once."""
     lake, crashes = Lake(spark, path), Crashes(monkeypatch, path)
     # the positions and both tables made, both written, the moment; of each table one commit in a run
-    assert deaths(lambda: lake.write(0, *FIRST)) == 4
-    # two parts of one table, with five commits of its alteration between them, and the moment
-    assert deaths(lambda: lake.write(1, *SECOND)) == 8
-    crashes.on = False
+    assert crashes.deaths(lambda: lake.write(0, *FIRST), 6, 1) == sized(1, 4)
+    # two parts of one table, with five commits of its alteration between them, the other table, and the moment; two
+    # tables may die in one run
+    assert crashes.deaths(lambda: lake.write(1, *SECOND), 9, 2) in sized((1, 2), (8,))
     # Spark's own commit is missing: the batch comes once more
     lake.write(1, *SECOND)
     assert lake.rows("s.a") == [(1, 1, "n"), (4, 4, "q"), (5_000_000_000, 11, "x")]
@@ -193,15 +211,24 @@ def test_what_is_not_its_own_is_left_alone(spark: SparkSession, path: Path) -> N
     assert lake.rows("s.a") == [(1, 1, "x"), (2, 2, "y"), (3, 3, "z")]
 
 
-@pytest.mark.parametrize("table", ["tailrace_positions", "s.a"])
-@pytest.mark.parametrize("left", [(), (".00000000000000000000.json.7c7f.tmp",)], ids=["nothing", "half a commit"])
-def test_it_may_die_while_a_table_is_made(spark: SparkSession, path: Path, table: str, left: Sequence[str]) -> None:
-    """Delta Lake makes the directory of the log before it writes the first commit into it."""
-    log = path / table / "_delta_log"
-    log.mkdir(parents=True)
-    for name in left:
-        (log / name).write_text("{")
+HALF = ".00000000000000000000.json.7c7f.tmp"
+LEFT: Sequence[Mapping[str, Sequence[str]]] = (
+    {"tailrace_positions": (), "s.a": (HALF,), "s.b": ()},
+    {"tailrace_positions": (HALF,), "s.a": (), "s.b": (HALF,)},
+)
+
+
+@pytest.mark.parametrize("turn", range(len(LEFT)) if is_full() else [datetime.date.today().toordinal() % len(LEFT)])
+def test_it_may_die_while_tables_are_made(spark: SparkSession, path: Path, turn: int) -> None:
+    """Delta Lake makes the directory of the log before it writes the first commit into it: nothing is there yet, or
+    half a commit."""
+    for table, names in LEFT[turn].items():
+        log = path / table / "_delta_log"
+        log.mkdir(parents=True)
+        for name in names:
+            (log / name).write_text("{")
     lake = Lake(spark, path)
     lake.write(0, *FIRST)
     assert lake.rows("s.a") == [(1, 1, "x"), (2, 2, "y"), (3, 3, "z")]
+    assert lake.rows("s.b") == [(1, 1, "x")]
     assert len(lake.rows("tailrace_positions")) == 1

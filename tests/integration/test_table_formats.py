@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from datetime import date
+from typing import Any, TypeVar
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 from tailrace.sinks.tables.formats.base import Stored
 from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.sinks.tables.positions import Positions, read_at
+from tests.extent import is_full
 from tests.fix_lake import Lake
 from tests.fix_postgres import Database
 
@@ -39,6 +41,17 @@ def stored(request: pytest.FixtureRequest, lake: Callable[..., Lake], spark: Spa
     return lambda **options: lake(sink_tables_format=name, **options)
 
 
+TURNS = ("history", "deletes that stay", "log")
+"""Of these one is taken in a run that is no full one, by the day."""
+_Test = TypeVar("_Test", bound=Callable[..., None])
+
+
+def turn(of: str) -> Callable[[_Test], _Test]:
+    """Mark a test as one of full runs, unless today it is its turn."""
+    is_today = TURNS.index(of) == date.today().toordinal() % len(TURNS)
+    return lambda test: test if is_today else pytest.mark.full(test)
+
+
 def test_the_rows_that_the_source_has(stored: Callable[..., Lake], database: Database) -> None:
     """Snapshot, changes, values that are not in the log, a truncate: read again after each."""
     database.execute(*ROWS)
@@ -56,6 +69,7 @@ def test_the_rows_that_the_source_has(stored: Callable[..., Lake], database: Dat
     made.equals("t")
 
 
+@turn("history")
 def test_every_version(stored: Callable[..., Lake], database: Database) -> None:
     database.execute(*ROWS)
     made = stored(sink_tables_mode="history")
@@ -70,6 +84,7 @@ def test_every_version(stored: Callable[..., Lake], database: Database) -> None:
     assert [one for one in ended if one[0] >= one[1]] == []
 
 
+@turn("deletes that stay")
 def test_deletes_that_stay(stored: Callable[..., Lake], database: Database) -> None:
     database.execute(
         "create table t (id int primary key, v int)", "insert into t select i, i from generate_series(1, 3) i"
@@ -123,14 +138,17 @@ def test_a_crash_behind_a_commit_leaves_the_batch_in_once(
     moments = made.rows("tailrace_positions", "batch, whole")
     assert [whole for _, whole in moments] == [False, True]
     made.equals("a", "b")
-    database.execute("update a set v = 0 where id = 2")
-    made.run()
+    # an earlier moment than the newest: see test_table_maintenance, too
+    if is_full():
+        database.execute("update a set v = 0 where id = 2")
+        made.run()
     first = sorted(made.rows("tailrace_positions", "position, whole"))[1][0]
     moment = read_at(made.spark, str(made.path), position=first)
     tables = moment.tables["public.a"].union(moment.tables["public.b"])
     assert tables.selectExpr("sum(v)").collect()[0][0] == 2000
 
 
+@turn("log")
 def test_every_change(stored: Callable[..., Lake], database: Database) -> None:
     database.execute("create table t (id int primary key, v int)", "insert into t values (1, 1), (2, 2)")
     made = stored(sink_tables_mode="log")

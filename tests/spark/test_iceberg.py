@@ -73,8 +73,7 @@ def test_a_table_whose_making_was_cut_off_is_made_again(table: Callable[[], Iceb
     strange.touch()
     assert found.is_there()
     strange.unlink()
-    assert rows(made(found)) == rows(table())
-    assert len(rows(found)) == 6
+    assert rows(made(found)) == [(number, f"v{number}") for number in range(6)]
     assert table().is_there()
 
 
@@ -103,6 +102,11 @@ def test_a_merge_is_one_commit_that_marks_and_adds(table: Callable[[], IcebergTa
     assert rows(again) == sorted([*after, (2, "here")])
     told = next(Library(again.session, again.path).snapshots()).summary
     assert (told["total-equality-deletes"], told["total-position-deletes"]) == ("0", "3")
+    # another reader sees the same rows
+    tables = pytest.importorskip("pyiceberg.table", reason="reads what was written")
+    read = tables.StaticTable.from_metadata(newest(again)).scan().to_arrow()
+    assert sorted(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True)) == sorted([*after, (2, "here")])
+    assert read.schema.field("at").type == pa.timestamp("us", tz="UTC")
 
 
 def test_rows_that_the_batch_does_not_have(table: Callable[[], IcebergTable]) -> None:
@@ -217,16 +221,6 @@ def test_what_iceberg_has_no_type_for(table: Callable[[], IcebergTable]) -> None
     assert held(pa.list_(pa.struct([pa.field("a", pa.int16())]))) == pa.list_(pa.struct([pa.field("a", pa.int32())]))
     with pytest.raises(SinkError, match="The column d has the type interval"):
         table().create([("d", "interval day to second")], {})
-
-
-def test_another_reader_sees_the_same_rows(table: Callable[[], IcebergTable]) -> None:
-    tables = pytest.importorskip("pyiceberg.table", reason="reads what was written")
-    found = made(table())
-    found.alter([Step("add", "tags", "array<int>")], {})
-    found.merge(merge(found, [("u", 1, "w", None, None), ("d", 2, None, None, None)]), once(1))
-    read = tables.StaticTable.from_metadata(newest(found)).scan().to_arrow()
-    assert sorted(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True)) == rows(found)
-    assert read.schema.field("at").type == pa.timestamp("us", tz="UTC")
 
 
 def files_of(found: IcebergTable) -> set[str]:

@@ -53,24 +53,6 @@ def test_a_pipeline_does_not_fail_for_maintenance_that_runs_beside_it(spark: Spa
     assert rows_of(lake.read()) == source.table(3)
 
 
-def test_a_pipeline_goes_on_behind_maintenance(spark: SparkSession, place: Path) -> None:
-    source, lake = Source(random.Random(3)), Lake(spark, place, "latest")
-    lake.write(0, [last for _, last in source.snapshot(8)])
-    blocks = [[last for _, last in source.batch(12)] for _ in range(2)]
-    lake.write(1, blocks[0])
-    maintain(spark, lake.path, Work(optimize=True, vacuum=False))
-    lake.write(2, blocks[1])
-    assert rows_of(lake.read()) == source.table(3)
-    # a pipeline that is started again finds its own last batch behind what maintenance has committed
-    spark.sql(f"optimize delta.`{lake.path}/s.t`")
-    assert "OPTIMIZE" in operations(f"{lake.path}/s.t")
-    # what the files of the log say is what Delta says
-    history = spark.sql(f"describe history delta.`{lake.path}/s.t`").select("version", "operation", "userMetadata")
-    assert DeltaTable(spark, f"{lake.path}/s.t")._read(50) == [tuple(row) for row in history.collect()]
-    with pytest.raises(SinkError, match="holds batch 2, and its checkpoint is at batch 1"):
-        Lake(spark, place, "latest").write(1, blocks[0])
-
-
 class Said:
     """A merge whose statement is given, and that needs one."""
 
@@ -105,9 +87,11 @@ def test_a_merge_that_loses_against_maintenance_is_run_again(spark: SparkSession
     beside(2, f"optimize delta.`{path}`")
     assert operations(path)[:2] == ["MERGE", "OPTIMIZE"]
     assert rows_of(spark.read.format("delta").load(path)) == sorted(((key, 1) for key in range(20)), key=repr)
-    with pytest.raises(Exception, match="DELTA_CONCURRENT"):
-        beside(3, f"update delta.`{path}` set v = 7 where id = 3")
-    assert operations(path)[0] == "UPDATE"
+    if is_full():
+        # rows that are replaced without a statement: see test_table_writers
+        with pytest.raises(Exception, match="DELTA_CONCURRENT"):
+            beside(3, f"update delta.`{path}` set v = 7 where id = 3")
+        assert operations(path)[0] == "UPDATE"
 
 
 def forget(spark: SparkSession, path: str) -> None:
@@ -124,24 +108,35 @@ def forget(spark: SparkSession, path: str) -> None:
             file.unlink()
 
 
-def test_moments_that_are_gone_are_one_clear_error(spark: SparkSession, place: Path) -> None:
+def test_a_pipeline_goes_on_behind_maintenance_and_moments_that_are_gone_are_one_clear_error(
+    spark: SparkSession, place: Path
+) -> None:
     source, lake = Source(random.Random(5)), Lake(spark, place, "latest")
     lake.write(0, [last for _, last in source.snapshot(8)])
     before = f"{source.position:016X}"
-    for number in (1, 2):
-        lake.write(number, [last for _, last in source.batch(12)])
+    blocks = [[last for _, last in source.batch(12)] for _ in range(2)]
+    lake.write(1, blocks[0])
     assert rows_of(read_at(spark, lake.path, position=before).tables["s.t"]) == sorted(
         [(key, "r", f"big{key}") for key in range(8)], key=repr
     )
     newest = complete_until(spark, lake.path)
     # nothing that a moment needs is removed, though all of it is older than a commit of 2024 may be kept
     assert maintain(spark, lake.path, Work(optimize=True, vacuum=True, hours=1))[0] == (
-        "tailrace_positions: 2 moments removed"
+        "tailrace_positions: 1 moments removed"
     )
     assert complete_until(spark, lake.path) == newest
-    assert rows_of(read_at(spark, lake.path).tables["s.t"]) == source.table(3)
+    lake.write(2, blocks[1])
+    assert rows_of(read_at(spark, lake.path).tables["s.t"]) == rows_of(lake.read()) == source.table(3)
     with pytest.raises(SinkError, match="no moment up to there; the oldest that it keeps is that at 0000"):
         read_at(spark, lake.path, position=before)
+    # a pipeline that is started again finds its own last batch behind what maintenance has committed
+    spark.sql(f"optimize delta.`{lake.path}/s.t`")
+    assert operations(f"{lake.path}/s.t")[0] == "OPTIMIZE"
+    # what the files of the log say is what Delta says
+    history = spark.sql(f"describe history delta.`{lake.path}/s.t`").select("version", "operation", "userMetadata")
+    assert DeltaTable(spark, f"{lake.path}/s.t")._read(50) == [tuple(row) for row in history.collect()]
+    with pytest.raises(SinkError, match="holds batch 2, and its checkpoint is at batch 1"):
+        Lake(spark, place, "latest").write(1, blocks[0])
     forget(spark, f"{lake.path}/s.t")
     with pytest.raises(SinkError, match="does not keep its version"):
         read_at(spark, lake.path)

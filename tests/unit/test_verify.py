@@ -9,13 +9,15 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from bson import ObjectId
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace import sinks
+from tailrace import signalling, sinks
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors import registry
 from tailrace.connectors.changetables.compared import ComparedTables
@@ -219,3 +221,37 @@ def test_the_lock_of_a_checkpoint_says_whether_a_pipeline_runs(tmp_path: Path) -
     # who asks holds nothing
     lock.acquire(0)
     lock.release()
+
+
+def test_what_only_a_table_has_stays_while_a_pipeline_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other rows are asked for, and no second pipeline is made."""
+    of = result(T, differing={(1,): MISSING, (2,): EXTRA, (3,): DUPLICATE, (4,): DIFFERENT})
+    moment = Newest(3, "0A", 0, datetime(2024, 1, 1, tzinfo=UTC), {})
+    before = Verified((of,), "0B", moment, is_running=True)
+    after = replace(before, tables=(replace(of, differing={(2,): EXTRA, (3,): DUPLICATE}),))
+    looks, sent, said = [after], list[str](), list[str]()
+
+    class Looking:
+        def run(self, names: Sequence[str], wait_s: float) -> Verified:
+            assert names == [str(NAME)]
+            return looks.pop()
+
+    def send(source: object, signal: signals.Signal) -> str:
+        sent.append(signal.data or "")
+        return "sent"
+
+    def refused(*told: object) -> None:
+        raise AssertionError("a pipeline runs already")
+
+    monkeypatch.setattr(signalling, "send", send)
+    monkeypatch.setattr(repair, "reading_again", lambda run: run)
+    monkeypatch.setattr(repair, "remove", refused)
+    monkeypatch.setattr(repair, "Pipeline", refused)
+    mending = repair.Repair(cast(Any, None), cast(Any, SimpleNamespace(source=None)), cast(Any, Looking()), said.append)
+    assert mending.run(before, 60) == after
+    assert not looks
+    assert said == [
+        "2 keys are left that only a table has, or has twice: stop the pipeline, and repair again.", "sent"
+    ]  # fmt: skip
+    (asked,) = (json.loads(data)["additional-conditions"][0]["filter"] for data in sent)
+    assert asked == "\"id\" in ('1', '4')"

@@ -227,6 +227,9 @@ OWN = (
            "For the sink of tables, which sets it: the changes of a table are put together, the last one of each key, "
            "without or with deleted rows' values, or all. `tailrace run` refuses it.",
            choices=("last", "every", "kept")),
+    Option("row.copy", Kind.BOOLEAN,
+           "For sinks that keep tables equal to their sources, which set it: a snapshot reads of each table what its "
+           "changes carry. `tailrace run` refuses it.", False),
     Option("row.route", Kind.TEXT,
            "For the sink of tables, which sets it: tables whose rows another one has. `tailrace run` refuses it."),
     Option("tasks.in.files", Kind.BOOLEAN,

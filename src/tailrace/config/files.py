@@ -316,7 +316,7 @@ class _Sorting:
             self._take(entry, text)
         self._take_producers()
         for name in self.options:
-            if name.lower() in ("row.columns", "row.blocks", "row.route", "rows"):
+            if name.lower() in ("row.columns", "row.blocks", "row.copy", "row.route", "rows"):
                 shown = self.origins[name]
                 self.faults.append(f"{shown} is for spark.readStream: here the sink says which columns it reads")
 

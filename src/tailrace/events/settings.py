@@ -62,7 +62,8 @@ class EventSettings:
     `header_format` are the formats that key.converter, value.converter and header.converter name, with their options,
     `transforms` is what transforms names, made of its options, `several_databases` and `schema_changes_name_database`
     are traits of the connector, `typed` says that rows are typed, None that keys and values are bytes, `blocks`
-    what the option row.blocks says, "" for rows of records, and `routing` whose blocks are those of another table.
+    what the option row.blocks says, "" for rows of records, `routing` whose blocks are those of another table, and
+    `copy` what the option row.copy says.
     """
 
     logical_name: str
@@ -116,6 +117,12 @@ class EventSettings:
     # no other task of the batch has changes of the keys that this one has
     apart: bool = False
     routing: Routing | None = None
+    copy: bool = False
+
+    @property
+    def copies(self) -> bool:
+        """Return True where rows are for a table that is to equal its source, and not Debezium's events alone."""
+        return self.copy or bool(self.blocks) or self.typed is not None
 
     @property
     def row_schema(self) -> pa.Schema:
@@ -251,6 +258,7 @@ class EventSettings:
             transforms=transforms(options, traits.transforms).transforms,
             blocks=_blocks(options),
             routing=Routing.of(options.get("row.route")),
+            copy=bool(options.get("row.copy")),
         )
 
 

@@ -11,6 +11,7 @@ from tailrace.connectors.captured import Captured
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.schema.captured import captured_tables
 from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.coverage import carried
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.errors import ConnectionFailed, PrerequisiteError
 from tailrace.events.admission import Admission
@@ -39,6 +40,8 @@ def _captured(config: Config, settings: EventSettings) -> Captured:
     with closing(connections.connect(config)) as connection:
         catalog = Catalog(connection, config["database.dbname"], settings.shaping.comments)
         names = captured_tables(catalog.tables(), TableFilter(config))
+        cover = carried(connection, config, settings, names)
+        names = cover.tables(names)
         lsn, tables = 0, [oid for oid, _, _ in names]
         if len(tables) == 1:
             with connection.transaction():
@@ -48,7 +51,7 @@ def _captured(config: Config, settings: EventSettings) -> Captured:
         else:
             found = catalog.schemas(tables)
         admission = Admission(settings, FORM)
-        admitted = tuple(admission.admit(found[oid]) for oid in tables if oid in found)
+        admitted = tuple(cover.schema(admission.admit(found[oid])) for oid in tables if oid in found)
         # the next commit may begin where the log ends now
         return Captured(admitted, position_text(max(lsn - 1, 0)), FORM)
 

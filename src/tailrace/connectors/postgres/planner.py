@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.blocks import LAST
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, PrefixFilter, TableFilter
+from tailrace.connectors.findings import demanded
 from tailrace.connectors.postgres.chunking import PostgresSnapshots
 from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.form import FORM
@@ -20,8 +21,10 @@ from tailrace.connectors.postgres.log.visible import Streamed
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.opened import OpenedLog, parallelism
 from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLsn, lsn_text
-from tailrace.connectors.postgres.schema.captured import captured_tables
+from tailrace.connectors.postgres.schema import coverage
+from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
 from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.coverage import EVERYTHING, Carried, carried
 from tailrace.connectors.postgres.schema.history import History, SchemaHistory
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.schema.relations import Relations
@@ -104,6 +107,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             list_captured=self._captured_names,
             is_captured=self._tables.includes,
             admit=lambda table: shaping.read(self._names.admit(table)),
+            cover=self._carried,
             comments=shaping.comments,
             runtime=self._outside.runtime,
         )
@@ -137,6 +141,13 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         catalog = Catalog(self._connect(), self._config["database.dbname"])
         return [(table.schema, table.table) for _, table, _ in captured_tables(catalog.tables(), self._tables)]
 
+    def _carried(self, connection: psycopg.Connection[Any]) -> Carried:
+        """What is read of the captured tables, as the catalog has it now."""
+        if not self._settings.copies:
+            return EVERYTHING
+        captured = captured_tables(Catalog(connection, self._config["database.dbname"]).tables(), self._tables)
+        return carried(connection, self._config, self._settings, captured)
+
     # --- the start -----------------------------------------------------------------------------------------------
 
     def prepare(self, since: PostgresOffset) -> None:
@@ -150,11 +161,11 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         guard_number(self._config, len(captured))
         if self._streams:
             publications.prepare_publication(control, self._config, captured)
-            publications.warn_of_unpublished(control, self._config["publication.name"], captured)
             if self._config["slot.failover"]:
                 slots.warn_of_failover(control, self._config["slot.name"])
         publications.set_replica_identities(control, self._config["replica.identity.autoset.values"], captured)
-        publications.warn_of_identities(control, captured)
+        if self._streams:
+            self._demand_coverage(control, captured)
         with connections.one_moment(control):
             schemas = catalog.schemas([oid for oid, _, _ in captured])
         for schema in schemas.values():
@@ -163,6 +174,15 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         if prefixes and control.info.server_version < 140000:
             log.warning("servers before PostgreSQL 14 send no logical messages: message.prefix lists have no effect")
         self._prepared = True
+
+    def _demand_coverage(self, control: psycopg.Connection[Any], captured: Sequence[CapturedTable]) -> None:
+        """Warn of what the log does not carry of the captured tables. Raises PrerequisiteError where no copy can follow
+        them."""
+        found = coverage.findings(
+            coverage.read(control, self._config, captured), copies=self._settings.copies and self._streams
+        )
+        for one in demanded(found):
+            log.warning("%s %s", one.text, one.remedy)
 
     def lost(self, since: PostgresOffset) -> str:
         """A slot that cannot be read any more is dropped then."""

@@ -120,6 +120,9 @@ class JdbcSink(OneWriter):
         if not _places(self._format) <= {"topic"} | {name for name in _places(self._format) if name[:7] == "source."}:
             raise settings.wrong("collection.name.format", "may hold ${topic} and ${source.FIELD} alone")
 
+    def source_options(self) -> dict[str, str]:
+        return {"row.copy": "true"}
+
     def adopt(self, source: Config) -> None:
         super().adopt(source)
         events = EventSettings.from_options(source)

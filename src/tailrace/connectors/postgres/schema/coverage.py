@@ -15,6 +15,9 @@ from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config
 from tailrace.connectors.findings import Finding, Level, demanded, listed
 from tailrace.connectors.postgres.schema.captured import CapturedTable
+from tailrace.errors import PrerequisiteError
+from tailrace.events.settings import EventSettings
+from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:
     import psycopg
@@ -105,9 +108,11 @@ class Coverage:
     """What the log carries of one captured table.
 
     `arrives_as` are the tables under whose names its changes arrive: itself, the partitioned table above it, or its
-    partitions; none where no change arrives. `is_root` says that it is a partitioned table. `uncarried` are columns that only a SELECT gives, each with the reason.
-    `rows` is the condition, as SQL, that the published rows meet. `refuses` says why the server refuses updates and
-    deletes of the table; "" where it takes them. `without_log` are its unlogged partitions.
+    partitions; none where no change arrives. `is_root` says that it is a partitioned table. `uncarried` are columns
+    that only a SELECT gives, each with the reason. `rows` is the condition, as SQL, that the published rows meet.
+    `has_children` says that other tables inherit from it, `hides_rows` that row-level security applies to this role.
+    `refuses` says why the server refuses its updates and deletes, "" where it takes them. `without_log` are its
+    unlogged partitions.
     """
 
     oid: int
@@ -375,3 +380,53 @@ def kept(coverages: Mapping[int, Coverage], captured: Sequence[CapturedTable]) -
         if one is not None and one.arrives:
             found.append((oid, name, "r" if one.has_children else kind))
     return found
+
+
+class Carried:
+    """What is read of the captured tables: everything, or for a copy what their changes carry.
+
+    `coverages` are those of the captured tables by their oids, None for everything.
+    """
+
+    def __init__(self, coverages: Mapping[int, Coverage] | None = None) -> None:
+        self._coverages = coverages
+
+    def tables(self, captured: Sequence[CapturedTable]) -> list[CapturedTable]:
+        """Return the tables to read. Raises PrerequisiteError where a copy cannot follow one of them."""
+        return list(captured) if self._coverages is None else kept(self._coverages, captured)
+
+    def schema(self, table: TableSchema) -> TableSchema:
+        """Return the table with the columns to read. Raises PrerequisiteError where its key is not among them."""
+        one = None if self._coverages is None else self._coverages.get(table.oid)
+        if one is None:
+            return table
+        left_out = {name for name, _ in one.uncarried}.intersection(table.key)
+        if left_out:
+            raise PrerequisiteError(
+                f"{table.id}: changes do not carry {', '.join(sorted(left_out))}, which its key has.",
+                "Publish the column, or give the table another key with message.key.columns.",
+            )
+        return one.schema(table)
+
+    def takes(self, oid: int) -> bool:
+        """Return True where the table is read: its changes arrive under its own name."""
+        one = None if self._coverages is None else self._coverages.get(oid)
+        return one is None or one.arrives
+
+    def condition(self, oid: int) -> str | None:
+        """Return the condition that the rows to read meet, as SQL; None for all rows."""
+        one = None if self._coverages is None else self._coverages.get(oid)
+        return None if one is None else one.rows
+
+
+EVERYTHING = Carried()
+
+
+def carried(
+    connection: psycopg.Connection[Any], config: Config, settings: EventSettings, captured: Sequence[CapturedTable]
+) -> Carried:
+    """Return what is read of the captured tables, as the catalog has it now: everything where no copy is kept, or none
+    that changes are to follow."""
+    if not settings.copies or not snapshot_mode(config).streams:
+        return EVERYTHING
+    return Carried(read(connection, config, captured))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed
 from tailrace.connectors.postgres.log.identity import NAME_PRIMARY
+from tailrace.connectors.postgres.schema import coverage
 from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.server.connection import connect
@@ -216,22 +217,6 @@ class _Inspection:
                 f"The publication {name} does not publish {', '.join(absent)}.",
                 "alter publication … set (publish = 'insert, update, delete, truncate');",
             )
-        if found[0] or mode == "filtered":
-            return
-        covered = {
-            (schema, table)
-            for schema, table in self.connection.execute(
-                "select schemaname, tablename from pg_publication_tables where pubname = %s", (name,)
-            )
-        }
-        uncovered = [t for _, t, kind in captured if kind != "p" and (t.schema, t.table) not in covered]
-        if uncovered:
-            yield Finding(
-                "warning",
-                "publication",
-                f"The publication {name} lacks captured tables: {listed(uncovered)}.",
-                f"alter publication {quoted(name)} add table …; or set publication.autocreate.mode=filtered.",
-            )
 
     def _missing_publication(self, name: str, mode: str, captured: Sequence[CapturedTable]) -> Iterator[Finding]:
         superuser, may_create = self.row(
@@ -290,20 +275,10 @@ class _Inspection:
         yield Finding("ok", "tables", f"{count} captured: {listed([table for _, table, _ in captured])}.")
         if self.mode.reads != "never":
             yield from self._readable(captured)
-        lacking = self._matching(
-            captured,
-            "c.relreplident = 'n' or c.relreplident = 'd' and not exists "
-            "(select from pg_index i where i.indrelid = c.oid and i.indisprimary)",
-        )
-        if lacking and self.streams:
-            yield Finding(
-                "warning",
-                "identity",
-                f"Without primary key or replica identity, so that the server refuses updates and deletes while they "
-                f"are published: {listed(lacking)}.",
-                "alter table … replica identity full;",
-            )
         yield from self._collisions(captured)
+        if self.streams:
+            copies = EventSettings.from_options(self.config).copies
+            yield from coverage.findings(coverage.read(self.connection, self.config, captured), copies=copies)
 
     def signals(self) -> Iterator[Finding]:
         table = SignalTable(self.config)

@@ -118,54 +118,6 @@ def _operations(letters: set[str]) -> str:
     return ", ".join(word for letter, word in _PUBLISH.items() if letter in letters)
 
 
-_LACKING = """
-select t.oid::int8
-from unnest(%s::oid[]) t(oid)
-where not exists (
-  select from pg_catalog.pg_publication_tables p
-  join pg_catalog.pg_namespace n on n.nspname = p.schemaname
-  join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = p.tablename
-  where p.pubname = %s and (c.oid = t.oid or c.oid in (select relid from pg_catalog.pg_partition_ancestors(t.oid)))
-)
-"""
-
-
-def warn_of_unpublished(
-    connection: psycopg.Connection[Any], publication: str, captured: Sequence[CapturedTable]
-) -> list[str]:
-    """Captured tables that the publication lacks: no change of them will arrive. Logged, and returned."""
-    # a partitioned table is published by its leaves, or they by it
-    tables = {oid: str(table) for oid, table, relkind in captured if relkind != "p"}
-    lacking = {oid for (oid,) in connection.execute(_LACKING, (list(tables), publication)).fetchall()}
-    missing = [name for oid, name in tables.items() if oid in lacking]
-    if missing:
-        log.warning(
-            "the publication %s lacks captured tables, whose changes will not arrive: %s; add them with "
-            "alter publication, or set publication.autocreate.mode=filtered",
-            publication,
-            ", ".join(missing),
-        )
-    return missing
-
-
-def warn_of_identities(connection: psycopg.Connection[Any], captured: Sequence[CapturedTable]) -> list[str]:
-    """Tables without a usable replica identity, whose updates and deletes the server refuses. Logged, and returned."""
-    rows = connection.execute(
-        "select c.oid::int8 from pg_class c where c.oid = any(%s::oid[]) and (c.relreplident = 'n' or "
-        "(c.relreplident = 'd' and not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary)))",
-        ([oid for oid, _, _ in captured],),
-    ).fetchall()
-    lacking = {oid for (oid,) in rows}
-    found = [str(table) for oid, table, _ in captured if oid in lacking]
-    if found:
-        log.warning(
-            "tables without a primary key or replica identity, whose updates and deletes PostgreSQL refuses while they "
-            "are published: %s; run alter table … replica identity full",
-            ", ".join(found),
-        )
-    return found
-
-
 _IDENTITY = re.compile(
     r"(?P<table>.+):(?P<kind>FULL|DEFAULT|NOTHING|INDEX\s+(?:\"(?P<quoted>.+)\"|(?P<index>\S+)))", re.IGNORECASE
 )

@@ -19,6 +19,7 @@ from tailrace.connectors.postgres.log.reading import Outside
 from tailrace.connectors.postgres.protocol.position import TargetLsn
 from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
 from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.coverage import EVERYTHING, carried
 from tailrace.connectors.postgres.schema.history import History
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.snapshot import conditions
@@ -80,6 +81,7 @@ class Snapshots:
         self._catalog: Catalog | None = None
         self._storage: dict[int, int] = {}
         self._forms: dict[int, str] = {}
+        self._carried = EVERYTHING
         # of all captured tables, by `schema.table`, as the running snapshot shows them
         self.schemas: dict[str, TableSchema] = {}
         self._statements: dict[str, str] = {}
@@ -176,6 +178,8 @@ class Snapshots:
             self._session = self._take(exported)
             catalog = self._session.catalog(self._config["database.dbname"], self._settings.shaping.comments)
             captured = captured_tables(catalog.tables(), self._filter)
+            self._carried = carried(self._session.connection, self._config, self._settings, captured)
+            captured = self._carried.tables(captured)
             by_name = {str(entry[1]): entry for entry in captured}
             read = [by_name[name] for name in self._selected(by_name)]
             altered = self._session.hold(read)
@@ -348,14 +352,15 @@ class Snapshots:
 
     def _table(self, name: str) -> TableSchema:
         """The table as its reads show it: with its key, and without the columns that no event needs."""
-        return self._settings.shaping.read(self._admit(self.schemas[name]))
+        return self._settings.shaping.read(self._carried.schema(self._admit(self.schemas[name])))
 
     def _statement(self, name: str, chunk: Chunk, relkind: str, since: int | None) -> str:
         assert self._catalog is not None
         if name in self._statements:
             return self._select(name)
         table = self._table(name)
-        return select_statement(table, self._catalog.output_functions(table.columns), chunk, relkind, since)
+        outputs = self._catalog.output_functions(table.columns)
+        return select_statement(table, outputs, chunk, relkind, since, self._carried.condition(table.oid))
 
     def _select(self, name: str) -> str:
         """The query of a table that has a statement of its own."""

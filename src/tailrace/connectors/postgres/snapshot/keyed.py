@@ -113,7 +113,8 @@ class KeyedTable:
     `outputs` names each column's output function, `types` the type that a key's text is cast back to, `operators` the
     schema of the operators that a key's column is compared by; `nullable` says whether a key column may be null,
     `still` is the SQL condition under which the table is still the one that the snapshot shows, `fingerprint` changes
-    with every DDL statement on it.
+    with every DDL statement on it. The rows to read meet two conditions: `rows` is a publication's, `filter` that of a
+    signal.
     """
 
     table: TableSchema
@@ -127,6 +128,7 @@ class KeyedTable:
     filter: str | None
     still: str
     fingerprint: str
+    rows: str | None = None
 
     @classmethod
     def find(
@@ -137,6 +139,7 @@ class KeyedTable:
         identity: tuple[str, ...],
         outputs: dict[str, str],
         collection: Collection,
+        rows: str | None = None,
     ) -> KeyedTable:
         """The table as the transaction of `connection` sees it; `identity` is its own key. Raises Unusable."""
         columns = {found[0]: found[1:] for found in connection.execute(_COLUMNS, (table.oid,)).fetchall()}
@@ -165,6 +168,7 @@ class KeyedTable:
             collection.filter,
             " and ".join(conditions),
             fingerprint(connection, table.oid),
+            rows,
         )
 
     def is_still(self, connection: psycopg.Connection[Any]) -> bool:
@@ -214,6 +218,8 @@ class KeyedTable:
         return f"({first} and {found})"
 
     def _where(self, parts: Sequence[str]) -> str:
+        if self.rows:
+            parts = [f"({self.rows})", *parts]
         if self.filter:
             # on lines of its own, so that a comment at its end hides nothing
             parts = [*parts, f"(\n{self.filter}\n)"]

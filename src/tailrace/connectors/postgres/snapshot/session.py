@@ -108,7 +108,7 @@ class SnapshotSession:
 
         `other` is a second connection in autocommit mode.
         """
-        self._connection = connection
+        self.connection = self._connection = connection
         hold_open(connection)
         connection.execute("begin isolation level repeatable read read only")
         if slot_snapshot is not None:
@@ -377,15 +377,20 @@ def override_error(table: TableId, what: str) -> ConfigError:
 
 
 def select_statement(
-    table: TableSchema, outputs: dict[str, str], chunk: Chunk, relkind: str, since: int | None = None
+    table: TableSchema,
+    outputs: dict[str, str],
+    chunk: Chunk,
+    relkind: str,
+    since: int | None = None,
+    condition: str | None = None,
 ) -> str:
-    """The query of one chunk, its columns in the forms that `texts` takes.
+    """The query of one chunk, its columns in the forms that `texts` takes, of the rows that meet `condition`.
 
     With `since`, a transaction id of 64 bits, only the rows that this transaction or a later one has written: some that
     are older than half of all ids may be among them. Subtransactions have ids that are later than their transaction's.
     """
     columns = ", ".join(selected(column, quoted(column.name), outputs) for column in table.columns)
-    conditions = []
+    conditions = [] if condition is None else [f"({condition})"]
     if chunk.first_page:
         conditions.append(f"ctid >= '({chunk.first_page},0)'")
     if chunk.last_page is not None:

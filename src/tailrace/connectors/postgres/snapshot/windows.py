@@ -26,6 +26,7 @@ from tailrace.connectors.postgres.log.visible import Streamed, Visible
 from tailrace.connectors.postgres.protocol.position import FlushedLsn, lsn_text
 from tailrace.connectors.postgres.protocol.segment import transactions_of
 from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.coverage import Carried
 from tailrace.connectors.postgres.server.connection import OWN_HERE, hold_open, is_lost
 from tailrace.connectors.postgres.snapshot.conditions import LOCK_NOT_AVAILABLE, is_own_fault, is_passing
 from tailrace.connectors.postgres.snapshot.keyed import (
@@ -124,7 +125,8 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
 
     `list_captured` lists the tables that may be read, `(schema, table)` in the order of their names; `is_captured(
     schema, table)` says it of one; `admit` gives a schema the key that its events have, and leaves out what they do not
-    show; with `comments` schemas hold the comments of columns. `parallelism` tasks read the chunks of a window.
+    show; `cover` says over a connection what is read of the tables; with `comments` schemas hold the comments of
+    columns. `parallelism` tasks read the chunks of a window.
     """
 
     def __init__(
@@ -137,6 +139,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         list_captured: Callable[[], Sequence[tuple[str, str]]],
         is_captured: Callable[[str, str], bool],
         admit: Callable[[TableSchema], TableSchema],
+        cover: Callable[[psycopg.Connection[Any]], Carried],
         comments: bool,
         runtime: Runtime,
     ) -> None:
@@ -146,6 +149,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         self._list_captured = list_captured
         self._is_captured = is_captured
         self._admit = admit
+        self._cover = cover
         self._comments = comments
         self._parallelism = parallelism
         self._database = config["database.dbname"]
@@ -381,7 +385,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         connection.execute("savepoint tailrace_table")
         table: KeyedTable | None = None
         try:
-            table = KeyedTable.find(connection, *described, collection)
+            table = KeyedTable.find(connection, *described[:4], collection, described[4])
             nulls = False
             if cursor.maximum is None:
                 maximum, nulls = table.maximum(connection)
@@ -414,9 +418,9 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
 
     def _describe(
         self, connection: psycopg.Connection[Any], collection: Collection
-    ) -> tuple[TableSchema, str, tuple[str, ...], dict[str, str]]:
+    ) -> tuple[TableSchema, str, tuple[str, ...], dict[str, str], str | None]:
         """A table as the transaction shows it: the schema that its events need, with its key and the surrogate; its
-        relkind, its own key, and its columns' output functions.
+        relkind, its own key, its columns' output functions, and the condition that the rows to read meet.
         """
         if not self._is_captured(collection.schema, collection.table):
             raise Unusable("UNKNOWN_SCHEMA")
@@ -425,13 +429,18 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         found = None if row is None else catalog.schemas([row[0]]).get(row[0])
         if row is None or found is None:
             raise Unusable("UNKNOWN_SCHEMA")
-        shown = self._admit(found)
+        carried = self._cover(connection)
+        if not carried.takes(row[0]):
+            log.warning("%s is not read: its changes do not arrive under its name", collection)
+            raise Unusable("UNKNOWN_SCHEMA")
+        shown = self._admit(carried.schema(found))
         names = {column.name for column in shown.columns}
         # rows are known by their own key and cut into chunks by the surrogate: they are read whatever events show
         needed = {*found.key, collection.surrogate} - names
         missing = tuple(column for column in found.columns if column.name in needed)
         shown = replace(shown, columns=shown.columns + missing)
-        return shown, row[1], found.key, catalog.output_functions(found.columns)
+        outputs = catalog.output_functions(found.columns)
+        return shown, row[1], found.key, outputs, carried.condition(row[0])
 
 
 def _rehearse(changes: Changes) -> None:
