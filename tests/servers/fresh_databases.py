@@ -61,9 +61,10 @@ class FreshDatabases:
             self._uses[name] = 1
             return
         known, uses = self._idle.pop()
-        self._connection.execute(
-            sql.SQL("alter database {} rename to {}").format(sql.Identifier(known), sql.Identifier(name))
-        )
+        if known != name:
+            self._connection.execute(
+                sql.SQL("alter database {} rename to {}").format(sql.Identifier(known), sql.Identifier(name))
+            )
         self._uses[name] = uses + 1
 
     def give_back(self, name: str) -> bool:

@@ -354,3 +354,43 @@ def test_columns_that_have_changed_names_with_each_other_are_told_apart_by_their
     older = table(*(ColumnFacts(place, name) for place, name in enumerate(("a", "v", "w", "d"), 1)))
     found = evolved(relation("a", "w", "v", "d"), older, present, at(120))
     assert [(column.name, column.number) for column in found.columns] == [("a", 1), ("w", 2), ("v", 3), ("d", 4)]
+
+
+def numbers(found: Attributes) -> list[int]:
+    return [column.number for column in found.columns]
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["all sent", "one not sent"])
+def test_names_that_a_transaction_swaps_are_told_apart_by_their_places(hidden: bool) -> None:
+    """Writes before and behind the swap of `a` and `b`, in the transaction 110 that swaps them."""
+    generated = (shown(4, "g", 10, generated=True),) if hidden else ()
+    unsent = (shown(5, "u", 10),) if hidden else ()
+    present = Present(200, 5000, (shown(1, "id", 10), shown(2, "b", 110), shown(3, "a", 110), *generated, *unsent))
+    older = table(*(ColumnFacts(place, name) for place, name in enumerate(("id", "a", "b"), 1)))
+    first = evolved(relation("id", "a", "b"), older, present, at(110))
+    assert numbers(first) == [1, 2, 3]
+    second = evolved(relation("id", "b", "a"), first, present, at(110))
+    assert numbers(second) == [1, 2, 3]
+    # a later transaction is told as the catalog has it
+    assert numbers(evolved(relation("id", "b", "a"), second, present, at(120))) == [1, 2, 3]
+
+
+def test_a_column_that_a_transaction_drops_and_makes_again_is_another_one() -> None:
+    """Writes before and behind `drop a, add a`, in the transaction 110 that does it."""
+    present = Present(200, 5000, (shown(1, "id", 10), shown(3, "b", 10), shown(4, "a", 110)), dropped=((2, 110),))
+    older = table(*(ColumnFacts(place, name) for place, name in enumerate(("id", "a", "b"), 1)))
+    first = evolved(relation("id", "a", "b"), older, present, at(110))
+    assert numbers(first) == [1, 2, 3]
+    second = evolved(relation("id", "b", "a"), first, present, at(110))
+    assert numbers(second) == [1, 3, 4]
+
+
+def test_a_column_that_a_transaction_renames_keeps_its_number() -> None:
+    """Writes before and behind the renaming of `a` to `x`, with `a` made anew beside it."""
+    present = Present(200, 5000, (shown(1, "id", 10), shown(2, "x", 110), shown(3, "a", 110, 110, default="1")))
+    older = table(ColumnFacts(1, "id"), ColumnFacts(2, "a"))
+    first = evolved(relation("id", "a"), older, present, at(110))
+    assert numbers(first) == [1, 2]
+    second = evolved(relation("id", "x"), first, present, at(110))
+    assert numbers(second) == [1, 2]
+    assert numbers(evolved(relation("id", "x", "a"), second, present, at(110))) == [1, 2, 3]

@@ -137,6 +137,10 @@ class _Judge:
         # where nothing else has been committed since, a larger id is that of one of its savepoints
         return xmin >= 3 and (full == self._at or (self.nothing_since and full > self._at))
 
+    def may_be_later(self, xmin: int) -> bool:
+        """Return True where the row was written after the moment, or by its transaction, before or after it."""
+        return self.is_newer(xmin) or self.is_own(xmin)
+
     def newer(self, xmin: int | None) -> bool:
         """The same, and what is newer is held back."""
         if xmin is None or not self.is_newer(xmin):
@@ -199,7 +203,7 @@ def _counted(
     names = {
         column.facts.number: column.facts.name
         for column in present.columns
-        if not column.facts.generated and not judge.is_newer(column.xmin)
+        if not column.facts.generated and not judge.may_be_later(column.xmin)
     }
     if len(found) < len(sent) or not names.keys() <= set(found):
         return None
@@ -224,7 +228,9 @@ def _numbers(
     sure = {
         column.name: now[column.name].facts.number
         for column in sent
-        if column.name in now and not judge.newer(now[column.name].xmin)
+        if column.name in now
+        and not judge.newer(now[column.name].xmin)
+        and not (column.name in named and judge.is_own(now[column.name].xmin))
     }
     found = []
     for column in sent:
@@ -241,6 +247,16 @@ def _numbers(
         *(column.number for column in (*known.values(), *there) if column.number > 0 and not column.generated),
         *(number for number, xmin in present.dropped if judge.is_newer(xmin) or judge.is_own(xmin)),
     }
+    before = sorted(number for number in known if number > 0 and not known[number].generated)
+    if (
+        0 not in found
+        and sorted(found) != found
+        and len(before) == len(found)
+        and all_numbers.issuperset(before)
+        and all(sure.get(column.name, number) == number for column, number in zip(sent, before, strict=True))
+    ):
+        # columns have changed names with each other: as many as before are the same ones
+        return before
     highest = 0
     for place, number in enumerate(found):
         found[place] = number if number > highest else 0
