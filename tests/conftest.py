@@ -52,7 +52,20 @@ STARTERS = frozenset(
     }
 )
 """The fixtures that start a database, a broker or a JVM. The SQL Server of tests is small and in Python."""
-SLOW = frozenset({"contract", "e2e", "fuzz", "integration", "simulation", "spark", "test_chaos.py", "test_golden.py"})
+SLOW = frozenset(
+    {
+        "contract",
+        "e2e",
+        "fuzz",
+        "integration",
+        "simulation",
+        "spark",
+        "test_chaos.py",
+        "test_compiled.py",
+        "test_golden.py",
+        "test_lanes.py",
+    }
+)
 """The directories and files all of whose tests need such a thing, or start processes of their own that take long."""
 
 
@@ -68,6 +81,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--full"):
         os.environ[extent.FULL] = "1"
+    if config.getoption("--quick"):
+        os.environ[extent.QUICK] = "1"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -203,7 +203,7 @@ def _run(case: Case, database: Database, spark: SparkSession | None, folder: Pat
         for item in script.split(case.read("setup.sql")):
             if isinstance(item, script.Statement):
                 script.execute(setup, item)
-        types = _types(database)
+        types = _types(looking)
         given = options(case, postgres, folder, registry)
         reader = AnyReader(lambda: registry.schemas) if case.knobs.get("format") == "connect" else Reader()
         stream = opened(spark, "postgres", given, folder / "checkpoint", lambda: _flushed(looking), reader)
@@ -228,10 +228,11 @@ def _run(case: Case, database: Database, spark: SparkSession | None, folder: Pat
                     raise
             finally:
                 stream.stop()
+        types |= _types(looking)
     notifications = case.properties.get("notification.sink.topic.name", NOTIFICATIONS)
     shaped = None if case.shapes is None else partial(Shapes, heartbeats, notifications, fields=case.shapes)
     reason = fitted_reason if case.cuts else value_reason
-    terms = Terms(CHUNK_ROWS, heartbeats, notifications, Catalog(types | _types(database)), shaped, reason)
+    terms = Terms(CHUNK_ROWS, heartbeats, notifications, Catalog(types), shaped, reason)
     return _kinds([*differences(expected, stream.records(), terms), *_subjects(case, registry)])
 
 
@@ -268,14 +269,14 @@ def _kinds(found: Iterable[str]) -> tuple[str, ...]:
     return tuple(kinds.values())
 
 
-def _types(database: Database) -> dict[tuple[str, str, str], str]:
-    """The names of the types of all columns as they are now."""
+def _types(connection: psycopg.Connection[Any]) -> dict[tuple[str, str, str], str]:
+    """The names of the types of all columns as they are now, but for those of the server's own tables."""
     query = (
         "select n.nspname, c.relname, a.attname, t.typname from pg_attribute a join pg_class c on c.oid = a.attrelid"
         " join pg_namespace n on n.oid = c.relnamespace join pg_type t on t.oid = a.atttypid where a.attnum > 0"
+        " and c.oid >= 16384"
     )
-    with database.connect() as connection:
-        return {(schema, table, column): name for schema, table, column, name in connection.execute(query)}
+    return {(schema, table, column): name for schema, table, column, name in connection.execute(query)}
 
 
 def _flushed(connection: psycopg.Connection[Any]) -> int:
