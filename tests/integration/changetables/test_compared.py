@@ -56,6 +56,8 @@ def test_sql_server(sqlserver_database: TestDatabase) -> None:
         "CREATE TABLE dbo.signals (id VARCHAR(42) NOT NULL PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048))",
         "CREATE TABLE dbo.t (part NCHAR(2) NOT NULL, id INT NOT NULL, v NVARCHAR(MAX), PRIMARY KEY (part, id))",
         "CREATE TABLE dbo.other (id INT NOT NULL PRIMARY KEY)",
+        "CREATE TABLE dbo.[odd name] (raw VARBINARY(8) NOT NULL PRIMARY KEY)",
+        "INSERT INTO dbo.[odd name] VALUES (0x0006), (0x0007)",
         *(f"INSERT INTO dbo.t VALUES (N'it', {i}, N'v{i}')" for i in range(5)),
     )
     database.enable("dbo.t", "dbo.other", "dbo.signals")
@@ -75,6 +77,11 @@ def test_sql_server(sqlserver_database: TestDatabase) -> None:
         shown = rows(found, t)
         assert shown == [("it", 0, "w"), ("it", 1, "x"), ("it", 4, "v4"), ("it", 9, "v2")]
         assert rows(found, other) == []
+        # rows that are asked for by their keys, of which one is of no row
+        asked = found.condition(["part", "id"], [["it", 1], ["it", 9], ["it's", 4]])
+        assert sorted(database.query(f"SELECT id FROM dbo.t WHERE {asked}")) == [(1,), (9,)]
+        asked = found.condition(["raw"], [[b"\0\7"], [b"\0\t"]])
+        assert [bytes(raw) for (raw,) in database.query(f"SELECT raw FROM dbo.[odd name] WHERE {asked}")] == [b"\0\7"]
         # what is committed and not captured is not told of
         assert not found.is_told()
         assert not found.is_told()

@@ -1,4 +1,8 @@
-"""`tailrace verify` over change tables: what differs from SQL Server and Db2 is found, named and mended."""
+"""`tailrace verify` over change tables: what differs from SQL Server and Db2 is found, named and mended.
+
+The short extent has what these databases are asked for (test_compared.py), and the whole command over PostgreSQL
+(integration/test_verify.py).
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,10 @@ from tailrace.connectors.registry import from_entries
 from tailrace.errors import ConfigError
 from tailrace.pipeline import Pipeline
 from tailrace.sinks.tables.sink import TablesSink
-from tailrace.verify import repair
 from tailrace.verify.check import Verification
 from tailrace.verify.repair import Repair
 from tdsserver.process import TestDatabase
-from tests.extent import sized
 from tests.fix_db2 import Db2Database
-from tests.fix_lake import SteppedPipeline
 from tests.integration.changetables.test_tables import Shop, of_db2, of_sql_server
 from tests.integration.test_verify import found
 
@@ -37,11 +38,9 @@ def repaired(made: Shop, wait_s: float = 300) -> dict[str, dict[object, str]]:
     return found(mended)
 
 
-def test_sql_server(
-    spark: SparkSession, sqlserver_database: TestDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.full
+def test_sql_server(spark: SparkSession, sqlserver_database: TestDatabase, tmp_path: Path) -> None:
     """Rows that are taken away, changed and added in tables, beside changes that are not read, are told apart."""
-    monkeypatch.setattr(repair, "Pipeline", sized(SteppedPipeline, Pipeline))
     database = sqlserver_database
     database.execute(
         "CREATE TABLE dbo.signals (id VARCHAR(42) NOT NULL PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048))",
