@@ -1,4 +1,7 @@
-"""Whole pipelines over change tables, in Spark and into files: a first run, and one from its checkpoint."""
+"""Whole pipelines over change tables, in Spark and into files: a first run, and one from its checkpoint.
+
+In the short extent a golden case of Db2 runs through Spark.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import SparkSession
 
 from tailrace.connectors.registry import from_entries
@@ -76,6 +80,7 @@ def test_a_pipeline_of_sql_server(spark: SparkSession, sqlserver_database: TestD
     assert brief(again) == brief(rows)
 
 
+@pytest.mark.full
 def test_a_pipeline_of_db2(spark: SparkSession, db2: Db2Database, tmp_path: Path) -> None:
     for table in ("CUSTOMERS", "ORDERS"):
         db2.execute(f"CREATE TABLE INVENTORY.{table} (ID INTEGER NOT NULL PRIMARY KEY, NAME VARCHAR(20))")
