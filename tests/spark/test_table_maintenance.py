@@ -194,11 +194,12 @@ def test_tables_of_iceberg_are_maintained(spark: SparkSession, place: Path) -> N
     source, lake = Source(random.Random(5)), Lake(spark, place, "latest", kind="iceberg")
     lake.write(0, [last for _, last in source.snapshot(8)])
     before = f"{source.position:016X}"
-    block = [last for _, last in source.batch(12)]
-    lake.write(1, block)
+    blocks = [[last for _, last in source.batch(12)] for _ in range(2)]
+    for number, found in enumerate(blocks, 1):
+        lake.write(number, found)
     newest = complete_until(spark, lake.path)
     done = maintain(spark, lake.path, Work(optimize=True, vacuum=True, hours=1))
-    assert done[0] == "tailrace_positions: 1 moments removed"
+    assert done[0] == "tailrace_positions: 2 moments removed"
     assert re.match(r"s.t: \d+ files made into 1, ", done[1])
     assert complete_until(spark, lake.path) == newest
     assert rows_of(read_at(spark, lake.path).tables["s.t"]) == source.table(3)
@@ -206,7 +207,7 @@ def test_tables_of_iceberg_are_maintained(spark: SparkSession, place: Path) -> N
         read_at(spark, lake.path, position=before)
     # a batch that is repeated is in the table still, and the pipeline goes on
     again, stored = Lake(spark, place, "latest", kind="iceberg"), FORMATS["iceberg"].table(spark, f"{lake.path}/s.t")
-    again.write(1, block)
+    again.write(2, blocks[1])
     assert not stored.commits(1)[0].changes
-    again.write(2, [last for _, last in source.batch(6)])
+    again.write(3, [last for _, last in source.batch(6)])
     assert rows_of(again.read()) == source.table(3)
