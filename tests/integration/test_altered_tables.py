@@ -151,3 +151,26 @@ def test_changes_and_versions_follow_their_source(streamed: Callable[..., Lake],
     assert found == rows + ([(2, 2, None)] if mode == "log" else [])
     if mode == "history":
         assert [row[:3] for row in held if row[3] is None] == made.source("t", "id, u, v")
+
+
+def test_a_new_column_has_the_value_that_old_rows_have(lake: Callable[..., Lake], database: Database) -> None:
+    """A default that goes in the same transaction; one that only the statement knew ends the run."""
+    database.execute("create table t (id int primary key, v text)", "insert into t values (1, 'a'), (2, 'b')")
+    made = lake()
+    made.run()
+    database.execute(
+        "begin; alter table t add c int not null default 7, add d date default '2024-02-03', "
+        "add n numeric(8, 2) default 1.25, add w text default 'it''s', add b boolean default true, "
+        "add at timestamptz default '2024-02-03 04:05:06.789+01', "
+        "add wall timestamp default '2024-02-03 04:05:06.789'; "
+        "alter table t alter c drop default, alter d drop default; insert into t (id, c) values (3, 8); commit"
+    )
+    made.run()
+    made.equals("t")
+    assert [row[2] for row in made.rows("public.t")] == [7, 7, 8]
+    database.execute(
+        "create sequence counted",
+        "begin; alter table t add s int default nextval('counted'); alter table t alter s drop default; commit",
+        "update t set v = 'c' where id = 1",
+    )
+    assert "may have values in its new column s" in made.fails()

@@ -28,7 +28,9 @@ class Column:
     `comment` is what the database says of the column, None where it says nothing or nobody asks. `identity` says that
     the server numbers the rows by it (IDENTITY); schema changes show that. `fields` are the attributes of a composite.
     `number` is the column's own in its table: it keeps the number when it is renamed, and no other column ever gets it.
-    0 where the log and the catalog do not tell.
+    0 where the log and the catalog do not tell. `filled` says that rows which are older than the column may have values
+    there, though it has no default any more; `missing` is the text of the one value that they all have, None where
+    nobody knows one.
     """
 
     name: str
@@ -45,6 +47,8 @@ class Column:
     identity: bool = False
     fields: tuple[Column, ...] = ()
     number: int = 0
+    filled: bool = False
+    missing: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

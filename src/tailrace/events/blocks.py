@@ -100,6 +100,13 @@ def storable(kind: pa.DataType) -> pa.DataType:
     return pa.list_(pa.field("element", storable(kind.value_type))) if pa.types.is_list(kind) else kind
 
 
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return True for the types whose values have one text."""
+    of = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_string, pa.types.is_boolean, pa.types.is_date32,
+          pa.types.is_timestamp)  # fmt: skip
+    return any(one(kind) for one in of)
+
+
 def stored(values: pa.Array) -> pa.Array:
     """The values in the type that tables hold them in."""
     kind, target = values.type, storable(values.type)
@@ -171,15 +178,29 @@ class _Work:
     def shape(self) -> Form:
         """What the rows are made of."""
         late = self.form.late(self.batch.table)
-        added = (place for place, own in enumerate(self.columns) if own.name in late)
+        added = tuple(place for place, own in enumerate(self.columns) if own.name in late)
         return Form(
             tuple(column.name for column in self.plan.columns),
             tuple(self.types),
             self.key_places,
-            tuple(added),
+            added,
             tuple(own.number for own in self.columns),
             self.batch.table.oid,
+            tuple((place, text) for place in added if (text := self._value(place)) is not None),
         )
+
+    def _value(self, place: int) -> str | None:
+        """Return the one value that older rows have in a column, as `Form.values` has it; None where there is none."""
+        missing, kind = self.columns[place].missing, self.types[place]
+        if missing is None or not _is_plain(kind):
+            return None
+        found, lost = typed(self.plan.columns[place], pa.array([missing.encode()], pa.binary()))
+        value = stored(found)
+        if lost.any() or value.null_count:
+            return None
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
+            value = value.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
+        return str(value.cast(pa.string())[0].as_py())
 
     def rows(self, entries: _Entries, truncate: int) -> pa.RecordBatch:
         """The rows of a block: those of the entries that are left. `truncate` is the last one's index, or NONE."""

@@ -125,7 +125,7 @@ def test_a_column_that_was_renamed_since_keeps_what_was_known_of_it() -> None:
 def test_a_column_that_was_dropped_since_keeps_what_was_known_of_it() -> None:
     present = Present(200, 5000, (shown(1, "a", 10),))
     older = table(ColumnFacts(1, "a"), ColumnFacts(2, "b", nullable=False, default="5"))
-    assert evolved(relation("a", "b"), older, present, at(110)) == older
+    assert evolved(relation("a", "b"), older, present, at(110)).columns == older.columns
 
 
 def test_a_column_that_came_again_under_its_name_is_another_one() -> None:
@@ -344,7 +344,7 @@ def test_a_transaction_with_an_older_id_that_writes_late_does_not_see_a_dropped_
     """The transaction 120 has dropped `b`; what the one with the id 110 writes behind it is told without `b`."""
     present = Present(200, 5000, (shown(1, "a", 10), shown(3, "c", 120, 120, default="9")), dropped=((2, 120),))
     older = table(ColumnFacts(1, "a"), ColumnFacts(3, "c", default="9"))
-    assert evolved(relation("a", "c"), older, present, at(110)) == older
+    assert evolved(relation("a", "c"), older, present, at(110)).columns == older.columns
 
 
 def test_columns_that_have_changed_names_with_each_other_are_told_apart_by_their_places() -> None:
@@ -394,3 +394,26 @@ def test_a_column_that_a_transaction_renames_keeps_its_number() -> None:
     second = evolved(relation("id", "x"), first, present, at(110))
     assert numbers(second) == [1, 2]
     assert numbers(evolved(relation("id", "x", "a"), second, present, at(110))) == [1, 2, 3]
+
+
+def filled(found: Attributes) -> list[str]:
+    return [column.name for column in found.columns if column.filled]
+
+
+def test_a_column_that_came_with_a_value_is_known_though_its_default_is_gone() -> None:
+    """NOT NULL, or what the catalog still has of the statement; and a table that was written anew for it."""
+    columns = (shown(1, "a", 10), shown(2, "b", 105, filled=True), shown(3, "c", 105))
+    older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1)
+    assert filled(evolved(relation("a", "b", "c"), older, Present(200, 5000, columns, file=7), at(110))) == ["b"]
+    assert filled(evolved(relation("a", "b", "c"), older, Present(200, 5000, columns, file=8), at(110))) == ["b", "c"]
+
+
+def test_a_column_that_was_there_before_it_was_published_has_values() -> None:
+    columns = (shown(1, "a", 10), shown(2, "hidden", 10), shown(3, "new", 105))
+    older = Attributes((ColumnFacts(1, "a"),), file=7, highest=2)
+    found = evolved(relation("a", "hidden", "new"), older, Present(200, 5000, columns, file=7), at(110))
+    assert filled(found) == ["hidden"]
+    # and one that was generated
+    older = Attributes((ColumnFacts(1, "a"), ColumnFacts(2, "g", generated=True)), file=7, highest=2)
+    present = Present(200, 5000, (shown(1, "a", 10), shown(2, "g", 105)), file=7)
+    assert filled(evolved(relation("a", "g"), older, present, at(110))) == ["g"]

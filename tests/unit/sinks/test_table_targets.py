@@ -64,6 +64,7 @@ def target(
     monkeypatch: pytest.MonkeyPatch, spark: Spark, columns: Mapping[str, DataType], policies: Policies = DEFAULTS
 ) -> Target:
     monkeypatch.setattr(DeltaTable, "is_there", lambda self: bool(columns))
+    monkeypatch.setattr(DeltaTable, "_clear", lambda self: None)
     monkeypatch.setattr(DeltaTable, "columns", lambda self: dict(columns))
     monkeypatch.setattr(DeltaTable, "_metadata", lambda self: {"configuration": spark.properties})
     monkeypatch.setattr(DeltaTable, "_read", lambda self, most: None)

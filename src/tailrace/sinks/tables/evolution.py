@@ -130,21 +130,24 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Steps, and the record that is true after them."""
+    """Steps, and the record that is true after them. `fills` are columns with the value, in SQL, that all rows get in
+    them before the record is true."""
 
     steps: tuple[Step, ...]
     record: Record
+    fills: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Move:
     """A column of the form: what is known of it, what it becomes, and what it is called in the table now, if it is
-    there. `to` is the type that it is widened to, or added with."""
+    there. `to` is the type that it is widened to, or added with, `fill` the value that rows get which are there."""
 
     was: Held | None
     held: Held
     now: str = ""
     to: str = ""
+    fill: str = ""
 
     @property
     def aside(self) -> str:
@@ -156,7 +159,7 @@ class Alteration:
     """The way from a record to a form, which holds from `since` on.
 
     `types` are the table's columns, `own` those of them that no column of the source is. Raises Unfollowed where the
-    policies, or the table, are against it.
+    policies, or the table, are against it. `can_fill` says that rows which are there can get a value in a new column.
     """
 
     def __init__(
@@ -167,11 +170,12 @@ class Alteration:
         types: Mapping[str, str],
         policies: Policies,
         own: Sequence[str] = (),
+        can_fill: bool = False,
     ) -> None:
         if record.relation and form.relation and record.relation != form.relation:
             raise Unfollowed("the source's table was dropped, and another one has its name")
         self._record, self._form, self._since = record, form, since
-        self._types, self._policies = types, policies
+        self._types, self._policies, self._can_fill = types, policies, can_fill
         known = [record.find(form.number(place), name) for place, name in enumerate(form.names)]
         self._dropped, self._kept = self._gone([held for held in known if held is not None])
         self._moves = [self._moved(place, held) for place, held in enumerate(known)]
@@ -219,7 +223,14 @@ class Alteration:
         added = (Step("add", move.held.name, move.to) for move in self._moves if not move.now and move.to)
         columns = (*(move.held for move in self._moves), *self._kept)
         relation = self._form.relation or record.relation
-        yield Phase((*widened, *added), Record(columns, self._key, relation, self._since))
+        last = Record(columns, self._key, relation, self._since)
+        fills = tuple((move.held.name, move.fill) for move in self._moves if move.fill)
+        if not fills:
+            yield Phase((*widened, *added), last)
+            return
+        # the record lacks the columns until they are filled: after a crash that is done again
+        yield Phase((*widened, *added), record)
+        yield Phase((), last, fills)
 
     def _goes_aside(self, move: _Move, moves: Sequence[_Move]) -> bool:
         """Whether a column is renamed in two steps: its next name is another's still, or its name the next one of
@@ -274,15 +285,17 @@ class Alteration:
         self._demand("add", f"it has the new column {held.source}")
         if self._policies.add == IGNORE:
             return _Move(None, replace(held, name=""))
-        if place in self._form.added and self._policies.stops_at_defaults:
+        value = dict(self._form.values).get(place)
+        fill = statements.constant(kind, value) if value is not None and self._can_fill else ""
+        if place in self._form.added and self._policies.stops_at_defaults and not fill:
             raise Unfollowed(
-                f"its new column {held.source} has a default, which rows may have that nobody has written since",
+                f"rows that nobody writes may have values in its new column {held.source}, which the log does not tell",
                 "Set debezium.sink.tables.added.default = null, and read the table anew by an incremental snapshot",
             )
         dropped = {gone.name for gone in self._dropped}
         if held.name in self._types and held.name not in dropped and not self._leaves(held.name):
-            return _Move(None, held, held.name, self._wider(held.name, self._types[held.name], kind))
-        return _Move(None, held, "", kind)
+            return _Move(None, held, held.name, self._wider(held.name, self._types[held.name], kind), fill)
+        return _Move(None, held, "", kind, fill)
 
     def _leaves(self, name: str) -> bool:
         """Whether the column of that name gets another one."""

@@ -35,6 +35,13 @@ def literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"
 
 
+def constant(kind: str, text: str) -> str:
+    """A value of a type in SQL, of the text that `Form.values` has."""
+    if kind == "timestamp":
+        return f"timestamp_micros({int(text)})"
+    return f"cast({literal(text)} as {kind})"
+
+
 def at_path(path: str) -> str:
     """The table of Delta Lake at a path, in SQL."""
     return f"delta.{quoted(path)}"
@@ -132,6 +139,12 @@ def doubled(table: str, key: Sequence[str], where: str) -> str:
     listed = ", ".join(map(quoted, key))
     empty = " or ".join(f"{quoted(name)} is null" for name in key)
     return f"select 1 from {table} where {where} group by {listed} having count(*) > 1 or {empty} limit 1"
+
+
+def fill(path: str, values: Mapping[str, str], where: str) -> str:
+    """The statement that puts values, in SQL, into the columns of rows."""
+    told = ", ".join(f"{quoted(name)} = {value}" for name, value in values.items())
+    return f"update {at_path(path)} set {told} where {where}"
 
 
 def set_properties(path: str, properties: Mapping[str, str]) -> str:

@@ -223,7 +223,7 @@ class Target:
         try:
             own = [name for name, _ in self.own]
             types = {name: kind.simpleString() for name, kind in self._columns.items()}
-            alteration = Alteration(record, form, since, types, self.owner.policies, own)
+            alteration = Alteration(record, form, since, types, self.owner.policies, own, self.stored.can_fill)
         except Unfollowed as error:
             raise self._stop(error) from None
         if alteration.is_nothing:
@@ -236,6 +236,8 @@ class Target:
             # from here on older forms count as such, should their batch be repeated
             self.stored.announce(steps, _recorded(replace(record, since=since)))
         for phase in phases:
+            if phase.fills and self.owner.mode != "log":
+                self.stored.fill(dict(phase.fills), "__valid_to is null" if self.owner.mode == "history" else "true")
             self.stored.alter(phase.steps, _recorded(phase.record))
             self._record = phase.record
         self._columns = self.stored.columns()

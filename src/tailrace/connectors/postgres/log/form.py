@@ -110,7 +110,7 @@ class PostgresForm:
         return table.replica_identity == "f"
 
     def late(self, table: TableSchema) -> frozenset[str]:
-        return frozenset(one.name for one in table.columns if one.default is not None or one.generated)
+        return frozenset(one.name for one in table.columns if one.default is not None or one.generated or one.filled)
 
     def is_text(self, column: TableColumn) -> bool:
         return declared.is_text(column)

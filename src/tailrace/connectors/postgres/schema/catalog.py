@@ -100,8 +100,10 @@ select wanted.oid::int8, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_s
   (select json_agg(json_build_array(
             a.attnum, a.attname, a.attnotnull, a.attgenerated <> '', pg_catalog.pg_get_expr(d.adbin, d.adrelid),
             case when %s then pg_catalog.col_description(a.attrelid, a.attnum::int4) end,
-            a.atttypid::int8, a.atttypmod, a.xmin::text::int8, d.xmin::text::int8) order by a.attnum)
-   from pg_catalog.pg_attribute a
+            a.atttypid::int8, a.atttypmod, a.xmin::text::int8, d.xmin::text::int8,
+            a.atthasmissing or a.attnotnull or a.attidentity <> '' or t.typdefault is not null,
+            case when a.atthasmissing then (a.attmissingval::text::text[])[1] end) order by a.attnum)
+   from pg_catalog.pg_attribute a join pg_catalog.pg_type t on t.oid = a.atttypid
    left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
    where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),
   (select json_agg(json_build_array(
@@ -111,7 +113,8 @@ select wanted.oid::int8, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_s
    from pg_catalog.pg_index i join pg_catalog.pg_class n on n.oid = i.indexrelid
    where i.indrelid = c.oid and i.indisunique and i.indpred is null and i.indexprs is null and i.indisvalid),
   (select json_agg(json_build_array(a.attnum, a.xmin::text::int8) order by a.attnum)
-   from pg_catalog.pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and a.attisdropped)
+   from pg_catalog.pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and a.attisdropped),
+  case when c.relkind = 'p' then 0 else c.relfilenode::int8 end
 from unnest(%s::oid[]) wanted(oid) left join pg_catalog.pg_class c on c.oid = wanted.oid
 """
 
@@ -206,6 +209,8 @@ class Catalog:
                 tuple(column.facts for column in present.columns),
                 tuple(index.facts for index in present.indexes),
                 tuple(types.types[oid].facts for oid in sorted(needed)),
+                present.file,
+                max([column.facts.number for column in present.columns], default=0),
             )
         return found
 
@@ -218,10 +223,14 @@ class Catalog:
                 lsn,
                 tuple(
                     PresentColumn(
-                        ColumnFacts(number, name, not notnull, None if generated else default, generated, comment),
+                        ColumnFacts(
+                            number, name, not notnull, None if generated else default, generated, comment, filled,
+                            missing,
+                        ),
                         type_oid, modifier, xmin, default_xmin,
                     )
-                    for number, name, notnull, generated, default, comment, type_oid, modifier, xmin, default_xmin
+                    for number, name, notnull, generated, default, comment, type_oid, modifier, xmin, default_xmin,
+                        filled, missing
                     in columns or ()
                 ),
                 tuple(
@@ -231,8 +240,9 @@ class Catalog:
                 {},
                 frozenset(in_progress),
                 tuple((number, xmin) for number, xmin in dropped or ()),
+                file or 0,
             )
-            for oid, next_xid, in_progress, lsn, columns, indexes, dropped in rows
+            for oid, next_xid, in_progress, lsn, columns, indexes, dropped, file in rows
         }  # fmt: skip
 
     def alters(self, oid: int, xid: int) -> bool:
@@ -274,6 +284,8 @@ class Catalog:
                     facts.comment,
                     types,
                     max(facts.number, 0),
+                    facts.filled,
+                    facts.missing,
                 )
                 for sent, facts in zip(relation.columns, attributes.columns, strict=True)
             ),
@@ -342,12 +354,14 @@ class Catalog:
         comment: str | None = None,
         types: Mapping[int, TypeFacts] = MappingProxyType({}),
         number: int = 0,
+        filled: bool = False,
+        missing: str | None = None,
     ) -> Column:
         known = self._type(type_oid, types)
         if known is None:
             return Column(
                 name, "unknown", type_oid, modifier, nullable, default, "unknown", (), None, generated, comment,
-                number=number,
+                number=number, filled=filled, missing=missing,
             )  # fmt: skip
         kind = _KINDS.get(known.kind, "unknown")
         labels = tuple(label for _, label in known.labels)
@@ -365,7 +379,7 @@ class Catalog:
         return Column(
             name, known.name, type_oid, modifier, nullable, default, kind, labels, element, generated, comment,
             fields=tuple(self._column(one, oid, own, True, None, False, None, types) for one, oid, own in attributes),
-            number=number,
+            number=number, filled=filled, missing=missing,
         )  # fmt: skip
 
 

@@ -71,6 +71,7 @@ class Present:
     Whatever it shows was committed before `lsn`. A table that is gone has no columns. `types` are the types that users
     made and that the table or the Relation message needs. `in_progress` are the ids (64 bits) below `next_xid` whose
     work is not shown. `dropped` are the numbers of dropped columns, each with the id (32 bits) of what dropped it.
+    `file` is that of `Attributes`.
     """
 
     next_xid: int
@@ -80,6 +81,7 @@ class Present:
     types: dict[int, PresentType] = field(default_factory=dict)
     in_progress: frozenset[int] = frozenset()
     dropped: tuple[tuple[int, int], ...] = ()
+    file: int = 0
 
     def shows(self, xid: int) -> bool:
         """Whether it shows what the transaction with the 32-bit id `xid`, which has committed, has done.
@@ -173,7 +175,19 @@ def evolve(
     if relation.replica_identity == "d":
         indexes = _keyed(indexes, [column.number for column in columns if column.name in flagged])
     types = _types(relation, older.types if older else (), present.types, judge)
-    return Attributes(columns, indexes, types), judge.held
+    file = present.file or (older.file if older else 0)
+    there = [one.facts.number for one in present.columns if not judge.is_newer(one.xmin)]
+    highest = max([*there, older.highest if older else 0], default=0)
+    if older is not None:
+        # a default that only the statement knew, such as nextval, has written the table anew
+        is_anew = bool(older.file) and file != older.file
+        columns = tuple(
+            replace(one, filled=True, missing=None)
+            if one.number not in known and (is_anew or 0 < one.number <= older.highest)
+            else one
+            for one in columns
+        )
+    return Attributes(columns, indexes, types, file, highest), judge.held
 
 
 def _counted(
@@ -247,16 +261,16 @@ def _numbers(
         *(column.number for column in (*known.values(), *there) if column.number > 0 and not column.generated),
         *(number for number, xmin in present.dropped if judge.is_newer(xmin) or judge.is_own(xmin)),
     }
-    before = sorted(number for number in known if number > 0 and not known[number].generated)
+    as_before = sorted(number for number in known if number > 0 and not known[number].generated)
     if (
         0 not in found
         and sorted(found) != found
-        and len(before) == len(found)
-        and all_numbers.issuperset(before)
-        and all(sure.get(column.name, number) == number for column, number in zip(sent, before, strict=True))
+        and len(as_before) == len(found)
+        and all_numbers.issuperset(as_before)
+        and all(sure.get(column.name, number) == number for column, number in zip(sent, as_before, strict=True))
     ):
         # columns have changed names with each other: as many as before are the same ones
-        return before
+        return as_before
     highest = 0
     for place, number in enumerate(found):
         found[place] = number if number > highest else 0
@@ -307,7 +321,13 @@ def _column(
             nullable = known.nullable
         if judge.newer(shown.default_xmin) or (shown.default_xmin is None and altered):
             default = known.default
-    return ColumnFacts(number, sent.name, nullable and not in_primary_key, default, facts.generated, facts.comment)
+    # What a column was added with stays so as long as nobody writes the table anew.
+    filled, missing = facts.filled, facts.missing
+    if known is not None:
+        filled, missing = known.filled or (known.generated and not facts.generated), known.missing
+    return ColumnFacts(
+        number, sent.name, nullable and not in_primary_key, default, facts.generated, facts.comment, filled, missing
+    )
 
 
 def _indexes(

@@ -28,7 +28,11 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """One column: its number in the table (below 0: not known), its name, and what pgoutput does not say of it."""
+    """One column: its number in the table (below 0: not known), its name, and what pgoutput does not say of it.
+
+    `filled` says that rows which are older than the column may have a value there, whatever its default is now;
+    `missing` is the value that they all have, as the server writes it, None where nobody knows one.
+    """
 
     number: int
     name: str
@@ -36,6 +40,8 @@ class ColumnFacts:
     default: str | None = None
     generated: bool = False
     comment: str | None = None
+    filled: bool = False
+    missing: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +75,18 @@ class TypeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What a Relation message leaves open of one table, in effect from some position on."""
+    """What a Relation message leaves open of one table, in effect from some position on.
+
+    `file` is the number of the file that has its rows (pg_class.relfilenode), which is another one when the table was
+    written anew; 0 where it has none, or where that is not known. `highest` is the highest number of a column that the
+    table has had: one that comes with a lower number was there before, unpublished.
+    """
 
     columns: tuple[ColumnFacts, ...]
     indexes: tuple[IndexFacts, ...] = ()
     types: tuple[TypeFacts, ...] = ()
+    file: int = 0
+    highest: int = 0
 
     def key(self) -> tuple[str, ...]:
         """The columns of the primary key, else of the unique index that the table is clustered on or that comes first
@@ -97,11 +110,13 @@ class Attributes:
                 ]
                 for kind in self.types
             ],
+            *([self.file, self.highest] if self.file or self.highest else []),
         ]  # fmt: skip
 
     @classmethod
     def from_json(cls, fields: list[Any]) -> Attributes:
-        columns, indexes, types = fields
+        # offsets of earlier versions have no file
+        columns, indexes, types, *rest = fields
         return cls(
             tuple(_column(*column) for column in columns),
             tuple(
@@ -112,20 +127,30 @@ class Attributes:
                 TypeFacts(oid, name, kind, category, element, base, modifier, bool(refuses), tuple(map(tuple, labels)))
                 for oid, name, kind, category, element, base, modifier, refuses, labels in types
             ),
+            *rest,
         )
 
 
 def _column_json(column: ColumnFacts) -> list[Any]:
     fields: list[Any] = [
-        column.number, column.name, int(not column.nullable) + 2 * column.generated, column.default, column.comment,
+        column.number, column.name,
+        int(not column.nullable) + 2 * column.generated + 4 * column.filled, column.default, column.comment,
+        column.missing,
     ]  # fmt: skip
     while fields[-1] in (None, 0) and len(fields) > 2:
         fields.pop()
     return fields
 
 
-def _column(number: int, name: str, flags: int = 0, default: str | None = None, comment: str | None = None) -> Any:
-    return ColumnFacts(number, name, not flags & 1, default, bool(flags & 2), comment)
+def _column(
+    number: int,
+    name: str,
+    flags: int = 0,
+    default: str | None = None,
+    comment: str | None = None,
+    missing: str | None = None,
+) -> ColumnFacts:
+    return ColumnFacts(number, name, not flags & 1, default, bool(flags & 2), comment, bool(flags & 4), missing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,9 @@ class Stored(ABC):
     marker: ClassVar[str]
     """The directory below `path` by which a table of the format is known."""
 
+    can_fill: ClassVar[bool] = False
+    """Whether `fill` is there."""
+
     def __init__(self, session: SparkSession, path: str) -> None:
         self.session, self.path = session, path
 
@@ -121,6 +124,10 @@ class Stored(ABC):
     @abstractmethod
     def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
         """Alter the columns, then set properties. What is announced and done in part may be done again."""
+
+    def fill(self, values: Mapping[str, str], where: str) -> None:
+        """Put values, in SQL, into columns of the rows that fulfil a condition, by no batch. It may be done again."""
+        raise NotImplementedError
 
     @abstractmethod
     def append(self, rows: DataFrame, once: Once) -> None:

@@ -42,6 +42,9 @@ CONFLICT = re.compile(r"\bDELTA_(?:CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHAN
 IDLE = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 """Commits to a table that leave its rows as they are."""
 
+_FILL = "tailrace: values of a new column"
+"""What a commit says by which rows get a value that the log does not say: nobody else has changed them."""
+
 _OWN = frozenset({"CREATE TABLE", "ADD COLUMNS", "SET TBLPROPERTIES", "RENAME COLUMN", "CHANGE COLUMN", "DROP COLUMNS"})
 
 _PROPERTIES = {
@@ -67,6 +70,7 @@ class DeltaTable(Stored):
 
     title = "Delta Lake"
     marker = "_delta_log"
+    can_fill = True
 
     def is_there(self) -> bool:
         names = set(HadoopStorage(self.session).sizes(self.path))
@@ -76,6 +80,11 @@ class DeltaTable(Stored):
         if names - {self.marker}:
             raise self._foreign()
         return False
+
+    def _clear(self) -> None:
+        """Remove a log without commits, which Delta Lake takes for a table."""
+        if HadoopStorage(self.session).sizes(self.path) and not self.is_there():
+            HadoopStorage(self.session).delete(f"{self.path}/{self.marker}")
 
     def load(self) -> None:
         load(self.session, self.path)
@@ -107,7 +116,10 @@ class DeltaTable(Stored):
         told = self._told(most)
         # others may call what changes rows as they like
         still = IDLE | _OWN
-        return [Commit(version, metadata, operation not in still) for version, operation, metadata in told]
+        return [
+            Commit(version, metadata, operation not in still and metadata != _FILL)
+            for version, operation, metadata in told
+        ]
 
     def _told(self, most: int) -> list[tuple[int, str, str | None]]:
         """Of the newest commits the version, the operation, and what the writer said."""
@@ -151,8 +163,7 @@ class DeltaTable(Stored):
         return frozenset(values - {None}), renamed
 
     def create(self, columns: Columns, properties: Mapping[str, str]) -> None:
-        # Delta Lake takes a log without commits, which `is_there` does not, for a table.
-        HadoopStorage(self.session).delete(f"{self.path}/{self.marker}")
+        self._clear()
         told = {**_PROPERTIES, **properties}
         if statements.needs_mapping([name for name, _ in columns]):
             told |= _MAPPING
@@ -171,6 +182,13 @@ class DeltaTable(Stored):
         for step in steps:
             self.session.sql(_STATEMENTS[step.what](self.path, step))
         self.session.sql(statements.set_properties(self.path, properties))
+
+    def fill(self, values: Mapping[str, str], where: str) -> None:
+        self.session.conf.set(_METADATA, _FILL)
+        try:
+            self.session.sql(statements.fill(self.path, values, where))
+        finally:
+            self.session.conf.unset(_METADATA)
 
     def append(self, rows: DataFrame, once: Once) -> None:
         with self._saying(once):

@@ -1,0 +1,269 @@
+"""Tables kept in memory by the sink's own decisions: `Target` and `Latest` over a `Stored` without Spark.
+
+What Spark would do with the rows of a batch is done here one row at a time, the plainest way: append, or put each row
+in the place of the one with its key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import types
+
+from tailrace.columns.blocks import BLOCK, Form, Head
+from tailrace.errors import SinkError
+from tailrace.sinks.tables.batch import TableBatch
+from tailrace.sinks.tables.evolution import Policies, Step
+from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat
+from tailrace.sinks.tables.latest import Latest
+from tailrace.sinks.tables.rows import Opening, Reducing
+from tailrace.sinks.tables.statements import Merge
+from tailrace.sinks.tables.target import Owner
+
+Row = dict[str, Any]
+
+_TYPES: Mapping[str, types.DataType] = {
+    kind.simpleString(): kind
+    for kind in (
+        types.BooleanType(), types.ShortType(), types.IntegerType(), types.LongType(), types.FloatType(),
+        types.DoubleType(), types.StringType(), types.BinaryType(), types.DateType(), types.TimestampType(),
+        types.TimestampNTZType(),
+    )
+}  # fmt: skip
+
+
+def spark_type(text: str) -> types.DataType:
+    """Return the type that Spark writes as `text`."""
+    if found := re.fullmatch(r"decimal\((\d+),(\d+)\)", text):
+        return types.DecimalType(int(found[1]), int(found[2]))
+    if found := re.fullmatch(r"array<(.*)>", text):
+        return types.ArrayType(spark_type(found[1]))
+    return _TYPES[text]
+
+
+def _constant(text: str) -> Any:
+    """Return the value of the SQL that `statements.constant` writes."""
+    found = re.fullmatch(r"cast\('(.*)' as (\w+).*\)", text)
+    assert found is not None, text
+    value, kind = found[1], found[2]
+    if kind in ("int", "bigint"):
+        return int(value)
+    if kind == "decimal":
+        return Decimal(value)
+    return date.fromisoformat(value) if kind == "date" else value == "true" if kind == "boolean" else value
+
+
+class MemoryTable(Stored):
+    """A table in memory; `store` has the tables by their paths."""
+
+    title, marker, can_fill = "memory", "memory", True
+
+    def __init__(self, store: dict[str, MemoryTable], path: str) -> None:
+        super().__init__(cast(Any, _Session(self)), path)
+        self._store = store
+        self.kinds: dict[str, str] = {}
+        self.told: dict[str, str] = {}
+        self.kept: list[Row] = []
+        self.history: list[Commit] = []
+
+    def is_there(self) -> bool:
+        return self.path in self._store
+
+    def name(self) -> str:
+        return self.path
+
+    def rows(self, version: int | None = None) -> Any:
+        raise NotImplementedError
+
+    def columns(self) -> dict[str, types.DataType]:
+        return {name: spark_type(kind) for name, kind in self.kinds.items()}
+
+    def properties(self) -> dict[str, str]:
+        return dict(self.told)
+
+    def commits(self, most: int) -> list[Commit]:
+        return self.history[::-1][:most]
+
+    def past(self, name: str) -> tuple[frozenset[str], bool | None]:
+        raise NotImplementedError
+
+    def create(self, columns: Columns, properties: Mapping[str, str]) -> None:
+        self.kinds, self.told = dict(columns), dict(properties)
+        self._store[self.path] = self
+        self._commit(None, False)
+
+    def announce(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+        self.told |= properties
+
+    def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+        for step in steps:
+            if step.what == "drop":
+                del self.kinds[step.name]
+                self.kept = [{name: row[name] for name in self.kinds} for row in self.kept]
+            elif step.what == "rename":
+                assert step.to not in self.kinds
+                self.kinds = {step.to if name == step.name else name: kind for name, kind in self.kinds.items()}
+                self.kept = [
+                    {step.to if name == step.name else name: value for name, value in row.items()} for row in self.kept
+                ]
+            else:
+                self.kinds[step.name] = step.to
+                self.kept = [{step.name: None, **row} for row in self.kept]
+        self.told |= properties
+        self._commit(None, False)
+
+    def fill(self, values: Mapping[str, str], where: str) -> None:
+        for name, value in values.items():
+            for row in self.kept:
+                row[name] = _constant(value)
+
+    def append(self, rows: Any, once: Once) -> None:
+        self.kept += rows
+        self._commit(once.metadata, True)
+
+    def put(self, rows: list[Row], once: Once) -> None:
+        """Have these rows and no others."""
+        self.kept = rows
+        self._commit(once.metadata, True)
+
+    def _commit(self, metadata: str | None, changes: bool) -> None:
+        self.history.append(Commit(len(self.history), metadata, changes))
+
+    def merge(self, merge: Merge, once: Once) -> None:
+        raise NotImplementedError
+
+    mend = remove = compact = clean = merge  # type: ignore[assignment]
+
+
+class _Session:
+    """In the place of Spark's session: answers whether a new key tells the rows apart."""
+
+    def __init__(self, table: MemoryTable) -> None:
+        self._table = table
+        self._found: list[Any] = []
+
+    def sql(self, text: str) -> _Session:
+        listed = re.search(r" group by (.*) having ", text)
+        assert listed is not None, text
+        names = re.findall(r"`((?:[^`]|``)*)`", listed[1])
+        keys = [tuple(row[name] for name in names) for row in self._table.kept]
+        self._found = [1] if len(set(keys)) < len(keys) or any(None in key for key in keys) else []
+        return self
+
+    def collect(self) -> list[Any]:
+        return self._found
+
+
+class MemoryFormat(TableFormat):
+    """Tables in memory."""
+
+    name = title = marker = "memory"
+    jars, settings = (), {}
+    conflict = re.compile("never")
+
+    def __init__(self) -> None:
+        self.tables: dict[str, MemoryTable] = {}
+
+    def demand(self, spark: Any) -> None:
+        pass
+
+    def table(self, session: Any, path: str) -> MemoryTable:
+        found = self.tables.get(path)
+        return MemoryTable(self.tables, path) if found is None else found
+
+
+class Blocks:
+    """In the place of a frame: the blocks of a batch, keys and values."""
+
+    def __init__(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        self.rows = rows
+
+    def where(self, condition: str) -> Blocks:
+        wanted = {bytes.fromhex(text) for text in re.findall(r"X'([0-9a-f]*)'", condition)}
+        return Blocks([row for row in self.rows if row[0] in wanted])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        keys, values = zip(*self.rows, strict=True)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(keys, pa.binary()), pa.array(values, pa.binary())], names=["key", "value"]
+        )
+
+
+class MemoryLatest(Latest):
+    """The mode `latest` without Spark."""
+
+    def _append(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+        opened = [row for rows in _opened(batch) for row in rows.to_pylist()]
+        stored.append(cast(Any, [_values(row, batch.form) for row in opened]), once)
+
+    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+        form, table = batch.form, cast(MemoryTable, stored)
+        key = [form.names[place] for place in form.key]
+        kept = {tuple(row[name] for name in key): row for row in table.kept}
+        before = dict(kept)
+        truncate = batch.truncate
+        if truncate is not None:
+            kept = {}
+        parts = [part for rows in _opened(batch) for part in rows.to_batches()]
+        for rows in Reducing(form)(iter(parts)):
+            for row in rows.to_pylist():
+                if truncate is not None and ((row["position"], row["ordinal"]) <= truncate or row["op"] == "r"):
+                    continue
+                values = _values(row, form)
+                at = tuple(values[name] for name in key)
+                if row["op"] in ("d", "t"):
+                    kept.pop(at, None)
+                    continue
+                if row["missing"]:
+                    origin = row["origin"]
+                    old = before.get(at if origin is None else tuple(origin.values()))
+                    if old is None:
+                        raise SinkError("Neither the log nor the table has a value of a row.")
+                    values |= {form.names[place]: old[form.names[place]] for place in row["missing"]}
+                kept[at] = values
+        table.put(list(kept.values()), once)
+
+
+def _opened(batch: TableBatch) -> Iterator[pa.Table]:
+    return Opening(batch.form).blocks(cast(Blocks, batch.frame).batches())
+
+
+def _values(row: Mapping[str, Any], form: Form) -> Row:
+    return {name: row[f"c{place}"] for place, name in enumerate(form.names)}
+
+
+class Copies:
+    """The tables of a pipeline by `schema.table`; `write` brings a batch in, as a new process would."""
+
+    def __init__(self, policies: Policies) -> None:
+        self.format = MemoryFormat()
+        self._owner = Owner("pipeline", "latest", policies, format=self.format)
+
+    def write(self, number: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write the blocks of a batch. Raises SinkError where a table cannot follow."""
+        found: dict[tuple[str, str, str], list[tuple[bytes, bytes]]] = {}
+        for row in rows:
+            if row["op"] == BLOCK:
+                head = Head.of(row["key"])
+                found.setdefault((head.database, head.schema, head.table), []).append((row["key"], row["value"]))
+        for table, blocks in found.items():
+            heads = [Head.of(key) for key, _ in blocks]
+            path = ".".join(table[1:])
+            latest = MemoryLatest(path, ".".join(table), self._owner)
+            latest.is_known = path in self.format.tables
+            latest.write(cast(Any, None), TableBatch(number, table, heads, cast(Any, Blocks(blocks)), 0))
+
+    def rows(self, name: str) -> list[Row] | None:
+        """Return the rows of a table, None where there is none."""
+        table = self.format.tables.get(name)
+        return None if table is None else table.kept
+
+    def columns(self, name: str) -> list[str]:
+        """Return the columns of a table, as far as it is there."""
+        table = self.format.tables.get(name)
+        return [] if table is None else list(table.kinds)
