@@ -96,3 +96,46 @@ def test_what_no_copy_can_follow_ends_the_start(lake: Callable[..., Lake], datab
     made = lake(source_table_include_list="public.p_1,public.p_2")
     with pytest.raises(PrerequisiteError, match=r"public\.p_2: the publication does not have it"):
         made.run()
+
+
+def test_old_rows_are_as_the_partition_has_them(lake: Callable[..., Lake], database: Database) -> None:
+    """A root whose identity is FULL over partitions with the default one, and the other way round; large values."""
+    database.execute(
+        *TABLES[3:6],
+        "alter table p alter v set storage external",
+        "alter table p replica identity full",
+        "create table q (like p including all) partition by range (d)",
+        "create table q_1 partition of q for values from ('2024-01-01') to ('2025-01-01')",
+        "create table q_2 partition of q for values from ('2025-01-01') to ('2026-01-01')",
+        "alter table q_1 replica identity full",
+        *(
+            f"insert into {name} select i, d, repeat('x', 3000) from generate_series(1, 4) i, "
+            "(values (date '2024-05-05'), ('2025-05-05')) as days (d)"
+            for name in ("p", "q")
+        ),
+    )
+    made = lake(source_publish_via_partition_root="true")
+    made.run()
+    for name in ("p", "q"):
+        database.execute(
+            f"update {name} set v = 'short' where id = 1",
+            f"update {name} set id = id + 10 where id = 2",
+            f"update {name} set d = d - 365 where id = 3 and d > '2025-01-01'",
+            f"delete from {name} where id = 4",
+        )
+    made.run()
+    made.equals("p", "q")
+
+
+def test_a_large_key_is_told_by_the_old_row(lake: Callable[..., Lake], database: Database) -> None:
+    """A key that is stored apart is not in the new row of an update."""
+    database.execute(
+        "create table k (id text primary key, n int)",
+        "alter table k alter id set storage external",
+        "insert into k values (repeat('k', 2500), 1)",
+    )
+    made = lake()
+    made.run()
+    database.execute("update k set n = 2")
+    made.run()
+    made.equals("k")

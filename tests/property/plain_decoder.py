@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
@@ -29,6 +31,7 @@ def plain_decode(segment: Segment) -> ChangeBatch:
     ops = bytearray()
     befores: list[Row | None] = []
     afters: list[Row | None] = []
+    is_partial = False
     for index in range(len(segment)):
         message = parse_change(segment, index)
         before: Row | None = None
@@ -41,18 +44,22 @@ def plain_decode(segment: Segment) -> ChangeBatch:
             case Update():
                 ops += b"u"
                 before, after, kind = message.old, message.new, message.old_kind
-                if before is not None and kind == "O":
+                if before is not None:
                     after = tuple(map(_restored, before, after))
             case Delete():
                 ops += b"d"
                 before, kind = message.old, message.old_kind
             case Truncate():
                 ops += b"t"
+        is_partial |= kind == "K" or (isinstance(message, Update) and before is None)
         befores.append(before)
         afters.append(after)
     before_image = _image(segment.table, befores)
+    identity = segment.table.replica_identity
+    if identity == "f" and is_partial:
+        identity = "d"
     return ChangeBatch(
-        table=segment.table,
+        table=replace(segment.table, replica_identity=identity),
         op=np.frombuffer(bytes(ops), dtype=np.uint8),
         lsn=segment.lsn,
         transaction=segment.transaction,
@@ -64,7 +71,7 @@ def plain_decode(segment: Segment) -> ChangeBatch:
 
 
 def _restored(old: Value, new: Value) -> Value:
-    """The new value; where the log left it out as unchanged, the old value, which REPLICA IDENTITY FULL carries."""
+    """The new value; where the log left it out as unchanged, the old value, as far as the old tuple carries it."""
     return old if new is UNAVAILABLE and isinstance(old, bytes) else new
 
 

@@ -85,11 +85,11 @@ def written_value(value: Value) -> bytes:
     return b"u"
 
 
-def cut(messages: list[bytes], width: int, oid: int) -> Segment:
+def cut(messages: list[bytes], width: int, oid: int, identity: str = "d") -> Segment:
     columns = tuple(Column(f"column_{index}", "text", 25) for index in range(width))
     count = len(messages)
     return Segment(
-        table=TableSchema(TableId("db", "public", "things"), columns, (), oid=oid),
+        table=TableSchema(TableId("db", "public", "things"), columns, (), identity, oid),
         data=np.frombuffer(b"".join(messages), dtype=np.uint8),
         offsets=np.cumsum([0, *map(len, messages)], dtype=np.int64),
         lsn=np.arange(count, dtype=np.int64) * 8,
@@ -103,7 +103,7 @@ def cut(messages: list[bytes], width: int, oid: int) -> Segment:
 def segments(draw: st.DrawFn) -> Segment:
     width = draw(st.one_of(st.integers(0, 5), st.sampled_from([1, 9, 70])))
     messages = [written(change) for change in draw(st.lists(changes(width), max_size=20))]
-    return cut(messages, width, draw(st.sampled_from([OID, 0])))
+    return cut(messages, width, draw(st.sampled_from([OID, 0])), draw(st.sampled_from("df")))
 
 
 @st.composite
@@ -145,6 +145,7 @@ def plain_image(image: Image | None) -> object:
 
 def plain_batch(batch: ChangeBatch) -> object:
     return (
+        batch.table.replica_identity,
         batch.op.tobytes(),
         batch.lsn.tolist(),
         batch.transaction.tolist(),

@@ -64,6 +64,7 @@ class Form:
     `values` those of them, with their one value, of which it is known: as Arrow writes it as a text, instants in µs.
     `numbers` are the columns' own in the source's table, by which a renamed one is told from another, 0 where it is not
     known; `relation` is the number of the source's table, by which one that was made anew under the same name is told.
+    `shard` is the name of the source's table where several are put into one, else "".
     """
 
     names: tuple[str, ...]
@@ -73,6 +74,7 @@ class Form:
     numbers: tuple[int, ...] = ()
     relation: int = 0
     values: tuple[tuple[int, str], ...] = ()
+    shard: str = ""
 
     def number(self, place: int) -> int:
         """The column's number, 0 where it is not known."""
@@ -164,16 +166,16 @@ class Head:
 def _form_text(form: Form) -> str:
     fields = [pa.field(name, kind) for name, kind in zip(form.names, form.types, strict=True)]
     schema = base64.b64encode(pa.schema(fields).serialize().to_pybytes()).decode()
-    return json.dumps([schema, form.key, form.added, form.numbers, form.relation, form.values])
+    return json.dumps([schema, form.key, form.added, form.numbers, form.relation, form.values, form.shard])
 
 
 @lru_cache(maxsize=256)
 def _form_of(text: str) -> Form:
-    schema, key, added, numbers, relation, values = json.loads(text)
+    schema, key, added, numbers, relation, values, shard = json.loads(text)
     fields = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
     return Form(
         tuple(fields.names), tuple(fields.types), tuple(key), tuple(added), tuple(numbers), relation,
-        tuple((place, value) for place, value in values),
+        tuple((place, value) for place, value in values), shard,
     )  # fmt: skip
 
 

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import logging
 
-from tailrace.columns import TableId, TableSchema
+import pyarrow as pa
+
+from tailrace.columns import Column, TableId, TableSchema
 from tailrace.errors import ConfigError
 from tailrace.events import names
 from tailrace.events.form import SourceForm
 from tailrace.events.settings import EventSettings
 from tailrace.events.shaped import unmasked
+from tailrace.values.arrow import arrow_type_of
+from tailrace.values.conversion import ColumnPlan
+from tailrace.values.shapes import ByteTruncation, Digest, Mask, Truncation
 
 log = logging.getLogger("tailrace")
 
@@ -34,12 +39,14 @@ class Admission:
     def admit(self, table: TableSchema) -> TableSchema:
         """The table with the key that its events get.
 
-        Raises ConfigError when message.key.columns names a column that it does not have, and when two of its columns
-        have one field name.
+        Raises ConfigError when message.key.columns names a column that it does not have, when two of its columns have
+        one field name, and when a copy's rows would have one key that have two in the table.
         """
         keyed = self._settings.shaping.keyed(table)
         self._report_tables(table.id)
         self._check_fields(keyed)
+        if self._settings.blocks or self._settings.copy:
+            self._check_key(keyed)
         for column in unmasked(keyed, self._settings, self._form):
             self._warn(
                 f"column {column} of {table.id} is to be masked, but its type is none of text: its values are shown as "
@@ -58,6 +65,19 @@ class Admission:
         first = self._prefixes.setdefault(prefix, table)
         if first != table:
             self._warn(f"the schemas of the tables {first} and {table} share the name {prefix}")
+
+    def _check_key(self, table: TableSchema) -> None:
+        """Raise ConfigError where two keys of the table may become one."""
+        # no option shapes the key of an event, and tables have the columns of values
+        is_of_values = bool(self._settings.blocks)
+        plans = self._form.columns(table, self._settings)[0] if is_of_values else self._form.key(table, self._settings)
+        for plan in (one for one in plans if one.source_name in table.key):
+            column = table.columns[table.index(plan.source_name)]
+            why = _merging(plan, column, self._settings)
+            if why:
+                raise ConfigError(
+                    f"Two keys of {table.id} may become one in a copy: its column {column.name} {why[0]}.", why[1]
+                )
 
     def _check_fields(self, table: TableSchema) -> None:
         """Values and keys each need fields of different names; consumers may not see case, so that is reported."""
@@ -83,3 +103,42 @@ class Admission:
         if message not in self.warnings:
             self.warnings.append(message)
             log.warning(message)
+
+
+_DECIMALS = frozenset(("numeric", "decimal", "money", "smallmoney", "decfloat"))
+_DIGITS = {"timestamp": 6, "time": 6, "datetime2": 7, "datetimeoffset": 7}
+"""The digits of a second's fraction that types have unless they are declared with fewer."""
+_SAFE_DIGEST = 16
+"""Hexadecimal digits from which on different keys are taken to have different digests."""
+
+
+def _merging(plan: ColumnPlan, column: Column, settings: EventSettings) -> tuple[str, str] | None:
+    """Return how a key's column loses what tells two values apart, and the remedy; None where it does not."""
+    other = "Name other key columns in message.key.columns, or leave the table out."
+    if isinstance(plan.shape, Truncation | ByteTruncation | Mask):
+        return (
+            "is cut or masked",
+            "Take the column out of column.truncate.* and column.mask.with.*; a hash keeps keys apart.",
+        )
+    if isinstance(plan.shape, Digest) and plan.shape.length < _SAFE_DIGEST:
+        return "is hashed, and the hash cut to a few characters", other
+    if settings.decimal_handling_mode == "double" and column.type_name.lower() in _DECIMALS:
+        return "is shown as a double", "Set decimal.handling.mode=precise or string."
+    most = _DIGITS.get(column.type_name.lower())
+    if most is None:
+        return None
+    digits, shown = most if column.modifier < 0 else column.modifier, _shown_digits(arrow_type_of(plan.schema))
+    if digits <= shown:
+        return None
+    remedy = "Set time.precision.mode=adaptive." if digits <= _MICRO else other
+    return f"has {digits} digits of a second, of which {shown} are shown", remedy
+
+
+_MICRO = 6
+
+
+def _shown_digits(kind: pa.DataType) -> int:
+    """Return the digits of a second that are left of a value: tables hold microseconds at most."""
+    if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
+        return {"s": 0, "ms": 3}.get(kind.unit, _MICRO)
+    return _MICRO

@@ -48,7 +48,7 @@ class Routing:
     def merged(self, rows: pa.RecordBatch, form: Form, table: TableId) -> tuple[pa.RecordBatch, Form]:
         """The rows of a block with the column that tells their table, and their form."""
         # numbers are those of each table for itself
-        form = replace(form, numbers=(), relation=0)
+        form = replace(form, numbers=(), relation=0, shard=whole_name(table))
         if not self.field:
             return rows, form
         if self.field in form.names:

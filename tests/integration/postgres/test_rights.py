@@ -9,6 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from tailrace.connectors.postgres.server import connection as connections
+from tailrace.connectors.registry import parse
 from tests import waiting
 from tests.fix_postgres import Database
 from tests.fix_query import Query
@@ -89,3 +91,29 @@ def test_every_part_works_without_a_superuser(database: Database, modest: Databa
         assert until(query, 101, "c")[1:] == list(range(100, 200))
     finally:
         query.planner.close()
+
+
+@pytest.mark.parametrize("replication", [False, True], ids=["plain", "of the log"])
+def test_no_limit_of_the_role_ends_a_session(database: Database, replication: bool) -> None:
+    """What a role or a database sets for applications would end snapshots and the reading of a backlog."""
+    role = f"limited_{database.name}"
+    limits = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"]
+    with database.connect() as connection:
+        if connection.info.server_version >= 170000:
+            limits.append("transaction_timeout")
+    database.execute(
+        f"create role {role} login replication password '{role}'",
+        *(f"alter role {role} set {name} = '7s'" for name in limits),
+    )
+    try:
+        options = database.options(topic_prefix="p", database_user=role, database_password=role)
+        config = parse("postgres", options)
+        with connections.connect(config, replication=replication, limited=False) as session:
+            shown = {name: session.execute(f"show {name}".encode()).fetchone() for name in limits}
+        assert shown == dict.fromkeys(limits, ("0",))
+        with connections.connect(config) as session:
+            address = connections.Address.of(config, session)
+        for name in limits:
+            assert f"-c%20{name}%3D0" in address.uri
+    finally:
+        database.execute(f"drop role {role}")

@@ -238,3 +238,53 @@ def test_columns_are_found_by_their_numbers() -> None:
     assert places_of(form(ID, (2, "old")), target) == (0, 1, -1)
     assert places_of(form(ID, (5, "a"), (2, "new")), target) == (0, 2, -1)
     assert places_of(form((0, "id"), (0, "new")), target) == (0, -1, 1)
+
+
+def shard(name: str, *columns: str, **more: Any) -> Form:
+    """The form of a table that is put into one with others."""
+    return Form(columns, (INT,) * len(columns), (0,), shard=name, **more)
+
+
+def test_shards_may_be_altered_one_after_another() -> None:
+    """A column that one has and another one has not stays, until the last one drops it."""
+    record = Record.first(shard("d.s.o_1", "id", "a"), AT)
+    for name, columns, steps in (
+        ("d.s.o_2", ("id", "a"), []),
+        ("d.s.o_1", ("id", "a", "n"), [("add", "n", "int")]),
+        ("d.s.o_2", ("id", "a"), []),
+        ("d.s.o_2", ("id", "a", "n"), []),
+        ("d.s.o_1", ("id", "n"), []),
+        ("d.s.o_3", ("id", "n"), []),
+        ("d.s.o_2", ("id", "n"), [("drop", "a", "")]),
+    ):
+        types = {held.name: "int" for held in record.columns}
+        found = list(Alteration(record, shard(name, *columns), AT, types, ALWAYS).phases())
+        assert [(step.what, step.name, step.to) for phase in found for step in phase.steps] == steps, (name, columns)
+        record = found[-1].record
+        assert Record.of(record.text()) == record
+    assert [held.name for held in record.columns] == ["id", "n"]
+
+
+def test_what_a_table_cannot_know_of_one_shard_stops_it() -> None:
+    record = Record.first(shard("d.s.o_1", "id", "a"), AT)
+    types = {"id": "int", "a": "int"}
+    with pytest.raises(Unfollowed, match=r"d\.s\.o_1 has b in the place of a"):
+        Alteration(record, shard("d.s.o_1", "id", "b"), AT, types, ALWAYS)
+    with pytest.raises(Unfollowed, match="may have values in its new column c"):
+        Alteration(
+            record, shard("d.s.o_1", "id", "a", "c", added=(2,), values=((2, "7"),)), AT, types, ALWAYS, (), True
+        )
+    # and so does one that another shard has already
+    both = list(Alteration(record, shard("d.s.o_2", "id", "a", "c"), AT, types, ALWAYS).phases())[-1].record
+    with pytest.raises(Unfollowed, match="may have values in its new column c"):
+        Alteration(both, shard("d.s.o_1", "id", "a", "c", added=(2,)), AT, types | {"c": "int"}, ALWAYS)
+
+
+def test_a_new_column_is_filled_before_the_record_knows_it() -> None:
+    new = form(ID, A, B, (4, "c"), added=(3,), values=((3, "7"),))
+    found = list(Alteration(TABLE, new, AT, kinds(OLD), ALWAYS, (), True).phases())
+    assert [(phase.fills, len(phase.record.columns)) for phase in found] == [((), 3), ((("c", "cast('7' as int)"),), 4)]
+    # after a crash between the two the column is there, and is filled again
+    again = list(Alteration(TABLE, new, AT, kinds(OLD) | {"c": "int"}, ALWAYS, (), True).phases())
+    assert again[0].steps == ()
+    assert again[-1].fills == found[-1].fills

@@ -16,6 +16,7 @@ from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.opened import parallelism
 from tailrace.connectors.postgres.schema.history import History
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
+from tailrace.connectors.postgres.schema.inventory import Inventory
 from tailrace.connectors.postgres.setup import slots
 from tailrace.connectors.postgres.snapshot.chunks import Snapshots
 from tailrace.connectors.postgres.snapshot.notifications import TableNotifications
@@ -41,7 +42,7 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
     """Snapshots of the tables that `tables` lets through. `control` gives a connection in autocommit mode.
 
     `admit` gives a schema the key that its events have; `streamed` the transactions that the log has brought, None
-    where nobody asks for blocking snapshots.
+    where nobody asks for blocking snapshots; `inventory` the captured tables as they were found at the start.
     """
 
     def __init__(
@@ -54,8 +55,10 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         admit: Callable[[TableSchema], TableSchema],
         streamed: Callable[[], Streamed | None],
         hypertables: HypertableCatalog,
+        inventory: Callable[[], Inventory | None] = lambda: None,
     ) -> None:
         self._config = config
+        self._inventory = inventory
         self._outside = outside
         self._control = control
         self._streamed = streamed
@@ -95,8 +98,9 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
             schemas = self._chunks.history(None if visible is None else visible.tables)
         progress = SnapshotProgress(plan, session.origin, 0)
         hypertables = self._hypertables.learned(since.hypertables, self._chunks.names_read)
+        found = self._inventory() or since.inventory
         return PostgresOffset(
-            position, progress, visible, since.heartbeat_ms, 0, since.progress, schemas, server, hypertables
+            position, progress, visible, since.heartbeat_ms, 0, since.progress, schemas, server, hypertables, found
         )
 
     def history_at(self, exported: str) -> History:

@@ -10,6 +10,7 @@ from tailrace.connectors.postgres.log.identity import ServerId
 from tailrace.connectors.postgres.log.visible import Visible
 from tailrace.connectors.postgres.protocol.position import START, LogPosition
 from tailrace.connectors.postgres.schema.history import NOTHING, History, packed, unpacked
+from tailrace.connectors.postgres.schema.inventory import UNKNOWN, Inventory
 from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, SnapshotProgress
 from tailrace.records.hypertables import NO_HYPERTABLES, Hypertables
 from tailrace.snapshot.plan import SnapshotPlan
@@ -23,7 +24,7 @@ class PostgresOffset:
     heartbeat, in ms since 1970, 0 when there was none; `xmin` what the source blocks of the batch that ends here say
     of the slot, 0 for nothing; `progress` belongs to signals and incremental snapshots; `schemas` is what the log does
     not say of the tables; `server` whose log was read, None in offsets of earlier versions and where none is read;
-    `hypertables` what a transform was told of the tables.
+    `hypertables` what a transform was told of the tables; `inventory` the captured tables as the query has found them.
     """
 
     log: LogPosition = START
@@ -35,6 +36,7 @@ class PostgresOffset:
     schemas: History = NOTHING
     server: ServerId | None = None
     hypertables: Hypertables = NO_HYPERTABLES
+    inventory: Inventory = UNKNOWN
 
     @property
     def is_initial(self) -> bool:
@@ -84,6 +86,8 @@ class PostgresOffset:
             fields["server"] = self.server.to_json()
         if self.hypertables.of:
             fields["hypertables"] = packed(self.hypertables.to_json())
+        if self.inventory != UNKNOWN:
+            fields["inventory"] = packed(self.inventory.to_json())
         return ordered(fields)
 
     @classmethod
@@ -115,4 +119,5 @@ class PostgresOffset:
             History.from_text(fields["schemas"]) if "schemas" in fields else NOTHING,
             ServerId.from_json(fields["server"]) if "server" in fields else None,
             Hypertables.from_json(unpacked(fields["hypertables"])) if "hypertables" in fields else NO_HYPERTABLES,
+            Inventory.from_json(unpacked(fields["inventory"])) if "inventory" in fields else UNKNOWN,
         )

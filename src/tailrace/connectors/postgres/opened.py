@@ -19,6 +19,7 @@ from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import Committed, LogPosition
 from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
+from tailrace.connectors.postgres.schema.inventory import Inventory
 from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.snapshot.again import PresentRows
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal
@@ -54,7 +55,8 @@ def parallelism(config: Config) -> int:
 
 
 class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
-    """The log as `reader` has it; `address` is where tasks read rows.
+    """The log as `reader` has it; `address` is where tasks read rows, `inventory` the captured tables as the start
+    has found them.
 
     What a snapshot has shown is left out, so another snapshot needs another reader.
     """
@@ -72,8 +74,10 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
         xmin: CatalogXmin,
         address: Callable[[], Address],
         hypertables: HypertableCatalog,
+        inventory: Callable[[], Inventory | None] = lambda: None,
     ) -> None:
         self.reader = reader
+        self.inventory = inventory
         self.windows = windows
         self._config = config
         self._settings = settings
@@ -132,7 +136,8 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
         hypertables = since.hypertables
         if self._hypertables.is_asked:
             hypertables = self._hypertables.learned(hypertables, self._tables(since.log, end, progress))
-        return PostgresOffset(end, None, visible, heartbeat_ms, xmin, progress, schemas, server, hypertables)
+        found = self.inventory() or since.inventory
+        return PostgresOffset(end, None, visible, heartbeat_ms, xmin, progress, schemas, server, hypertables, found)
 
     def _tables(self, start: LogPosition, end: LogPosition, progress: Progress) -> Iterator[tuple[str, str]]:
         """The tables whose rows a batch has."""

@@ -21,15 +21,17 @@ from tailrace.connectors.postgres.log.visible import Streamed
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.opened import OpenedLog, parallelism
 from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLsn, lsn_text
-from tailrace.connectors.postgres.schema import coverage
+from tailrace.connectors.postgres.schema import coverage, inventory
 from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.schema.coverage import EVERYTHING, Carried, carried
 from tailrace.connectors.postgres.schema.history import History, SchemaHistory
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
+from tailrace.connectors.postgres.schema.inventory import UNKNOWN, Inventory
 from tailrace.connectors.postgres.schema.relations import Relations
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.setup import publications, slots
+from tailrace.connectors.postgres.snapshot.session import only, qualified
 from tailrace.connectors.postgres.snapshot.windows import Incremental, PostgresWindows
 from tailrace.errors import PositionLost
 from tailrace.events.admission import Admission
@@ -82,6 +84,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         self._control: psycopg.Connection[Any] | None = None
         self._xmin = CatalogXmin(config, self._connect)
         self._prepared = False
+        self._inventory: Inventory | None = None
         self._hypertables = HypertableCatalog(config, settings, outside.connect, outside.runtime)
         self.incremental = self._incremental()
         self.snapshots = PostgresSnapshots(
@@ -93,6 +96,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             self._names.admit,
             self._streamed,
             self._hypertables,
+            lambda: self._inventory,
         )
 
     def _incremental(self) -> Incremental | None:
@@ -160,12 +164,19 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         captured = captured_tables(catalog.tables(), self._tables)
         guard_number(self._config, len(captured))
         if self._streams:
+            if self._is_republished(since) and not snapshot_mode(self._config).mends:
+                raise PositionLost(
+                    f"The publication {self._config['publication.name']} is gone, or was dropped and made again: the "
+                    "slot does not lead over that, and what was written meanwhile is lost.",
+                    f"select pg_drop_replication_slot('{self._config['slot.name']}'); then delete the checkpoint for a "
+                    "new snapshot.",
+                )
             publications.prepare_publication(control, self._config, captured)
             if self._config["slot.failover"]:
                 slots.warn_of_failover(control, self._config["slot.name"])
         publications.set_replica_identities(control, self._config["replica.identity.autoset.values"], captured)
         if self._streams:
-            self._demand_coverage(control, captured)
+            self._take_stock(control, catalog, captured, since)
         with connections.one_moment(control):
             schemas = catalog.schemas([oid for oid, _, _ in captured])
         for schema in schemas.values():
@@ -175,17 +186,46 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             log.warning("servers before PostgreSQL 14 send no logical messages: message.prefix lists have no effect")
         self._prepared = True
 
-    def _demand_coverage(self, control: psycopg.Connection[Any], captured: Sequence[CapturedTable]) -> None:
-        """Warn of what the log does not carry of the captured tables. Raises PrerequisiteError where no copy can follow
-        them."""
-        found = coverage.findings(
-            coverage.read(control, self._config, captured), copies=self._settings.copies and self._streams
-        )
-        for one in demanded(found):
+    def _take_stock(
+        self,
+        control: psycopg.Connection[Any],
+        catalog: Catalog,
+        captured: Sequence[CapturedTable],
+        since: PostgresOffset,
+    ) -> None:
+        """Warn of what the log does not carry of the captured tables, and of what it has not told since the checkpoint.
+
+        Raises PrerequisiteError where a copy cannot follow a table.
+        """
+        covered = coverage.read(control, self._config, captured)
+        for one in demanded(coverage.findings(covered, copies=self._settings.copies)):
             log.warning("%s %s", one.text, one.remedy)
+        self._inventory = inventory.read(control, self._config, captured, covered)
+        every = catalog.tables()
+        for text in inventory.differences(
+            since.inventory,
+            self._inventory,
+            {oid: str(name) for oid, name, _ in every},
+            covered,
+            lambda oid: _has_rows(control, next(one for one in every if one[0] == oid)),
+            publications.is_for_all_tables(control, self._config["publication.name"]),
+        ):
+            log.warning("%s", text)
+
+    def _is_republished(self, since: PostgresOffset) -> bool:
+        """Return True where the publication is gone, or is another one than the log was read by.
+
+        Servers before 18 cannot read a slot by a publication that is younger than what they read. Later ones leave out
+        what was written while there was none.
+        """
+        was = since.inventory.publication
+        return bool(was) and was != inventory.publication_of(self._connect(), self._config)
 
     def lost(self, since: PostgresOffset) -> str:
         """A slot that cannot be read any more is dropped then."""
+        if self._is_republished(since):
+            slots.drop(self._connect(), self._config["slot.name"])
+            return f"the publication {self._config['publication.name']} was dropped and made again."
         reached, connect = since.reached_lsn, self._outside.connect
         reason = slots.lost_position(self._connect(), self._config, since.log, since.server, reached, connect)
         return f"{reason}." if reason else ""
@@ -194,7 +234,8 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         """The slot's position, and the tables when it was created."""
         with closing(slots.slot_start(self._connect(), self._config, self._outside.connect)) as slot:
             schemas = History() if slot.snapshot is None else self.snapshots.history_at(slot.snapshot)
-            return PostgresOffset(slot.position, schemas=schemas, server=slot.server)
+            found = self._inventory or UNKNOWN
+            return PostgresOffset(slot.position, schemas=schemas, server=slot.server, inventory=found)
 
     def present(self) -> TargetLsn:
         refuse_standby(self._connect())
@@ -231,7 +272,16 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         if self.incremental is not None:
             self.incremental.follow(self._connect())
         reader.start()
-        return OpenedLog(config, self._settings, reader, self.incremental, self._xmin, self._address, self._hypertables)
+        return OpenedLog(
+            config,
+            self._settings,
+            reader,
+            self.incremental,
+            self._xmin,
+            self._address,
+            self._hypertables,
+            lambda: self._inventory,
+        )
 
     def _wanted(self, since: PostgresOffset, target: int | None) -> Wanted:
         settings = self._settings
@@ -291,6 +341,11 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         if self._control is not None:
             self._control.close()
             self._control = None
+
+
+def _has_rows(connection: psycopg.Connection[Any], table: CapturedTable) -> bool:
+    row = connection.execute(f"select exists (select from {only(table[2])}{qualified(table[1])})".encode()).fetchone()
+    return row is not None and bool(row[0])
 
 
 def _import_reader() -> None:

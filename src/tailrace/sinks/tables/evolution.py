@@ -79,31 +79,42 @@ class Held:
 class Record:
     """What a table holds of the source's table `relation`, whose form is this one from the place `since` on.
 
-    `key` are the names, in the table, of the columns of its key.
+    `key` are the names, in the table, of the columns of its key. `shards` are the columns of each table of the source
+    that is put into it, where these are several.
     """
 
     columns: tuple[Held, ...]
     key: tuple[str, ...]
     relation: int = 0
     since: Place = ("", 0)
+    shards: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def text(self) -> str:
         """The record as a property of the table."""
         columns = [[held.number, held.source, held.name, int(held.gone)] for held in self.columns]
-        return json.dumps({"columns": columns, "key": self.key, "relation": self.relation, "since": self.since})
+        told = {"columns": columns, "key": self.key, "relation": self.relation, "since": self.since}
+        return json.dumps(told | ({"shards": self.shards} if self.shards else {}))
 
     @classmethod
     def of(cls, text: str) -> Record:
         """The record that `text` gave."""
         told = json.loads(text)
         columns = tuple(Held(number, source, name, bool(gone)) for number, source, name, gone in told["columns"])
-        return cls(columns, tuple(told["key"]), told["relation"], (told["since"][0], told["since"][1]))
+        shards = tuple((shard, tuple(names)) for shard, names in told.get("shards", ()))
+        return cls(columns, tuple(told["key"]), told["relation"], (told["since"][0], told["since"][1]), shards)
 
     @classmethod
     def first(cls, form: Form, since: Place) -> Record:
         """That of a table which is made for `form`."""
         columns = tuple(Held(form.number(place), name, name) for place, name in enumerate(form.names))
-        return cls(columns, tuple(form.names[place] for place in form.key), form.relation, since)
+        key = tuple(form.names[place] for place in form.key)
+        return cls(columns, key, form.relation, since).with_shard(form)
+
+    def with_shard(self, form: Form) -> Record:
+        """The record that knows the columns of the form's shard, where it has one."""
+        if not form.shard:
+            return self
+        return replace(self, shards=tuple(sorted((dict(self.shards) | {form.shard: form.names}).items())))
 
     def find(self, number: int, name: str) -> Held | None:
         """What is known of a column of the source's."""
@@ -175,7 +186,11 @@ class Alteration:
         if record.relation and form.relation and record.relation != form.relation:
             raise Unfollowed("the source's table was dropped, and another one has its name")
         self._record, self._form, self._since = record, form, since
-        self._types, self._policies, self._can_fill = types, policies, can_fill
+        self._types, self._policies = types, policies
+        # the value of a shard's column is not that of the other shards' rows
+        self._can_fill = can_fill and not form.shard
+        self._elsewhere = {name for shard, names in record.shards if shard != form.shard for name in names}
+        self._demand_shard()
         known = [record.find(form.number(place), name) for place, name in enumerate(form.names)]
         self._dropped, self._kept = self._gone([held for held in known if held is not None])
         self._moves = [self._moved(place, held) for place, held in enumerate(known)]
@@ -223,7 +238,7 @@ class Alteration:
         added = (Step("add", move.held.name, move.to) for move in self._moves if not move.now and move.to)
         columns = (*(move.held for move in self._moves), *self._kept)
         relation = self._form.relation or record.relation
-        last = Record(columns, self._key, relation, self._since)
+        last = Record(columns, self._key, relation, self._since, self._record.shards).with_shard(self._form)
         fills = tuple((move.held.name, move.fill) for move in self._moves if move.fill)
         if not fills:
             yield Phase((*widened, *added), last)
@@ -231,6 +246,22 @@ class Alteration:
         # the record lacks the columns until they are filled: after a crash that is done again
         yield Phase((*widened, *added), record)
         yield Phase((), last, fills)
+
+    def _demand_shard(self) -> None:
+        """Raise Unfollowed where the form's shard was altered so that the table cannot follow it alone."""
+        before = dict(self._record.shards).get(self._form.shard)
+        if before is None:
+            return
+        gone = [name for name in before if name not in self._form.names]
+        came = [name for name in self._form.names if name not in before]
+        if gone and came:
+            raise Unfollowed(
+                f"{self._form.shard} has {', '.join(came)} in the place of {', '.join(gone)}, and where several tables "
+                "are put into one a column that was renamed is not known"
+            )
+        late = [name for name in came if self._form.names.index(name) in self._form.added]
+        if late and self._policies.stops_at_defaults:
+            raise self._untold(late[0])
 
     def _goes_aside(self, move: _Move, moves: Sequence[_Move]) -> bool:
         """Whether a column is renamed in two steps: its next name is another's still, or its name the next one of
@@ -248,6 +279,10 @@ class Alteration:
         dropped, kept = [], []
         for held in self._record.columns:
             if held in found:
+                continue
+            if held.source in self._elsewhere:
+                # another shard has it still
+                kept.append(held)
                 continue
             if held.gone:
                 kept.append(held)
@@ -288,14 +323,18 @@ class Alteration:
         value = dict(self._form.values).get(place)
         fill = statements.constant(kind, value) if value is not None and self._can_fill else ""
         if place in self._form.added and self._policies.stops_at_defaults and not fill:
-            raise Unfollowed(
-                f"rows that nobody writes may have values in its new column {held.source}, which the log does not tell",
-                "Set debezium.sink.tables.added.default = null, and read the table anew by an incremental snapshot",
-            )
+            raise self._untold(held.source)
         dropped = {gone.name for gone in self._dropped}
         if held.name in self._types and held.name not in dropped and not self._leaves(held.name):
             return _Move(None, held, held.name, self._wider(held.name, self._types[held.name], kind), fill)
         return _Move(None, held, "", kind, fill)
+
+    @staticmethod
+    def _untold(column: str) -> Unfollowed:
+        return Unfollowed(
+            f"rows that nobody writes may have values in its new column {column}, which the log does not tell",
+            "Set debezium.sink.tables.added.default = null, and read the table anew by an incremental snapshot",
+        )
 
     def _leaves(self, name: str) -> bool:
         """Whether the column of that name gets another one."""

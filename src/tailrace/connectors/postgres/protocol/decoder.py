@@ -12,6 +12,7 @@ Tests hold it equal to a plain decoder of their own. A kernel that meets a messa
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from tailrace.buffers import move
 from tailrace.columns.batch import Bytes, ChangeBatch, Flags, Image, Int32s, Int64s
+from tailrace.columns.table import TableSchema
 from tailrace.compiled import kernel
 from tailrace.connectors.postgres.protocol.kernel import frozen, pooled, uint16, uint32
 from tailrace.connectors.postgres.protocol.pgoutput import check_column_bytes, check_offsets, parse_change
@@ -51,8 +53,10 @@ class _Target(NamedTuple):
 def decode(segment: Segment) -> ChangeBatch:
     """The segment's changes as columns.
 
-    `before` and `after` are None when no row has them. In an update under REPLICA IDENTITY FULL a value that the new
-    tuple leaves out as unchanged is taken from the old tuple. Raises DecodeError with the offset into segment.data, at
+    `before` and `after` are None when no row has them. A value that the new tuple of an update leaves out as unchanged
+    is taken from the old tuple where that has it: each under REPLICA IDENTITY FULL, else those of the key. The batch's
+    table has the replica identity that its tuples show: changes of partitions come under the partitioned table's name
+    and have the identity of their partition. Raises DecodeError with the offset into segment.data, at
     the first message that is not an Insert, Update, Delete or Truncate of the segment's table with the table's number
     of columns; and, without an offset, when a column of the batch exceeds 2³¹ - 1 bytes.
     """
@@ -76,7 +80,7 @@ def decode(segment: Segment) -> ChangeBatch:
     before_values, after_values = _place(before), _place(after)
     _fill(data, offsets, parts, before, before_values, after, after_values)
     return ChangeBatch(
-        table=segment.table,
+        table=_with_identity(segment.table, op, parts),
         op=op,
         lsn=segment.lsn,
         transaction=segment.transaction,
@@ -86,6 +90,14 @@ def decode(segment: Segment) -> ChangeBatch:
         after=_image(after, after_values, parts & _AFTER != 0) if seen & _AFTER else None,
         superseded=segment.superseded,
     )
+
+
+def _with_identity(table: TableSchema, op: Bytes, parts: Bytes) -> TableSchema:
+    """Return the table, whose replica identity is FULL only where every old row is there and whole."""
+    if table.replica_identity != "f":
+        return table
+    lacking = ((op == _OP_U) & (parts & _BEFORE == 0)) | (parts & _KEY_ONLY != 0)
+    return replace(table, replica_identity="d") if lacking.any() else table
 
 
 def _padded(size: int, to: int) -> int:
@@ -191,7 +203,7 @@ def _measure(data: Bytes, offsets: Int64s, parts: Bytes, oid: int, before: _Targ
         if part & _AFTER:
             if at >= end or data[at] != _NEW:
                 return row
-            at = _measure_tuple(data, at + 1, end, row, after, old_lengths, part == _AFTER | _BEFORE)
+            at = _measure_tuple(data, at + 1, end, row, after, old_lengths, part & _BEFORE != 0)
             if at < 0:
                 return row
         else:

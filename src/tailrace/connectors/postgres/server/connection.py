@@ -33,6 +33,10 @@ _OUTPUT = {
     "extra_float_digits": "3",
     "xmloption": "content",
 }
+# What a role, a database or the server may set to end sessions that work for long, as those here do. Statements of
+# database.initial.statements may set them again.
+_LIMITS = {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
+_TRANSACTION_LIMIT, _LIMITS_TRANSACTIONS = "transaction_timeout", 170000
 # Names of our own statements mean the server's own functions, operators and types. With any other path an overload
 # whose argument types fit better, in a schema that others may create in, would run as the connector's role.
 _PATH = "pg_catalog, pg_temp"
@@ -76,7 +80,7 @@ def parameters(config: Mapping[str, Any], *, any_bytes: bool = False) -> dict[st
         "application_name": "tailrace",
         # A database in another encoding must not leak it into the events.
         "client_encoding": NO_ENCODING if any_bytes else "UTF8",
-        "options": " ".join(f"-c {name}={value}" for name, value in _OUTPUT.items()),
+        "options": " ".join(f"-c {name}={value}" for name, value in (_OUTPUT | _LIMITS).items()),
     }
     return {name: str(value) for name, value in named.items() if value not in (None, "")}
 
@@ -107,7 +111,10 @@ class Address:
         row = connection.execute(f"select pg_catalog.current_setting('{_OWN_PATH}', true)".encode()).fetchone()
         named = parameters(config, any_bytes=has_no_encoding(connection))
         # by the start-up packet, because the driver has queries of its own as soon as it is connected
-        for name, value in (("search_path", _PATH), (_OWN_PATH, (row and row[0]) or "")):
+        settings = [("search_path", _PATH), (_OWN_PATH, (row and row[0]) or "")]
+        if connection.info.server_version >= _LIMITS_TRANSACTIONS:
+            settings.append((_TRANSACTION_LIMIT, "0"))
+        for name, value in settings:
             named["options"] += f" -c {name}={_escaped(value)}"
         database = quote(named.pop("dbname"), safe="")
         address = f"postgresql:///{database}?{urlencode(named, quote_via=quote)}"
@@ -173,6 +180,9 @@ def connect(
     except psycopg.OperationalError as error:
         raise explain(error, config) from None
     try:
+        if connection.info.server_version >= _LIMITS_TRANSACTIONS:
+            # not by the start-up packet, in which older servers refuse it
+            connection.execute(f"set {_TRANSACTION_LIMIT} = 0".encode())
         for statement in config["database.initial.statements"]:
             try:
                 connection.execute(statement.encode())
@@ -219,10 +229,10 @@ def one_moment(connection: psycopg.Connection[Any]) -> Iterator[None]:
 
 
 def hold_open(connection: psycopg.Connection[Any]) -> None:
-    """Let the session keep a transaction open for as long as it takes, whatever the server's defaults say."""
+    """Let the session keep a transaction open for as long as it takes, whatever initial statements say."""
     connection.execute("set idle_in_transaction_session_timeout = 0")
-    if connection.info.server_version >= 170000:
-        connection.execute("set transaction_timeout = 0")
+    if connection.info.server_version >= _LIMITS_TRANSACTIONS:
+        connection.execute(f"set {_TRANSACTION_LIMIT} = 0".encode())
 
 
 def is_lost(connection: psycopg.Connection[Any], runtime: Runtime = THREADS) -> bool:
@@ -418,6 +428,12 @@ _CAUSES: tuple[Cause, ...] = (
         PrerequisiteError,
         "The user {user} may not read the log.",
         "alter role {user} with replication.",
+    ),
+    (
+        r"unsupported startup parameter|replication connections? (?:are|is) not supported|not supported by pgbouncer",
+        PrerequisiteError,
+        "What answers at {place} is a pooler of connections, which has no replication connections.",
+        "Name the server itself in database.hostname and database.port.",
     ),
     (
         r"no pg_hba.conf entry",

@@ -75,6 +75,12 @@ def prepare_publication(connection: psycopg.Connection[Any], config: Config, cap
         ) from None
 
 
+def is_for_all_tables(connection: psycopg.Connection[Any], publication: str) -> bool:
+    """Return True where the publication has every table, also those that are still to be made."""
+    row = connection.execute("select puballtables from pg_publication where pubname = %s", (publication,)).fetchone()
+    return row is not None and bool(row[0])
+
+
 def _lists(connection: psycopg.Connection[Any], publication: str, captured: Sequence[CapturedTable]) -> bool:
     """Whether the publication lists the tables `captured`, whole, and no others: then its owner need not be asked."""
     rows = connection.execute(

@@ -80,7 +80,7 @@ def lost_position(
     ).fetchone()
     assert row is not None
     if row[0]:
-        connection.execute("select pg_drop_replication_slot(%s)", (name,))
+        drop(connection, name)
         return f"the server has removed log that the replication slot {name} needs"
     if stands > position.safe_lsn:
         return f"the replication slot {name} stands ahead of the checkpoint"
@@ -123,6 +123,13 @@ def slot_start(connection: psycopg.Connection[Any], config: Mapping[str, Any], c
     except BaseException:
         replication.close()
         raise
+
+
+def drop(connection: psycopg.Connection[Any], name: str) -> None:
+    """Drop a slot, where it is there."""
+    connection.execute(
+        "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s", (name,)
+    )
 
 
 def create_slot(

@@ -1,0 +1,139 @@
+"""Inventory: the captured tables as a query has last found them, and what has become of them since. Planner.
+
+The log does not tell that a table was dropped, is called otherwise or was captured late, nor that a partition came or
+went. So the offset holds the tables by their oids, and each start compares them with the catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tailrace.config import Config
+from tailrace.connectors.findings import listed
+from tailrace.connectors.postgres.schema.captured import CapturedTable
+from tailrace.connectors.postgres.schema.coverage import Coverage
+
+if TYPE_CHECKING:
+    import psycopg
+
+_PUBLICATION = "select oid::int8 from pg_catalog.pg_publication where pubname = %s"
+_HIGHEST = "select pg_catalog.max(oid::int8) from pg_catalog.pg_class"
+_LEAVES = """
+select r.oid::int8, n.nspname || '.' || c.relname, c.relfilenode::int8
+from pg_catalog.unnest(%s::oid[]) r(oid) cross join lateral pg_catalog.pg_partition_tree(r.oid) t
+join pg_catalog.pg_class c on c.oid = t.relid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where t.isleaf order by 1, 2
+"""
+
+Files = tuple[tuple[str, int], ...]
+"""The names of a table's partitions, each with the number of its file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """`publication` is the oid of the publication, `highest` the highest oid of a relation, both 0 where they are not
+    known. `tables` are the names of the captured tables by their oids, and the partitions of those under whose name
+    the partitions' changes arrive."""
+
+    publication: int = 0
+    highest: int = 0
+    tables: tuple[tuple[int, str, Files], ...] = ()
+
+    def to_json(self) -> list[Any]:
+        tables = [[oid, name, *[list(file) for file in files]] for oid, name, files in self.tables]
+        return [self.publication, self.highest, tables]
+
+    @classmethod
+    def from_json(cls, fields: Sequence[Any]) -> Inventory:
+        publication, highest, tables = fields
+        return cls(
+            publication,
+            highest,
+            tuple((oid, name, tuple((leaf, file) for leaf, file in files)) for oid, name, *files in tables),
+        )
+
+
+UNKNOWN = Inventory()
+
+
+def publication_of(connection: psycopg.Connection[Any], config: Config) -> int:
+    """Return the oid of the publication, 0 where there is none."""
+    row = connection.execute(_PUBLICATION, (config["publication.name"],)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def read(
+    connection: psycopg.Connection[Any],
+    config: Config,
+    captured: Sequence[CapturedTable],
+    coverages: Mapping[int, Coverage],
+) -> Inventory:
+    """Return the inventory as the catalog has it now. `connection` is one of this package's."""
+    roots = [one.oid for one in coverages.values() if one.is_root and one.arrives]
+    files: dict[int, list[tuple[str, int]]] = {}
+    for oid, leaf, file in connection.execute(_LEAVES, (roots,)).fetchall() if roots else ():
+        files.setdefault(oid, []).append((leaf, file))
+    (highest,) = connection.execute(_HIGHEST).fetchone() or (0,)
+    tables = tuple(sorted((oid, str(name), tuple(files.get(oid, ()))) for oid, name, _ in captured))
+    return Inventory(publication_of(connection, config), int(highest), tables)
+
+
+def differences(
+    before: Inventory,
+    now: Inventory,
+    names: Mapping[int, str],
+    coverages: Mapping[int, Coverage],
+    has_rows: Callable[[int], bool],
+    for_all_tables: bool,
+) -> Iterator[str]:
+    """Yield a sentence for each table of which the log has not told what has happened since `before`.
+
+    `names` are those of all tables by their oids, `has_rows` says whether a table has rows now. `for_all_tables` says
+    that every new table is published from its beginning on.
+    """
+    if not before.tables:
+        return
+    known = {oid: (name, files) for oid, name, files in before.tables}
+    present = {oid: (name, files) for oid, name, files in now.tables}
+    for oid, (name, files) in known.items():
+        called = names.get(oid)
+        if called is None:
+            yield f"{name} was dropped: what was made of it stays as it is; the mend is to remove that"
+        elif called != name:
+            yield (
+                f"{name} is called {called} now: what was made of it under the old name goes no further; the mend is "
+                + (
+                    f"to remove that, and to read {called} by a snapshot (signal execute-snapshot)"
+                    if oid in present
+                    else f"to rename it back, or to let the lists capture {called}"
+                )
+            )
+        elif oid in present:
+            yield from _partitions(name, files, present[oid][1])
+    for oid, (name, _) in present.items():
+        one = coverages.get(oid)
+        is_new = oid not in known and one is not None and one.arrives
+        if is_new and not (for_all_tables and oid > before.highest) and has_rows(oid):
+            yield (
+                f"{name} is captured from now on, and rows that it has already do not come by the log; the mend is to "
+                "read it by a snapshot (signal execute-snapshot)"
+            )
+
+
+def _partitions(name: str, before: Files, now: Files) -> Iterator[str]:
+    was, is_now = dict(before), dict(now)
+    mend = f"the mend is to read {name} by a snapshot (signal execute-snapshot), or tailrace verify --repair"
+    came = [leaf for leaf in is_now if leaf not in was]
+    gone = [leaf for leaf in was if leaf not in is_now]
+    anew = [leaf for leaf in was if leaf in is_now and was[leaf] != is_now[leaf]]
+    if came and before:
+        yield f"{name} has the new partitions {listed(came)}: rows that they had before do not come by the log; {mend}"
+    if gone:
+        yield f"{name} has lost the partitions {listed(gone)}, whose rows the log does not remove; {mend}"
+    if anew:
+        yield (
+            f"the partitions {listed(anew)} of {name} were emptied or written anew, and the log does not tell which; "
+            f"{mend}"
+        )

@@ -1,0 +1,81 @@
+"""Keys that a copy cannot tell apart are refused before its first row."""
+
+from __future__ import annotations
+
+import pytest
+
+from tailrace.columns import Column, TableId, TableSchema
+from tailrace.connectors.postgres.log.form import FORM
+from tailrace.connectors.registry import parse
+from tailrace.connectors.sqlserver.form import FORM as CAPTURED
+from tailrace.errors import ConfigError
+from tailrace.events.admission import Admission
+from tailrace.events.settings import EventSettings
+from tests.event_settings import event_settings
+
+NUMERIC = Column("id", "numeric", 1700, (12 << 16 | 2) + 4, nullable=False)
+TIMESTAMP = Column("id", "timestamp", 1114, nullable=False)
+TEXT = Column("id", "text", 25, nullable=False)
+
+
+def admit(column: Column, copies: bool = True, **options: str) -> None:
+    named = {name.replace("__", "-").replace("_", "."): text for name, text in options.items()}
+    blocks = {"row.blocks": "last"} if copies else {}
+    login = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
+    config = parse("postgres", login | blocks | named)
+    Admission(EventSettings.from_options(config), FORM).admit(TableSchema(TableId("d", "s", "t"), (column,), ("id",)))
+
+
+@pytest.mark.parametrize(
+    ("column", "options", "why"),
+    [
+        (NUMERIC, {"decimal_handling_mode": "double"}, "is shown as a double"),
+        (TIMESTAMP, {"time_precision_mode": "connect"}, "has 6 digits of a second, of which 3 are shown"),
+        (TEXT, {"column_truncate_to_3_chars": "s.t.id"}, "is cut or masked"),
+        (TEXT, {"column_mask_with_3_chars": "s.t.id"}, "is cut or masked"),
+    ],
+)
+def test_a_key_that_may_merge_two_rows_is_refused(column: Column, options: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as caught:
+        admit(column, **options)
+    assert "s.t" in caught.value.message
+    assert caught.value.remedy
+    # events are Debezium's
+    admit(column, copies=False, **options)
+
+
+@pytest.mark.parametrize(
+    ("column", "options"),
+    [
+        (NUMERIC, {"decimal_handling_mode": "string"}),
+        (NUMERIC, {}),
+        (TIMESTAMP, {}),
+        (Column("id", "timestamp", 1114, 3, nullable=False), {"time_precision_mode": "connect"}),
+        (TEXT, {"column_mask_hash_SHA-256_with_salt_x": "s.t.id"}),
+        (TEXT, {"column_truncate_to_3_chars": "s.t.other"}),
+    ],
+)
+def test_a_key_that_tells_rows_apart_is_taken(column: Column, options: dict[str, str]) -> None:
+    admit(column, **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "digits", "is_refused"),
+    [
+        ("datetime2", 7, True),
+        ("datetime2", 6, False),
+        ("time", 7, True),
+        ("datetimeoffset", 7, True),
+        ("time", 3, False),
+    ],
+)
+def test_a_tenth_of_a_microsecond_is_no_part_of_a_key(kind: str, digits: int, is_refused: bool) -> None:
+    """SQL Server has it, and tables do not."""
+    column = Column("id", kind, 42, digits, nullable=False)
+    table = TableSchema(TableId("d", "dbo", "t"), (column,), ("id",))
+    admission = Admission(event_settings("p", "d", "sqlserver", blocks="last"), CAPTURED)
+    if not is_refused:
+        admission.admit(table)
+        return
+    with pytest.raises(ConfigError, match="has 7 digits of a second, of which 6 are shown"):
+        admission.admit(table)

@@ -1,0 +1,70 @@
+"""What has become of captured tables since a query last looked, as far as the log does not tell it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tailrace.columns.table import TableId
+from tailrace.connectors.postgres.schema.coverage import Coverage
+from tailrace.connectors.postgres.schema.inventory import Inventory, differences
+
+BEFORE = Inventory(7, 100, ((10, "public.a", ()), (11, "public.p", (("public.p_1", 21), ("public.p_2", 22)))))
+
+
+def told(now: Inventory, names: dict[int, str], filled: bool = True, for_all: bool = False) -> list[str]:
+    covered = {
+        oid: Coverage(oid, TableId("d", *name.split(".")), (TableId("d", *name.split(".")),))
+        for oid, name, _ in now.tables
+    }
+    return list(differences(BEFORE, now, names, covered, lambda oid: filled, for_all))
+
+
+def test_nothing_is_told_where_nothing_has_changed() -> None:
+    assert told(BEFORE, {10: "public.a", 11: "public.p"}) == []
+    assert list(differences(Inventory(), BEFORE, {}, {}, lambda oid: True, False)) == []
+
+
+def test_a_table_that_is_gone_or_called_otherwise_is_told() -> None:
+    (gone,) = told(Inventory(7, 100, BEFORE.tables[1:]), {11: "public.p"})
+    assert gone.startswith("public.a was dropped")
+    renamed = Inventory(7, 100, ((10, "public.b", ()), BEFORE.tables[1]))
+    (text,) = told(renamed, {10: "public.b", 11: "public.p"})
+    assert text.startswith("public.a is called public.b now")
+    assert "read public.b by a snapshot" in text
+    (text,) = told(Inventory(7, 100, BEFORE.tables[1:]), {10: "other.a", 11: "public.p"})
+    assert "let the lists capture other.a" in text
+
+
+@pytest.mark.parametrize(
+    ("oid", "filled", "for_all", "is_told"),
+    [(90, True, False, True), (90, True, True, True), (101, True, True, False), (90, False, False, False)],
+)
+def test_a_table_that_is_captured_late_is_told_where_it_has_rows(
+    oid: int, filled: bool, for_all: bool, is_told: bool
+) -> None:
+    """A table that was made since the last start is whole where the publication has had it from its beginning on."""
+    now = Inventory(7, 200, (*BEFORE.tables, (oid, "public.late", ())))
+    texts = told(now, {10: "public.a", 11: "public.p", oid: "public.late"}, filled, for_all)
+    assert bool(texts) == is_told
+    assert all("public.late is captured from now on" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("files", "text"),
+    [
+        ((("public.p_1", 21),), "has lost the partitions public.p_2"),
+        ((("public.p_1", 21), ("public.p_2", 22), ("public.p_3", 23)), "has the new partitions public.p_3"),
+        ((("public.p_1", 21), ("public.p_2", 99)), "the partitions public.p_2 of public.p were emptied"),
+    ],
+)
+def test_partitions_that_came_went_or_were_emptied_are_told(files: tuple[tuple[str, int], ...], text: str) -> None:
+    now = Inventory(7, 100, (BEFORE.tables[0], (11, "public.p", files)))
+    (found,) = told(now, {10: "public.a", 11: "public.p"})
+    assert text in found
+    assert "the mend is to read public.p by a snapshot" in found
+
+
+def test_an_offset_keeps_it() -> None:
+    assert Inventory.from_json(json.loads(json.dumps(BEFORE.to_json()))) == BEFORE
