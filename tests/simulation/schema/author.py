@@ -15,7 +15,7 @@ _TABLES = """
 select n.nspname, c.relname, c.relkind::text, c.relispartition,
        exists (select from pg_inherits i where i.inhparent = c.oid), c.oid::int8
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where n.nspname in ('public', 'other') and c.relkind in ('r', 'p') order by 1, 2
+where n.nspname in ('public', 'other') and c.relkind in ('r', 'p') and c.relname <> 'signals' order by 1, 2
 """
 _COLUMNS = """
 select a.attname, format_type(case when t.typtype = 'd' then t.typbasetype else a.atttypid end, a.atttypmod),
@@ -106,6 +106,7 @@ class Author:
         kinds = self._dice.sample(sorted(MADE), self._dice.choice((1, 2, 3)))
         made = [
             "create schema other",
+            "create table signals (id varchar(42) primary key, type varchar(32) not null, data text)",
             "create type mood as enum ('sad', 'fine', 'glad')",
             "create domain even as int default 2 check (value % 2 = 0)",
         ]
@@ -194,6 +195,8 @@ class Author:
     def _unused(self, column: Column) -> str:
         """Return a value that a key is not likely to have."""
         number = self._dice.randrange(500, 900, 2)
+        if column.is_identity:
+            return "default"
         return str(number) if column.type in ("integer", "bigint", "smallint") else self._value(column)
 
     def _value(self, column: Column) -> str:

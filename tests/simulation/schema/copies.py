@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import Any, cast
@@ -197,6 +198,8 @@ class Blocks:
 class MemoryLatest(Latest):
     """The mode `latest` without Spark."""
 
+    unknown_values = "stop"
+
     def _append(self, stored: Stored, batch: TableBatch, once: Once) -> None:
         opened = [row for rows in _opened(batch) for row in rows.to_pylist()]
         stored.append(cast(Any, [_values(row, batch.form) for row in opened]), once)
@@ -222,9 +225,13 @@ class MemoryLatest(Latest):
                 if row["missing"]:
                     origin = row["origin"]
                     old = before.get(at if origin is None else tuple(origin.values()))
-                    if old is None:
-                        raise SinkError("Neither the log nor the table has a value of a row.")
-                    values |= {form.names[place]: old[form.names[place]] for place in row["missing"]}
+                    if old is None and self.unknown_values == "stop":
+                        raise SinkError(
+                            f"Neither the log nor the table {self.path} has a value of a row.",
+                            "Set unknown.values to null.",
+                        )
+                    missing = [form.names[place] for place in row["missing"]]
+                    values |= {name: None if old is None else old[name] for name in missing}
                 kept[at] = values
         table.put(list(kept.values()), once)
 
@@ -243,6 +250,11 @@ class Copies:
     def __init__(self, policies: Policies) -> None:
         self.format = MemoryFormat()
         self._owner = Owner("pipeline", "latest", policies, format=self.format)
+        self.unknown_values = "stop"
+
+    def follow(self, policies: Policies) -> None:
+        """Answer alterations by other policies from now on."""
+        self._owner = replace(self._owner, policies=policies)
 
     def write(self, number: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write the blocks of a batch. Raises SinkError where a table cannot follow."""
@@ -256,6 +268,7 @@ class Copies:
             path = ".".join(table[1:])
             latest = MemoryLatest(path, ".".join(table), self._owner)
             latest.is_known = path in self.format.tables
+            latest.unknown_values = self.unknown_values
             latest.write(cast(Any, None), TableBatch(number, table, heads, cast(Any, Blocks(blocks)), 0))
 
     def rows(self, name: str) -> list[Row] | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import random
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,18 +33,44 @@ order by 1, 2
 """
 
 
+SIGNALS = "public.signals"
+_MOST_STOPS = 12
+
+
+_LEFT_OUT = re.compile(
+    r"The table \w+\.(\S+) has no key|The log does not carry the key of a row of (\S+) that"
+    r"|  - (?:\w+\.)?(\S+): |^PrerequisiteError: (\S+): "
+)
+"""Errors whose remedy is to leave a table out."""
+
+
+class _Unlisted(Exception):
+    """An error of which the machine knows no remedy."""
+
+
+def _names(table: str, text: str) -> bool:
+    """Return True where a warning names a table."""
+    return re.search(rf"(?<![\\w.]){re.escape(table)}(?![\\w])", text) is not None
+
+
 @dataclass
 class Outcome:
-    """How a history has ended: `equal`, `stopped` by an error, `told` by a warning, or `silent`ly different."""
+    """How a history has ended.
+
+    `equal`: without a stop. `mended`: after the remedies that errors and warnings had named. `silent`: a copy was
+    different, and nothing had named it. `unmended`: it was still different after the remedy. `unlisted`: an error of
+    which the machine knows no remedy.
+    """
 
     seed: int
     verdict: str = "equal"
+    stops: list[str] = field(default_factory=list)
     found: list[str] = field(default_factory=list)
     statements: list[str] = field(default_factory=list)
 
     def text(self) -> str:
         """Return the history as it can be read."""
-        return "\n".join([f"seed {self.seed}: {self.verdict}", *self.found, *self.statements])
+        return "\n".join([f"seed {self.seed}: {self.verdict}", *self.stops, *self.found, *self.statements])
 
 
 class _Warnings(logging.Handler):
@@ -73,29 +100,43 @@ def _heard() -> Iterator[list[str]]:
 class History:
     """A history of `seed` on a fresh database."""
 
-    def __init__(self, database: Database, seed: int, rounds: int = 6, alterations: Alterations = ALTERATIONS) -> None:
+    def __init__(self, database: Database, seed: int, rounds: int = 4, alterations: Alterations = ALTERATIONS) -> None:
         self._database, self._rounds, self._alterations = database, rounds, alterations
         self._dice = random.Random(seed)
         self.outcome = Outcome(seed)
+        self._options = {
+            "publication.autocreate.mode": self._dice.choice(("all_tables", "all_tables", "filtered")),
+            "publish.via.partition.root": self._dice.choice(("true", "false")),
+            "signal.data.collection": SIGNALS,
+        }
+        self._sink = {"debezium.sink.type": "tables", "debezium.sink.tables.path": "/lake"}
+        self._excluded: set[str] = set()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin with a new checkpoint and new tables."""
+        self._run_id = new_run_id()
+        self._committed: dict[str, Any] | None = None
+        self._batch = 0
+        self._configure()
+        self.copies = Copies(self._policies)
+
+    def _configure(self) -> None:
+        database = self._database
         source = database.options(topic_prefix="p", slot_name=f"slot_{database.name}", poll_interval_ms="5")
-        source["publication.autocreate.mode"] = self._dice.choice(("all_tables", "all_tables", "filtered"))
-        source["publish.via.partition.root"] = self._dice.choice(("true", "false"))
-        entries = {f"debezium.source.{name}": text for name, text in source.items()}
-        entries |= {"debezium.sink.type": "tables", "debezium.sink.tables.path": "/lake"}
-        run = registry.from_entries(entries, {})
+        source |= self._options
+        if self._excluded:
+            source["table.exclude.list"] = ",".join(name.replace(".", "\\.") for name in sorted(self._excluded))
+        run = registry.from_entries({f"debezium.source.{name}": text for name, text in source.items()} | self._sink, {})
         sink = sinks.open(run.sink.name, run.sink.options, run.source)
         assert isinstance(sink, TablesSink)
         defaults = {"event.order": "key", **sink.source_defaults()}
         texts = run.source.texts | {name: text for name, text in defaults.items() if not run.source.is_set(name)}
         texts |= sink.source_options() | {"row.columns": ",".join(sink.columns)}
-        self._config = registry.parse(run.source.connector, texts)
-        self.copies = Copies(sink.policies)
-        self._run_id = new_run_id()
-        self._committed: dict[str, Any] | None = None
-        self._batch = 0
+        self._config, self._policies = registry.parse(run.source.connector, texts), sink.policies
 
     def run(self) -> Outcome:
-        """Run the history to its end, and compare."""
+        """Run the history to its end, apply the remedies that were named, and compare."""
         outcome = self.outcome
         with _heard() as warnings, self._database.connect() as connection:
             author = Author(self._dice, connection, self._alterations)
@@ -103,21 +144,101 @@ class History:
             for write in author.writes(8):
                 self._do(connection, [write])
             try:
-                self.drain()
+                self._go_on(connection, warnings)
                 for _ in range(self._rounds):
                     for _ in range(self._dice.choice((1, 2, 4))):
                         self._do(connection, author.transaction())
                     if self._dice.random() < 0.6:
-                        self.drain()
+                        self._go_on(connection, warnings)
                 for write in [*author.writes(3), *author.touches()]:
                     self._do(connection, [write])
-                self.drain()
-            except TailraceError as error:
-                outcome.verdict = "stopped"
-                outcome.found = [f"{type(error).__name__}: {error}"]
-                return outcome
-            self._compare(connection, warnings)
+                self._go_on(connection, warnings)
+                self._judge(connection, warnings)
+            except _Unlisted as error:
+                outcome.verdict, outcome.found = "unlisted", [str(error)]
         return outcome
+
+    # --- remedies ----------------------------------------------------------------------------------------------------
+
+    def _go_on(self, connection: psycopg.Connection[Any], warnings: list[str]) -> None:
+        """Write up to the present; an error is met with the remedy that it names. Raises _Unlisted."""
+        for _ in range(_MOST_STOPS):
+            try:
+                self.drain()
+                return
+            except TailraceError as error:
+                text = f"{type(error).__name__}: {error}"
+                self.outcome.stops.append(text)
+                self._mend(connection, text, warnings)
+        raise _Unlisted(f"it stops again and again: {self.outcome.stops[-1]}")
+
+    def _mend(self, connection: psycopg.Connection[Any], text: str, warnings: list[str]) -> None:
+        self.outcome.statements.append(f"-- {text}")
+        if "Begin anew" in text or "begin anew" in text or "new checkpoint" in text or "delete the checkpoint" in text:
+            self._do(
+                connection,
+                [f"select pg_drop_replication_slot('slot_{self._database.name}') from pg_replication_slots "
+                 f"where slot_name = 'slot_{self._database.name}'"],
+            )  # fmt: skip
+            warnings.clear()
+            self._begin()
+        elif "added.default = null" in text:
+            # until the snapshot that is to follow everything is as good as unknown
+            table = re.search(r"The table (\S+) cannot follow", text)
+            assert table is not None
+            self._sink["debezium.sink.tables.added.default"] = "null"
+            self._configure()
+            self.copies.follow(self._policies)
+            warnings.append(f"{table[1]}: added.default; the mend is a snapshot (signal execute-snapshot)")
+        elif "unknown.values" in text:
+            table = re.search(r"nor the table (\S+) has", text)
+            assert table is not None
+            self.copies.unknown_values = "null"
+            warnings.append(f"{table[1]}: unknown.values; the mend is a snapshot (signal execute-snapshot)")
+        elif found := _LEFT_OUT.search(text):
+            name = next(one for one in found.groups() if one)
+            if name in self._excluded:
+                raise _Unlisted(text)
+            self._excluded.add(name)
+            self._configure()
+        else:
+            raise _Unlisted(text)
+
+    def _judge(self, connection: psycopg.Connection[Any], warnings: list[str]) -> None:
+        outcome = self.outcome
+        different = self._different(connection)
+        outcome.found = [f"{name}: {why}" for name, why in different.items()]
+        told = [text for text in warnings if " the mend is " in text]
+        outcome.found += [f"warning: {text}" for text in told]
+        if any(not any(_names(name, text) for text in told) for name in different):
+            outcome.verdict = "silent"
+            return
+        if different:
+            self._apply(connection, different, told)
+            self._go_on(connection, warnings)
+            left = self._different(connection)
+            if left:
+                outcome.verdict = "unmended"
+                outcome.found += [f"after the remedy {name}: {why}" for name, why in left.items()]
+                return
+        outcome.verdict = "mended" if outcome.stops or different else "equal"
+
+    def _apply(self, connection: psycopg.Connection[Any], different: Mapping[str, str], told: list[str]) -> None:
+        """Do what warnings have named: remove what goes no further, and read the rest by a snapshot."""
+        published = self._expected(connection)
+        for name in different:
+            if name not in published:
+                del self.copies.format.tables[name]
+            else:
+                # rows that are gone from the source are removed by hand: a snapshot does not tell of them
+                if self.copies.rows(name):
+                    self.copies.format.tables[name].kept = []
+                data = json.dumps({"data-collections": [name.replace(".", "\\.")], "type": "incremental"})
+                connection.execute(
+                    f"insert into {SIGNALS} values (%s, 'execute-snapshot', %s)".encode(), (name[:40], data)
+                )
+        for _ in range(3):
+            self.drain()
 
     def _do(self, connection: psycopg.Connection[Any], statements: list[str]) -> None:
         """Run the statements as one transaction; each that fails is left out of it."""
@@ -161,26 +282,22 @@ class History:
 
     # --- the comparison ----------------------------------------------------------------------------------------------
 
-    def _compare(self, connection: psycopg.Connection[Any], warnings: list[str]) -> None:
-        outcome = self.outcome
+    def _expected(self, connection: psycopg.Connection[Any]) -> dict[str, str]:
+        """Return the query that shows what the log carries of each published table."""
         expected: dict[str, str] = {}
         for schema, table, columns, condition, kind in connection.execute(_EXPECTED).fetchall():
             listed = ", ".join(f'"{name}"' for name in columns or ())
             where = f" where {condition}" if condition else ""
             own = "" if kind == "p" else "only "
             expected[f"{schema}.{table}"] = f'select {listed or "*"} from {own}"{schema}"."{table}"{where}'
-        different = []
-        for name in sorted(expected.keys() | self.copies.format.tables.keys()):
-            why = self._difference(connection, name, expected.get(name))
-            if why:
-                different.append((name, why))
-        if not different:
-            return
-        told = [text for text in warnings if " the mend is " in text]
-        outcome.found = [f"{name}: {why}" for name, why in different]
-        silent = [name for name, _ in different if not any(name in text for text in told)]
-        outcome.verdict = "silent" if silent else "told"
-        outcome.found += [f"warning: {text}" for text in warnings]
+        return {name: query for name, query in expected.items() if name not in self._excluded and name != SIGNALS}
+
+    def _different(self, connection: psycopg.Connection[Any]) -> dict[str, str]:
+        """Return why each copy is different that is."""
+        expected = self._expected(connection)
+        names = sorted(expected.keys() | self.copies.format.tables.keys() - self._excluded - {SIGNALS})
+        found = {name: self._difference(connection, name, expected.get(name)) for name in names}
+        return {name: why for name, why in found.items() if why}
 
     def _difference(self, connection: psycopg.Connection[Any], name: str, query: str | None) -> str:
         rows = self.copies.rows(name)

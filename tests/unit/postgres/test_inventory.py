@@ -6,24 +6,18 @@ import json
 
 import pytest
 
-from tailrace.columns.table import TableId
-from tailrace.connectors.postgres.schema.coverage import Coverage
 from tailrace.connectors.postgres.schema.inventory import Inventory, differences
 
 BEFORE = Inventory(7, 100, ((10, "public.a", ()), (11, "public.p", (("public.p_1", 21), ("public.p_2", 22)))))
 
 
 def told(now: Inventory, names: dict[int, str], filled: bool = True, for_all: bool = False) -> list[str]:
-    covered = {
-        oid: Coverage(oid, TableId("d", *name.split(".")), (TableId("d", *name.split(".")),))
-        for oid, name, _ in now.tables
-    }
-    return list(differences(BEFORE, now, names, covered, lambda oid: filled, for_all))
+    return list(differences(BEFORE, now, names, lambda oid: filled, for_all))
 
 
 def test_nothing_is_told_where_nothing_has_changed() -> None:
     assert told(BEFORE, {10: "public.a", 11: "public.p"}) == []
-    assert list(differences(Inventory(), BEFORE, {}, {}, lambda oid: True, False)) == []
+    assert list(differences(Inventory(), BEFORE, {}, lambda oid: True, False)) == []
 
 
 def test_a_table_that_is_gone_or_called_otherwise_is_told() -> None:
@@ -35,6 +29,8 @@ def test_a_table_that_is_gone_or_called_otherwise_is_told() -> None:
     assert "read public.b by a snapshot" in text
     (text,) = told(Inventory(7, 100, BEFORE.tables[1:]), {10: "other.a", 11: "public.p"})
     assert "let the lists capture other.a" in text
+    (text,) = told(Inventory(7, 100, BEFORE.tables[1:]), {10: "public.a", 11: "public.p"})
+    assert text.startswith("no change of public.a arrives any more")
 
 
 @pytest.mark.parametrize(

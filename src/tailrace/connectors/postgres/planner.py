@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.blocks import LAST
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, PrefixFilter, TableFilter
-from tailrace.connectors.findings import demanded
+from tailrace.connectors.findings import demanded, listed
 from tailrace.connectors.postgres.chunking import PostgresSnapshots
 from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.form import FORM
@@ -171,6 +171,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
                     f"select pg_drop_replication_slot('{self._config['slot.name']}'); then delete the checkpoint for a "
                     "new snapshot.",
                 )
+            self._warn_of_other_lists(control, captured, since)
             publications.prepare_publication(control, self._config, captured)
             if self._config["slot.failover"]:
                 slots.warn_of_failover(control, self._config["slot.name"])
@@ -206,11 +207,28 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             since.inventory,
             self._inventory,
             {oid: str(name) for oid, name, _ in every},
-            covered,
             lambda oid: _has_rows(control, next(one for one in every if one[0] == oid)),
             publications.is_for_all_tables(control, self._config["publication.name"]),
         ):
             log.warning("%s", text)
+
+    def _warn_of_other_lists(
+        self, control: psycopg.Connection[Any], captured: Sequence[CapturedTable], since: PostgresOffset
+    ) -> None:
+        """Warn where somebody else has altered the publication that the start is about to set right again."""
+        if self._config["publication.autocreate.mode"] != "filtered" or not since.inventory.tables:
+            return
+        known = {oid for oid, _, _ in since.inventory.tables}
+        for one in coverage.read(control, self._config, captured, as_it_is=True).values():
+            if one.oid in known and not one.is_published_whole:
+                others = f", or under other names ({listed(one.arrives_as)})" if one.arrives_as else ""
+                log.warning(
+                    "the publication did not have all of %s for a while: what was written then has not come%s; the "
+                    "mend is to read %s by a snapshot (signal execute-snapshot)",
+                    one.name,
+                    "" if one.arrives else others,
+                    one.name,
+                )
 
     def _is_republished(self, since: PostgresOffset) -> bool:
         """Return True where the publication is gone, or is another one than the log was read by.

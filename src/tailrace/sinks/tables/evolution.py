@@ -187,6 +187,8 @@ class Alteration:
             raise Unfollowed("the source's table was dropped, and another one has its name")
         self._record, self._form, self._since = record, form, since
         self._types, self._policies = types, policies
+        self.unfilled: list[str] = []
+        """The new columns in which rows that nobody writes may have values, and get null."""
         # the value of a shard's column is not that of the other shards' rows
         self._can_fill = can_fill and not form.shard
         self._elsewhere = {name for shard, names in record.shards if shard != form.shard for name in names}
@@ -262,6 +264,7 @@ class Alteration:
         late = [name for name in came if self._form.names.index(name) in self._form.added]
         if late and self._policies.stops_at_defaults:
             raise self._untold(late[0])
+        self.unfilled += late
 
     def _goes_aside(self, move: _Move, moves: Sequence[_Move]) -> bool:
         """Whether a column is renamed in two steps: its next name is another's still, or its name the next one of
@@ -322,8 +325,10 @@ class Alteration:
             return _Move(None, replace(held, name=""))
         value = dict(self._form.values).get(place)
         fill = statements.constant(kind, value) if value is not None and self._can_fill else ""
-        if place in self._form.added and self._policies.stops_at_defaults and not fill:
-            raise self._untold(held.source)
+        if place in self._form.added and not fill:
+            if self._policies.stops_at_defaults:
+                raise self._untold(held.source)
+            self.unfilled.append(held.source)
         dropped = {gone.name for gone in self._dropped}
         if held.name in self._types and held.name not in dropped and not self._leaves(held.name):
             return _Move(None, held, held.name, self._wider(held.name, self._types[held.name], kind), fill)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from tailrace.sinks.tables.formats.delta import Delta
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
+
+log = logging.getLogger("tailrace")
 
 PIPELINE, SOURCE, MODE, KEY = "tailrace.pipeline", "tailrace.source", "tailrace.mode", "tailrace.key"
 DELETES, COLUMNS = "tailrace.upsert-keep-deletes", "tailrace.columns"
@@ -228,6 +231,12 @@ class Target:
             raise self._stop(error) from None
         if alteration.is_nothing:
             return
+        if alteration.unfilled:
+            log.warning(
+                "%s: rows that nobody writes have null in the new column %s of %s, whatever the source has; the "
+                "mend is to read %s by a snapshot (signal execute-snapshot)",
+                self.source, ", ".join(alteration.unfilled), self.path, self.source,
+            )  # fmt: skip
         if alteration.moves_key:
             self._demand_key(alteration.key)
         phases = list(alteration.phases())

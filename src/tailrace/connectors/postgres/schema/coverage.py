@@ -67,6 +67,9 @@ join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = p.tablename
 _PUBLICATION = "select puballtables, pubviaroot from pg_catalog.pg_publication where pubname = %s"
 
 
+_GENERATED = "generated and not published"
+
+
 @dataclass(frozen=True, slots=True)
 class Relation:
     """A table as the catalog has it.
@@ -128,6 +131,11 @@ class Coverage:
     without_log: tuple[TableId, ...] = ()
 
     @property
+    def is_published_whole(self) -> bool:
+        """Return True where the publication leaves nothing of the table out that it could have."""
+        return self.arrives and self.rows is None and all(why == _GENERATED for _, why in self.uncarried)
+
+    @property
     def arrives(self) -> bool:
         """Return True where changes arrive under the table's own name."""
         return self.name in self.arrives_as
@@ -175,7 +183,7 @@ def _covered(relation: Relation, relations: Mapping[int, Relation], published: M
 def _uncarried(relation: Relation, own: Published) -> Iterator[tuple[str, str]]:
     for name in relation.columns:
         if name in relation.generated and (own.columns is None or name not in own.columns):
-            yield name, "generated and not published"
+            yield name, _GENERATED
         elif own.columns is not None and name not in own.columns:
             yield name, "not among the columns that the publication has"
 
@@ -203,11 +211,13 @@ def _refusal(relation: Relation, own: Published, leaves: Sequence[Relation]) -> 
 # --- the catalog -----------------------------------------------------------------------------------------------------
 
 
-def read(connection: psycopg.Connection[Any], config: Config, captured: Sequence[CapturedTable]) -> dict[int, Coverage]:
+def read(
+    connection: psycopg.Connection[Any], config: Config, captured: Sequence[CapturedTable], *, as_it_is: bool = False
+) -> dict[int, Coverage]:
     """Return the coverage of each captured table by its oid, as the catalog has it now.
 
-    Where the publication is not there yet, it is taken as `publication.autocreate.mode` will make it. `connection` is
-    one of this package's, whose search_path is pinned.
+    The publication is taken as `publication.autocreate.mode` makes it at a start, or, where it is there, `as_it_is`.
+    `connection` is one of this package's, whose search_path is pinned.
     """
     oids = [oid for oid, _, _ in captured]
     if not oids:
@@ -217,7 +227,7 @@ def read(connection: psycopg.Connection[Any], config: Config, captured: Sequence
         row[0]: _relation(config["database.dbname"], row)
         for row in connection.execute(_RELATIONS, (sorted(related.union(oids)),)).fetchall()
     }
-    return cover(oids, relations, _published(connection, config, oids, relations))
+    return cover(oids, relations, _published(connection, config, oids, relations, as_it_is))
 
 
 def _relation(database: str, row: tuple[Any, ...]) -> Relation:
@@ -243,11 +253,15 @@ def _relation(database: str, row: tuple[Any, ...]) -> Relation:
 
 
 def _published(
-    connection: psycopg.Connection[Any], config: Config, captured: Sequence[int], relations: Mapping[int, Relation]
+    connection: psycopg.Connection[Any],
+    config: Config,
+    captured: Sequence[int],
+    relations: Mapping[int, Relation],
+    as_it_is: bool,
 ) -> dict[int, Published]:
     name, mode = config["publication.name"], config["publication.autocreate.mode"]
     row = connection.execute(_PUBLICATION, (name,)).fetchone()
-    if row is not None and (row[0] or mode != "filtered"):
+    if row is not None and (as_it_is or row[0] or mode != "filtered"):
         found = connection.execute(_PUBLISHED, (name,)).fetchall()
         return {oid: Published(None if columns is None else frozenset(columns), rows) for oid, columns, rows in found}
     if mode not in ("all_tables", "filtered"):

@@ -34,8 +34,8 @@ Files = tuple[tuple[str, int], ...]
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """`publication` is the oid of the publication, `highest` the highest oid of a relation, both 0 where they are not
-    known. `tables` are the names of the captured tables by their oids, and the partitions of those under whose name
-    the partitions' changes arrive."""
+    known. `tables` are the captured tables under whose names changes arrive, by their oids, and the partitions of those
+    that have any."""
 
     publication: int = 0
     highest: int = 0
@@ -76,7 +76,8 @@ def read(
     for oid, leaf, file in connection.execute(_LEAVES, (roots,)).fetchall() if roots else ():
         files.setdefault(oid, []).append((leaf, file))
     (highest,) = connection.execute(_HIGHEST).fetchone() or (0,)
-    tables = tuple(sorted((oid, str(name), tuple(files.get(oid, ()))) for oid, name, _ in captured))
+    arriving = [(oid, name) for oid, name, _ in captured if oid in coverages and coverages[oid].arrives]
+    tables = tuple(sorted((oid, str(name), tuple(files.get(oid, ()))) for oid, name in arriving))
     return Inventory(publication_of(connection, config), int(highest), tables)
 
 
@@ -84,7 +85,6 @@ def differences(
     before: Inventory,
     now: Inventory,
     names: Mapping[int, str],
-    coverages: Mapping[int, Coverage],
     has_rows: Callable[[int], bool],
     for_all_tables: bool,
 ) -> Iterator[str]:
@@ -112,10 +112,14 @@ def differences(
             )
         elif oid in present:
             yield from _partitions(name, files, present[oid][1])
+        else:
+            yield (
+                f"no change of {name} arrives any more: what was made of it goes no further; the mend is to have it "
+                "logged, published and captured again, and then to read it by a snapshot (signal execute-snapshot)"
+            )
     for oid, (name, _) in present.items():
-        one = coverages.get(oid)
-        is_new = oid not in known and one is not None and one.arrives
-        if is_new and not (for_all_tables and oid > before.highest) and has_rows(oid):
+        is_whole = oid in known or (for_all_tables and oid > before.highest)
+        if not is_whole and has_rows(oid):
             yield (
                 f"{name} is captured from now on, and rows that it has already do not come by the log; the mend is to "
                 "read it by a snapshot (signal execute-snapshot)"
