@@ -37,7 +37,7 @@ def is_taken(work: Path, **more: str) -> bool:
     It must run its queries, and print nothing.
     """
     listed = work / "loaded"
-    options = f"-XX:TieredStopAtLevel=1 -Xlog:class+load:file={listed}"
+    options = f"-Xlog:class+load:file={listed}"
     command = [sys.executable, "-m", "tailrace.spark.training", str(work), options]
     done = subprocess.run(command, env=environment(**more), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

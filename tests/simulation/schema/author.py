@@ -132,7 +132,10 @@ class Author:
             names = ", ".join(f'"{one.name}"' for one in columns)
             values = ", ".join(self._unused(one) for one in columns)
             found.append(f"insert into {table} ({names}) values ({values})")
-            found.append(f'update {table} set "{columns[0].name}" = "{columns[0].name}"' if columns else "select")
+            if columns:
+                name = columns[0].name
+                one = f"where ctid = (select ctid from only {table} limit 1)"
+                found.append(f'update only {table} set "{name}" = "{name}" {one}')
         return found
 
     def _any(self) -> list[str]:

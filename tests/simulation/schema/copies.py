@@ -71,6 +71,7 @@ class MemoryTable(Stored):
         self.told: dict[str, str] = {}
         self.kept: list[Row] = []
         self.history: list[Commit] = []
+        self._newest: dict[str, int] = {}
 
     def is_there(self) -> bool:
         return self.path in self._store
@@ -124,13 +125,14 @@ class MemoryTable(Stored):
                 row[name] = _constant(value)
 
     def append(self, rows: Any, once: Once) -> None:
-        self.kept += rows
-        self._commit(once.metadata, True)
+        self.put([*self.kept, *rows], once)
 
     def put(self, rows: list[Row], once: Once) -> None:
-        """Have these rows and no others."""
-        self.kept = rows
-        self._commit(once.metadata, True)
+        """Have these rows and no others; nothing where the batch was written before."""
+        if self._newest.get(once.application, -1) < once.batch:
+            self._newest[once.application] = once.batch
+            self.kept = rows
+            self._commit(once.metadata, True)
 
     def _commit(self, metadata: str | None, changes: bool) -> None:
         self.history.append(Commit(len(self.history), metadata, changes))

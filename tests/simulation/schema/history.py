@@ -195,6 +195,12 @@ class History:
             assert table is not None
             self.copies.unknown_values = "null"
             warnings.append(f"{table[1]}: unknown.values; the mend is a snapshot (signal execute-snapshot)")
+        elif "they are unlogged" in text:
+            root, leaves = re.findall(r"(?:Error: |  - )(\S+): .*?changes of its partitions (.*?) do not arrive", text)[
+                0
+            ]
+            self._do(connection, [f"alter table {leaf} set logged" for leaf in leaves.split(", ")])
+            warnings.append(f"{root}: unlogged; the mend is a snapshot (signal execute-snapshot)")
         elif found := _LEFT_OUT.search(text):
             name = next(one for one in found.groups() if one)
             if name in self._excluded:

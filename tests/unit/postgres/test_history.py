@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tailrace.connectors.postgres.schema.evolution import (
     PresentType,
     evolve,
     is_after,
+    retyped,
 )
 from tailrace.connectors.postgres.schema.history import (
     Attributes,
@@ -406,6 +408,18 @@ def test_a_column_that_came_with_a_value_is_known_though_its_default_is_gone() -
     older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1)
     assert filled(evolved(relation("a", "b", "c"), older, Present(200, 5000, columns, file=7), at(110))) == ["b"]
     assert filled(evolved(relation("a", "b", "c"), older, Present(200, 5000, columns, file=8), at(110))) == ["b", "c"]
+
+
+def test_a_table_that_was_written_anew_for_another_type_has_no_values_in_a_new_column() -> None:
+    """A new type explains the new file; and it is told which column has it."""
+    older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1, kinds=(20,))
+    found = evolved(
+        relation("a", "c"), older, Present(200, 5000, (shown(1, "a", 105), shown(2, "c", 105)), file=8), at(110)
+    )
+    assert filled(found) == []
+    assert retyped(older, found) == ["a"]
+    assert retyped(replace(older, kinds=(INT,)), found) == []
+    assert retyped(replace(older, file=8), found) == []
 
 
 def test_a_column_that_was_there_before_it_was_published_has_values() -> None:

@@ -90,6 +90,7 @@ def test_rows_of_shards_are_told_apart() -> None:
     assert [row["c3"] for row in merged.to_pylist()] == ["d.s.t_1", "d.s.t_1"]
     assert [row["origin"] for row in merged.to_pylist()] == [None, {"k0": 7, "k1": "d.s.t_1"}]
     numbered = replace(FORM, numbers=(1, 2, 3), relation=16_400)
-    assert Routing("", "", "").merged(rows, numbered, TableId("d", "s", "t_1")) == (rows, FORM)
+    alone = replace(FORM, shard="d.s.t_1")
+    assert Routing("", "", "").merged(rows, numbered, TableId("d", "s", "t_1")) == (rows, alone)
     with pytest.raises(ConversionError, match="has a column v of its own"):
         Routing("", "", "v").merged(rows, FORM, TableId("d", "s", "t_1"))

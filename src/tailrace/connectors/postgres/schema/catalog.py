@@ -211,6 +211,7 @@ class Catalog:
                 tuple(types.types[oid].facts for oid in sorted(needed)),
                 present.file,
                 max([column.facts.number for column in present.columns], default=0),
+                tuple(column.type_oid for column in present.columns),
             )
         return found
 

@@ -178,16 +178,30 @@ def evolve(
     file = present.file or (older.file if older else 0)
     there = [one.facts.number for one in present.columns if not judge.is_newer(one.xmin)]
     highest = max([*there, older.highest if older else 0], default=0)
+    kinds = tuple(column.type_oid for column in relation.columns)
     if older is not None:
-        # a default that only the statement knew, such as nextval, has written the table anew
-        is_anew = bool(older.file) and file != older.file
+        found = Attributes(columns, file=file, kinds=kinds)
+        # a default that only the statement knew, such as nextval, has written the table anew; other types do, too
+        is_anew = bool(older.file) and file != older.file and not retyped(older, found)
         columns = tuple(
             replace(one, filled=True, missing=None)
             if one.number not in known and (is_anew or 0 < one.number <= older.highest)
             else one
             for one in columns
         )
-    return Attributes(columns, indexes, types, file, highest), judge.held
+    return Attributes(columns, indexes, types, file, highest, kinds), judge.held
+
+
+def retyped(older: Attributes, newer: Attributes) -> list[str]:
+    """Return the columns that have other types than before in a table that was written anew."""
+    if not older.file or older.file == newer.file or not older.kinds:
+        return []
+    before = {column.number: kind for column, kind in zip(older.columns, older.kinds, strict=True)}
+    return [
+        column.name
+        for column, kind in zip(newer.columns, newer.kinds, strict=True)
+        if before.get(column.number, kind) != kind
+    ]
 
 
 def _counted(

@@ -79,7 +79,8 @@ class Attributes:
 
     `file` is the number of the file that has its rows (pg_class.relfilenode), which is another one when the table was
     written anew; 0 where it has none, or where that is not known. `highest` is the highest number of a column that the
-    table has had: one that comes with a lower number was there before, unpublished.
+    table has had: one that comes with a lower number was there before, unpublished. `kinds` are the oids of the
+    columns' types, empty where they are not known.
     """
 
     columns: tuple[ColumnFacts, ...]
@@ -87,6 +88,7 @@ class Attributes:
     types: tuple[TypeFacts, ...] = ()
     file: int = 0
     highest: int = 0
+    kinds: tuple[int, ...] = ()
 
     def key(self) -> tuple[str, ...]:
         """The columns of the primary key, else of the unique index that the table is clustered on or that comes first
@@ -110,13 +112,14 @@ class Attributes:
                 ]
                 for kind in self.types
             ],
-            *([self.file, self.highest] if self.file or self.highest else []),
+            *([self.file, self.highest, list(self.kinds)] if self.file or self.highest else []),
         ]  # fmt: skip
 
     @classmethod
     def from_json(cls, fields: list[Any]) -> Attributes:
         # offsets of earlier versions have no file
         columns, indexes, types, *rest = fields
+        file, highest, kinds = rest or (0, 0, ())
         return cls(
             tuple(_column(*column) for column in columns),
             tuple(
@@ -127,7 +130,9 @@ class Attributes:
                 TypeFacts(oid, name, kind, category, element, base, modifier, bool(refuses), tuple(map(tuple, labels)))
                 for oid, name, kind, category, element, base, modifier, refuses, labels in types
             ),
-            *rest,
+            file,
+            highest,
+            tuple(kinds),
         )
 
 

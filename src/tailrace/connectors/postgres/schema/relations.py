@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tailrace.columns.table import Column, TableSchema
 from tailrace.connectors.postgres.protocol.pgoutput import Relation
 from tailrace.connectors.postgres.schema.catalog import Catalog
-from tailrace.connectors.postgres.schema.evolution import Moment, Present, evolve, is_after
+from tailrace.connectors.postgres.schema.evolution import Moment, Present, evolve, is_after, retyped
 from tailrace.connectors.postgres.schema.history import Attributes, SchemaHistory
 from tailrace.errors import ConnectionFailed
 from tailrace.runtime import THREADS, Runtime
+
+log = logging.getLogger("tailrace")
 
 UNCAPTURED = -1
 # How long a transaction that has altered a table may take, in s, to become visible to others after its commit has come
@@ -145,6 +148,14 @@ class Relations:
         older = self.history.at(oid, at.place)
         present = self._read(relation, at)
         attributes, held = evolve(relation, older, present, at, resent)
+        changed = retyped(older, attributes) if older is not None else []
+        if changed:
+            log.warning(
+                "%s.%s was written anew for the type of its column %s: rows that nobody writes since have what the "
+                "statement made of them (USING), which the log does not tell; the mend is to read %s.%s by a snapshot "
+                "(signal execute-snapshot)",
+                relation.namespace, relation.name, ", ".join(changed), relation.namespace, relation.name,
+            )  # fmt: skip
         self._known.read_before[oid] = present.next_xid & 0xFFFFFFFF
         self._known.held.pop(oid, None)
         if held:
