@@ -1,5 +1,8 @@
 """`python -m tests.simulation`: run histories, on all cores, and print the seed of one that fails.
 
+`python -m tests.simulation schema`: run histories of altered tables on real servers, the embedded one and, where one is
+installed, the system's, and print those that end badly. --histories is 100 then.
+
 With --mutants, find the seeds anew by which tests find the mutants, and write them to their file.
 """
 
@@ -14,8 +17,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
 from functools import partial
 
+from tests.fix_postgres import system_binaries
 from tests.simulation.course import Totals, run
 from tests.simulation.kinds import KINDS
+from tests.simulation.schema.runs import on_own_server
 from tests.simulation.trials import TRIALS, search_all
 
 BLOCK = 200
@@ -30,19 +35,33 @@ def block(connector: str, first: int, last: int) -> tuple[Totals, str]:
         return Totals(), traceback.format_exc()
 
 
+def schema(seeds: range) -> int:
+    """Run histories of altered tables on each server that there is; return how many ended badly."""
+    bad = 0
+    for name, binaries in {"embedded": None, "of the system": system_binaries()}.items():
+        if name == "embedded" or binaries is not None:
+            found = on_own_server(binaries, seeds)
+            print(f"the server {name}: {found.text()}", flush=True)
+            bad += len(found.bad)
+    return bad
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("what", nargs="?", choices=("schema",), help="histories of altered tables, on real servers")
     parser.add_argument("--connector", choices=KINDS, default="postgres")
-    parser.add_argument("--histories", type=int, default=100_000)
+    parser.add_argument("--histories", type=int)
     parser.add_argument("--seed", type=int, default=0, help="of the first one")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--mutants", nargs="*", choices=TRIALS, metavar="NAME", help="these, or all of them")
     asked = parser.parse_args()
+    if asked.what == "schema":
+        return 1 if schema(range(asked.seed, asked.seed + (asked.histories or 100))) else 0
     if asked.mutants is not None:
         is_found = search_all(asked.mutants or list(TRIALS), asked.processes, partial(print, flush=True))
         return 0 if is_found else 1
     began, totals, failed = time.monotonic(), Totals(), 0
-    last = asked.seed + asked.histories
+    last = asked.seed + (asked.histories or 100_000)
     firsts = range(asked.seed, last, BLOCK)
     with ProcessPoolExecutor(asked.processes) as pool:
         for number, (found, text) in enumerate(

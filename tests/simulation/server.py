@@ -22,6 +22,7 @@ from psycopg import pq
 from tailrace.connectors.postgres.schema import catalog
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import Address
+from tests.simulation import publication
 from tests.simulation.log import BEGIN_LSN, CAPTURED, TABLES, Change, Decoder, Record
 from tests.simulation.world import Process
 
@@ -283,6 +284,8 @@ class Session:
 
     def execute(self, statement: str | bytes, values: Sequence[Any] = (), *, binary: bool = False) -> Rows:
         text = statement.decode() if isinstance(statement, bytes) else statement
+        if text in publication.QUIET:
+            return Rows(list(_answer(self.server.answers, text)(self, text, values)))
         self.call(text[:_PIECE])
         found = Rows(list(_answer(self.server.answers, text)(self, text, values)))
         # the statement may be done, and its answer lost
@@ -496,13 +499,12 @@ _LISTED = (("id", 25, -1, False, "", None, None, 1), ("v", 25, -1, True, "", Non
 def _columns(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     may_lose(session)
     columns = [
-        (1, "id", True, False, None, None, 25, -1, 700, None),
-        (2, "v", False, False, None, None, 25, -1, 700, None),
+        (1, "id", True, False, None, None, 25, -1, 700, None, True, None),
+        (2, "v", False, False, None, None, 25, -1, 700, None, False, None),
     ]
-    indexes = [(90, True, True, "pkey", 700, [1])]
-    server = session.server
-    unseen = list(server.unseen)
-    return [(oid, server.next_xid, unseen, server.end, columns, indexes, None) for oid in values[1] if oid in TABLES]
+    server, indexes = session.server, [(90, True, True, "pkey", 700, [1])]
+    told = (server.next_xid, list(server.unseen), server.end, columns, indexes, None, 0)
+    return [(oid, *told) for oid in values[1] if oid in TABLES]
 
 
 def types(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -557,9 +559,8 @@ ANSWERS: tuple[tuple[str, Answer], ...] = (
     ("pg_is_in_recovery", lambda session, text, values: [(False,)]),
     ("IDENTIFY_SYSTEM", _identify),
     ("TIMELINE_HISTORY", _timelines),
+    *publication.ANSWERS,
     ("select puballtables", lambda session, text, values: [(True, True, True, True, True, False)]),
-    ("pg_publication_tables", lambda session, text, values: []),
-    ("relreplident = 'n'", lambda session, text, values: []),
     (
         catalog._TABLES,
         lambda session, text, values: [(oid, "public", name, "d", "r") for oid, name in CAPTURED.items()],
@@ -594,7 +595,6 @@ ANSWERS: tuple[tuple[str, Answer], ...] = (
 
 def flushing(session: Session) -> list[tuple[Any, ...]]:
     """A transaction without changes: the WAL writer flushes up to its commit soon."""
-    server = session.server
-    server.next_xid += 1
-    server.write("X")
-    return [(server.next_xid - 1,)]
+    session.server.next_xid += 1
+    session.server.write("X")
+    return [(session.server.next_xid - 1,)]

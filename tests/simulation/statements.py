@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from tailrace.connectors.postgres.log import identity
-from tailrace.connectors.postgres.schema import catalog
+from tailrace.connectors.postgres.schema import catalog, coverage, inventory
 from tailrace.connectors.postgres.snapshot import keyed, session, windows
 from tests.simulation import server as plain
 from tests.simulation.server import Answer, Session, Slot, may_lose
@@ -77,12 +77,13 @@ def _present(session: TableSession, text: str, values: Sequence[Any]) -> Found:
         if shape is not None:
             columns = [
                 (one.number, one.name, not one.nullable, False, one.default, None, one.type, -1, one.xmin,
-                 one.default_xmin)
+                 one.default_xmin, not one.nullable, None)
                 for one in shape.columns
             ]  # fmt: skip
             indexes = [(_index(shape), True, False, f"{shape.name}_pkey", shape.xmin, [KEY])]
             dropped = session.server.tables.dropped(oid, seen)
-        found.append((oid, seen.xmax, sorted(seen.running), end, columns, indexes, dropped))
+        heap = 0 if shape is None else shape.heap
+        found.append((oid, seen.xmax, sorted(seen.running), end, columns, indexes, dropped, heap))
     return found
 
 
@@ -90,6 +91,26 @@ def _alters(session: TableSession, text: str, values: Sequence[Any]) -> Found:
     xid, oid = int(values[0]), values[1]
     server = session.server
     return [()] if xid in server.running() and oid in server.tables.alters.get(xid, ()) else []
+
+
+def _relations(session: TableSession, text: str, values: Sequence[Any]) -> Found:
+    found: Found = []
+    for shape in _shapes(session, values[0]):
+        key = shape.numbered(KEY)
+        assert key is not None
+        names = [column.name for column in shape.columns]
+        found.append(
+            (shape.oid, "public", shape.name, "r", "p", False, "d", False, [], [], False, names, [], [key.name], False)
+        )
+    return found
+
+
+def _published(session: TableSession, text: str, values: Sequence[Any]) -> Found:
+    return [(shape.oid, None, None) for shape in session.server.tables.all_shown(session.snapshot)]
+
+
+def _highest(session: TableSession, text: str, values: Sequence[Any]) -> Found:
+    return [(max(shape.oid for shape in session.server.tables.all_shown(session.snapshot)),)]
 
 
 # --- snapshots ------------------------------------------------------------------------------------------------------
@@ -315,6 +336,9 @@ ANSWERS: tuple[tuple[str, Answer], ...] = (
             (catalog._KEYS, _keys),
             (catalog._PRESENT, _present),
             (catalog._ALTERS, _alters),
+            (coverage._RELATIONS, _relations),
+            (coverage._PUBLISHED, _published),
+            (inventory._HIGHEST, _highest),
             (identity._WAITING, _running),
             (windows._TABLE, _named),
             (keyed._COLUMNS, _keyed_columns),

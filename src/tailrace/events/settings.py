@@ -200,10 +200,8 @@ class EventSettings:
 
     @classmethod
     def from_options(cls, options: Config, run_id: str = "") -> EventSettings:
-        """Read typed options with their defaults applied; `run_id` may also be the option `run.id`.
-
-        Raises ConfigError for a mode that is unknown or not supported.
-        """
+        """Read typed options with their defaults applied; `run_id` may also be the option `run.id`. Raises ConfigError
+        for a mode that is unknown or not supported."""
         traits, versions = options.traits, options.traits.versions
         _check_choices(options)
 

@@ -33,13 +33,17 @@ order by 1, 2
 """
 
 
+_KEYED = """
+select from pg_index i where i.indrelid = pg_catalog.to_regclass(%s) and i.indisunique and i.indpred is null
+  and i.indexprs is null
+"""
 SIGNALS = "public.signals"
 _MOST_STOPS = 12
 
 
 _LEFT_OUT = re.compile(
     r"The table \w+\.(\S+) has no key|The log does not carry the key of a row of (\S+) that"
-    r"|  - (?:\w+\.)?(\S+): |^PrerequisiteError: (\S+): "
+    r"|  - (\S+): |^PrerequisiteError: (\S+): "
 )
 """Errors whose remedy is to leave a table out."""
 
@@ -152,7 +156,9 @@ class History:
                         self._go_on(connection, warnings)
                 for write in [*author.writes(3), *author.touches()]:
                     self._do(connection, [write])
-                self._go_on(connection, warnings)
+                # what came and went between two starts is told by the next one
+                for _ in range(2):
+                    self._go_on(connection, warnings)
                 self._judge(connection, warnings)
             except _Unlisted as error:
                 outcome.verdict, outcome.found = "unlisted", [str(error)]
@@ -196,16 +202,16 @@ class History:
             self.copies.unknown_values = "null"
             warnings.append(f"{table[1]}: unknown.values; the mend is a snapshot (signal execute-snapshot)")
         elif "they are unlogged" in text:
-            root, leaves = re.findall(r"(?:Error: |  - )(\S+): .*?changes of its partitions (.*?) do not arrive", text)[
-                0
-            ]
-            self._do(connection, [f"alter table {leaf} set logged" for leaf in leaves.split(", ")])
-            warnings.append(f"{root}: unlogged; the mend is a snapshot (signal execute-snapshot)")
-        elif found := _LEFT_OUT.search(text):
-            name = next(one for one in found.groups() if one)
-            if name in self._excluded:
+            told = re.search(r"(?:Error: |  - )(\S+): .*?changes of its partitions ([^;]*?) do not arrive", text)
+            assert told is not None
+            leaves = told[2].rpartition("changes of its partitions ")[2].split(", ")
+            self._do(connection, [f"alter table {leaf} set logged" for leaf in leaves])
+            warnings.append(f"{told[1]}: unlogged; the mend is a snapshot (signal execute-snapshot)")
+        elif _LEFT_OUT.search(text):
+            names = {next(one for one in found.groups() if one) for found in _LEFT_OUT.finditer(text)}
+            if names <= self._excluded:
                 raise _Unlisted(text)
-            self._excluded.add(name)
+            self._excluded |= names
             self._configure()
         else:
             raise _Unlisted(text)
@@ -244,7 +250,7 @@ class History:
                     f"insert into {SIGNALS} values (%s, 'execute-snapshot', %s)".encode(), (name[:40], data)
                 )
         for _ in range(3):
-            self.drain()
+            self._go_on(connection, told)
 
     def _do(self, connection: psycopg.Connection[Any], statements: list[str]) -> None:
         """Run the statements as one transaction; each that fails is left out of it."""
@@ -313,7 +319,9 @@ class History:
             source = cursor.execute(query.encode()).fetchall()
             named = [column.name for column in cursor.description or ()]
         if rows is None:
-            return f"no copy, {len(source)} rows" if source else ""
+            # a table without a key is no copy: its first change ends the run
+            keyed = connection.execute(_KEYED, (name,)).fetchone()
+            return f"no copy, {len(source)} rows" if source and keyed else ""
         if set(named) != set(self.copies.columns(name)) and source:
             return f"columns {self.copies.columns(name)}, not {named}"
         left, right = _counted(rows), _counted(source)

@@ -85,6 +85,8 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         self._xmin = CatalogXmin(config, self._connect)
         self._prepared = False
         self._inventory: Inventory | None = None
+        # tables that the log has brought, by their oids; the reader's thread adds to it
+        self._seen: dict[int, str] = {}
         self._hypertables = HypertableCatalog(config, settings, outside.connect, outside.runtime)
         self.incremental = self._incremental()
         self.snapshots = PostgresSnapshots(
@@ -275,7 +277,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             ReaderSettings.of(config),
             Connections.of(config, self._connect(), self._outside),
             database=config["database.dbname"],
-            relations=Relations(history, self._is_captured, self._names.admit, self._outside.runtime),
+            relations=Relations(history, self._is_captured, self._admit, self._outside.runtime),
             since=Since(
                 since.log,
                 since.server if until is None else until.server or since.server,
@@ -298,8 +300,16 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             self._xmin,
             self._address,
             self._hypertables,
-            lambda: self._inventory,
+            self._known,
         )
+
+    def _admit(self, table: TableSchema) -> TableSchema:
+        self._seen[table.oid] = str(table.id)
+        return self._names.admit(table)
+
+    def _known(self) -> Inventory | None:
+        """The inventory of the start, and the tables that the log has brought since."""
+        return None if self._inventory is None else self._inventory.with_seen(dict(self._seen))
 
     def _wanted(self, since: PostgresOffset, target: int | None) -> Wanted:
         settings = self._settings

@@ -7,6 +7,7 @@ defaults, enum labels and the structure of types come from here (PostgreSQL docu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -275,18 +276,20 @@ class Catalog:
         return TableSchema(
             id=TableId(self._database, relation.namespace, relation.name),
             columns=tuple(
-                self._column(
-                    sent.name,
-                    sent.type_oid,
-                    sent.type_modifier,
-                    facts.nullable,
-                    facts.default,
-                    facts.generated,
-                    facts.comment,
-                    types,
-                    max(facts.number, 0),
-                    facts.filled,
-                    facts.missing,
+                replace(
+                    self._column(
+                        sent.name,
+                        sent.type_oid,
+                        sent.type_modifier,
+                        facts.nullable,
+                        facts.default,
+                        facts.generated,
+                        facts.comment,
+                        types,
+                        max(facts.number, 0),
+                    ),
+                    filled=facts.filled,
+                    missing=facts.missing,
                 )
                 for sent, facts in zip(relation.columns, attributes.columns, strict=True)
             ),
@@ -355,14 +358,12 @@ class Catalog:
         comment: str | None = None,
         types: Mapping[int, TypeFacts] = MappingProxyType({}),
         number: int = 0,
-        filled: bool = False,
-        missing: str | None = None,
     ) -> Column:
         known = self._type(type_oid, types)
         if known is None:
             return Column(
                 name, "unknown", type_oid, modifier, nullable, default, "unknown", (), None, generated, comment,
-                number=number, filled=filled, missing=missing,
+                number=number,
             )  # fmt: skip
         kind = _KINDS.get(known.kind, "unknown")
         labels = tuple(label for _, label in known.labels)
@@ -380,7 +381,7 @@ class Catalog:
         return Column(
             name, known.name, type_oid, modifier, nullable, default, kind, labels, element, generated, comment,
             fields=tuple(self._column(one, oid, own, True, None, False, None, types) for one, oid, own in attributes),
-            number=number, filled=filled, missing=missing,
+            number=number,
         )  # fmt: skip
 
 

@@ -317,6 +317,14 @@ def _told(
     one: Coverage, arriving: Collection[TableId], silent: Sequence[TableId], copies: bool
 ) -> Iterator[tuple[Level, str, str]]:
     """Yield what the log does not carry of a table: how bad it is, a part of a sentence, and the remedy."""
+    yield from _named(one, arriving, silent, copies)
+    yield from _in_part(one, copies)
+
+
+def _named(
+    one: Coverage, arriving: Collection[TableId], silent: Sequence[TableId], copies: bool
+) -> Iterator[tuple[Level, str, str]]:
+    """Yield why changes do not arrive under the table's name, or arrive under it for other tables too."""
     wrong: Level = "error" if copies else "warning"
     if not one.arrives and one.arrives_as:
         is_kept = any(name in arriving for name in one.arrives_as)
@@ -339,6 +347,11 @@ def _told(
         )
     if silent:
         yield "warning", f"changes of its partitions ({listed(silent)}) arrive under its name alone", "Leave them out."
+
+
+def _in_part(one: Coverage, copies: bool) -> Iterator[tuple[Level, str, str]]:
+    """Yield which rows, columns and changes of the table the log leaves out."""
+    wrong: Level = "error" if copies else "warning"
     if one.hides_rows:
         yield (
             wrong,

@@ -7,7 +7,7 @@ went. So the offset holds the tables by their oids, and each start compares them
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
@@ -40,6 +40,12 @@ class Inventory:
     publication: int = 0
     highest: int = 0
     tables: tuple[tuple[int, str, Files], ...] = ()
+
+    def with_seen(self, names: Mapping[int, str]) -> Inventory:
+        """Return the inventory with tables that the log has brought besides, by their oids: they may be gone by now."""
+        known = {oid for oid, _, _ in self.tables}
+        new = [(oid, name, ()) for oid, name in names.items() if oid not in known]
+        return replace(self, tables=tuple(sorted((*self.tables, *new)))) if new else self
 
     def to_json(self) -> list[Any]:
         tables = [[oid, name, *[list(file) for file in files]] for oid, name, files in self.tables]

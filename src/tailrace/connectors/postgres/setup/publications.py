@@ -75,9 +75,12 @@ def prepare_publication(connection: psycopg.Connection[Any], config: Config, cap
         ) from None
 
 
+FOR_ALL_TABLES = "select puballtables from pg_catalog.pg_publication where pubname = %s"
+
+
 def is_for_all_tables(connection: psycopg.Connection[Any], publication: str) -> bool:
     """Return True where the publication has every table, also those that are still to be made."""
-    row = connection.execute("select puballtables from pg_publication where pubname = %s", (publication,)).fetchone()
+    row = connection.execute(FOR_ALL_TABLES, (publication,)).fetchone()
     return row is not None and bool(row[0])
 
 

@@ -377,13 +377,9 @@ def override_error(table: TableId, what: str) -> ConfigError:
 
 
 def select_statement(
-    table: TableSchema,
-    outputs: dict[str, str],
-    chunk: Chunk,
-    relkind: str,
-    since: int | None = None,
+    table: TableSchema, outputs: dict[str, str], chunk: Chunk, relkind: str, since: int | None = None,
     condition: str | None = None,
-) -> str:
+) -> str:  # fmt: skip
     """The query of one chunk, its columns in the forms that `texts` takes, of the rows that meet `condition`.
 
     With `since`, a transaction id of 64 bits, only the rows that this transaction or a later one has written: some that
@@ -396,8 +392,7 @@ def select_statement(
     if chunk.last_page is not None:
         conditions.append(f"ctid < '({chunk.last_page},0)'")
     if since is not None:
-        # Ids of 32 bits that come around, those below 3 aside, which are of rows that every snapshot shows. A frozen
-        # row still has its own.
+        # Ids of 32 bits come around. Those below 3 are of rows that every snapshot shows; a frozen row keeps its own.
         conditions.append(
             f"xmin::text::int8 > 2 and ((xmin::text::int8 - {since & 0xFFFFFFFF}) & 4294967295) < 2147483648"
         )

@@ -1,0 +1,35 @@
+"""What a simulated PostgreSQL says of its publication and of what that leaves out of its tables: nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tailrace.connectors.postgres.schema import coverage, inventory
+from tailrace.connectors.postgres.setup.publications import FOR_ALL_TABLES
+from tests.simulation.log import TABLES
+
+_OID = 77
+
+QUIET = frozenset(
+    (coverage._RELATED, coverage._PUBLICATION, inventory._PUBLICATION, inventory._HIGHEST, FOR_ALL_TABLES)
+)
+"""What a start only looks at: where it dies between these, nothing is left behind."""
+
+
+def _relations(session: Any, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    return [
+        (oid, "public", TABLES[oid], "r", "p", False, "d", False, [], [], False, ["id", "v"], [], ["id"], False)
+        for oid in values[0]
+        if oid in TABLES
+    ]
+
+
+ANSWERS: tuple[tuple[str, Callable[[Any, str, Sequence[Any]], list[tuple[Any, ...]]]], ...] = (
+    (coverage._RELATED, lambda session, text, values: []),
+    (coverage._RELATIONS, _relations),
+    (coverage._PUBLICATION, lambda session, text, values: [(True, False)]),
+    (coverage._PUBLISHED, lambda session, text, values: [(oid, None, None) for oid in TABLES]),
+    (inventory._PUBLICATION, lambda session, text, values: [(_OID,)]),
+    (inventory._HIGHEST, lambda session, text, values: [(max(TABLES),)]),
+)

@@ -1,0 +1,60 @@
+"""Histories of altered tables on a server, one after another: counted, and those that end badly shown."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tailrace.embedded import Server
+from tests.fix_postgres import SETTINGS, Postgres, describe, give_back, owned, take
+from tests.simulation.schema.history import History, Outcome
+
+BAD = ("silent", "unmended", "unlisted")
+"""How a history must not end."""
+
+
+@dataclass
+class Runs:
+    """What histories have ended with; `bad` are those that ended badly, `seconds` how long all took."""
+
+    verdicts: Counter[str] = field(default_factory=Counter)
+    stops: int = 0
+    bad: list[Outcome] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def text(self) -> str:
+        """Return the counts as a line."""
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(self.verdicts.items()))
+        return f"{sum(self.verdicts.values())} histories in {self.seconds:.0f} s: {counts}; {self.stops} stops"
+
+
+def run(
+    postgres: Postgres, seeds: Iterable[int], seconds: float | None = None, show: Callable[[str], None] = print
+) -> Runs:
+    """Run the histories of the seeds, no new one after so many seconds."""
+    found, began = Runs(), time.monotonic()
+    for seed in seeds:
+        if seconds is not None and time.monotonic() - began > seconds:
+            break
+        database = take(postgres, f"history_{secrets.token_hex(4)}")
+        try:
+            outcome = History(database, seed).run()
+        finally:
+            give_back(database)
+        found.verdicts[outcome.verdict] += 1
+        found.stops += len(outcome.stops)
+        if outcome.verdict in BAD:
+            found.bad.append(outcome)
+            show(outcome.text())
+    found.seconds = time.monotonic() - began
+    return found
+
+
+def on_own_server(binaries: Path | None, seeds: Iterable[int], show: Callable[[str], None] = print) -> Runs:
+    """The same on a server of its own: the embedded one, or another by its binaries."""
+    with Server(binaries, SETTINGS) as server, owned(describe(server.dsn())) as postgres:
+        return run(postgres, seeds, show=show)
