@@ -91,14 +91,16 @@ class _Warnings(logging.Handler):
 @contextmanager
 def _heard() -> Iterator[list[str]]:
     handler, log = _Warnings(), logging.getLogger("tailrace")
-    was = log.propagate
+    was, level = log.propagate, log.level
     log.addHandler(handler)
     log.propagate = False
+    log.setLevel(logging.WARNING)
     try:
         yield handler.texts
     finally:
         log.removeHandler(handler)
         log.propagate = was
+        log.setLevel(level)
 
 
 class History:

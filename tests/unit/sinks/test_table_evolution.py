@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -11,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.columns.blocks import Form, Place
+from tailrace.columns.blocks import Form, Head, Place, written
+from tailrace.sinks.tables.batch import with_values
 from tailrace.sinks.tables.evolution import Alteration, Held, Phase, Policies, Record, Unfollowed
-from tailrace.sinks.tables.rows import places_of
+from tailrace.sinks.tables.rows import Opening, places_of
 from tailrace.sinks.tables.statements import holds, type_of, widens
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
@@ -288,3 +290,17 @@ def test_a_new_column_is_filled_before_the_record_knows_it() -> None:
     again = list(Alteration(TABLE, new, AT, kinds(OLD) | {"c": "int"}, ALWAYS, (), True).phases())
     assert again[0].steps == ()
     assert again[-1].fills == found[-1].fills
+
+
+def test_rows_before_a_new_column_in_the_same_batch_have_its_value() -> None:
+    """Their block is of the older form; the table has the newest one."""
+    new = form(ID, A, B, (4, "c"), (5, "at", pa.timestamp("us", "UTC")), values=((3, "7"), (4, "1000000")))
+    into = with_values(replace(new, values=()), [(OLD, AT), (new, AT)])
+    assert into.values == ((3, "7"), (4, "1000000"))
+    told = {"op": "u", "position": "0A", "ordinal": 0, "part": 0, "at": datetime(2024, 2, 3, tzinfo=UTC)}
+    row = told | {"missing": None, "origin": None, "c0": 1, "c1": 2, "c2": 3}
+    head = Head("d", "s", "t", OLD, 1, AT, AT)
+    block = {"key": [head.text()], "value": [written(pa.RecordBatch.from_pylist([row], OLD.schema))]}
+    (opened,) = Opening(into).blocks(iter([pa.RecordBatch.from_pydict(block)]))
+    assert opened["c3"].to_pylist() == [7]
+    assert opened["c4"].to_pylist() == [datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tailrace.columns.blocks import BLOCK, Form, Head, Place
 from tailrace.sinks.tables.frames import is_here
-from tailrace.sinks.tables.rows import Opening, OpeningApart, Reducing, row_schema
+from tailrace.sinks.tables.rows import Opening, OpeningApart, Reducing, places_of, row_schema
 from tailrace.sinks.tables.statements import literal
 
 if TYPE_CHECKING:
@@ -148,6 +148,16 @@ class TableBatch:
         """Rows in no more than so many tasks."""
         # one task with the log's bytes of several may be larger than a message to an executor
         return rows.coalesce(tasks) if is_here() else rows.repartition(tasks)
+
+
+def with_values(into: Form, forms: Sequence[tuple[Form, Place]]) -> Form:
+    """Return the form of the table's columns with the values that rows have which are older than a column, as the
+    newest of these forms tell them: rows that stand before the alteration in the same batch have them too."""
+    found: dict[int, str] = {}
+    for form, _ in forms:
+        places = places_of(form, into)
+        found |= {places.index(place): text for place, text in form.values if place in places}
+    return replace(into, values=tuple(sorted(found.items()))) if found else into
 
 
 def _key(form: Form) -> frozenset[int | str]:

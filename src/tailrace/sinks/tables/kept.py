@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from tailrace.errors import SinkError
-from tailrace.sinks.tables.batch import CHANGES, TableBatch
+from tailrace.sinks.tables.batch import CHANGES, TableBatch, with_values
 from tailrace.sinks.tables.formats.base import Columns, Once, Stored
 from tailrace.sinks.tables.frames import in_session
 from tailrace.sinks.tables.statements import quoted
@@ -60,7 +60,7 @@ class Kept(ABC):
         """Bring a part of a batch in; `number` is that of one which is not the last."""
         assert self._target is not None
         self.demand(part)
-        batch = replace(part, into=self._target.prepare(part.forms))
+        batch = replace(part, into=with_values(self._target.prepare(part.forms), part.forms))
         written = self._target.written(batch.number)
         told = metadata(batch.number, batch.snapshot, self._target.run)
         once = Once(self._owner.pipeline, batch.number, told, number)

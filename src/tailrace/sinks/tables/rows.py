@@ -59,8 +59,12 @@ class Opening:
             missing = rows["missing"].combine_chunks()
             columns["missing"] = _renumbered(missing, len(form.names), places) if head.missing else missing
             columns["origin"] = self._origin(form, rows["origin"].combine_chunks(), places)
+        values = dict(self.target.values)
         for index, (kind, source) in enumerate(zip(self.target.types, places, strict=True)):
-            columns[f"c{index}"] = pa.nulls(rows.num_rows, kind) if source < 0 else _as(rows[f"c{source}"], kind)
+            if source < 0:
+                columns[f"c{index}"] = _constant(values.get(index), kind, rows.num_rows)
+            else:
+                columns[f"c{index}"] = _as(rows[f"c{source}"], kind)
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
     def _origin(self, form: Form, origin: pa.StructArray, places: Sequence[int]) -> pa.Array:
@@ -93,6 +97,14 @@ def _renumbered(missing: pa.ListArray, count: int, places: Sequence[int]) -> pa.
     # what no column of the form is nobody misses
     flags = np.vstack([flagged(missing, count), np.zeros((1, len(missing)), np.bool_)])
     return listed(flags[list(places)])
+
+
+def _constant(text: str | None, kind: pa.DataType, count: int) -> pa.Array:
+    """So many times the value that `Form.values` writes as `text`, or null."""
+    if text is None:
+        return pa.nulls(count, kind)
+    value = pa.array([int(text)]) if pa.types.is_timestamp(kind) and kind.tz is not None else pa.array([text])
+    return pa.repeat(value.cast(kind)[0], count)
 
 
 def _as(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
