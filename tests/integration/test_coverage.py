@@ -120,7 +120,7 @@ def test_old_rows_are_as_the_partition_has_them(lake: Callable[..., Lake], datab
         database.execute(
             f"update {name} set v = 'short' where id = 1",
             f"update {name} set id = id + 10 where id = 2",
-            f"update {name} set d = d - 365 where id = 3 and d > '2025-01-01'",
+            f"update {name} set d = d - 300 where id = 3 and d > '2025-01-01'",
             f"delete from {name} where id = 4",
         )
     made.run()
