@@ -503,7 +503,7 @@ def _columns(session: Session, text: str, values: Sequence[Any]) -> list[tuple[A
         (2, "v", False, False, None, None, 25, -1, 700, None, False, None),
     ]
     server, indexes = session.server, [(90, True, True, "pkey", 700, [1])]
-    told = (server.next_xid, list(server.unseen), server.end, columns, indexes, None, 0)
+    told = (server.next_xid, list(server.unseen), server.end, columns, indexes, None, 0, 700)
     return [(oid, *told) for oid in values[1] if oid in TABLES]
 
 

@@ -82,8 +82,8 @@ def _present(session: TableSession, text: str, values: Sequence[Any]) -> Found:
             ]  # fmt: skip
             indexes = [(_index(shape), True, False, f"{shape.name}_pkey", shape.xmin, [KEY])]
             dropped = session.server.tables.dropped(oid, seen)
-        heap = 0 if shape is None else shape.heap
-        found.append((oid, seen.xmax, sorted(seen.running), end, columns, indexes, dropped, heap))
+        heap, xmin = (0, 0) if shape is None else (shape.heap, shape.xmin)
+        found.append((oid, seen.xmax, sorted(seen.running), end, columns, indexes, dropped, heap, xmin))
     return found
 
 

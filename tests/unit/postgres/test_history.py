@@ -407,7 +407,11 @@ def test_a_column_that_came_with_a_value_is_known_though_its_default_is_gone() -
     columns = (shown(1, "a", 10), shown(2, "b", 105, filled=True), shown(3, "c", 105))
     older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1)
     assert filled(evolved(relation("a", "b", "c"), older, Present(200, 5000, columns, file=7), at(110))) == ["b"]
-    assert filled(evolved(relation("a", "b", "c"), older, Present(200, 5000, columns, file=8), at(110))) == ["b", "c"]
+    anew = Present(200, 5000, columns, file=8, xmin=105)
+    assert filled(evolved(relation("a", "b", "c"), older, anew, at(110))) == ["b", "c"]
+    # a later statement has given it the file, as a truncate does
+    later = Present(200, 5000, columns, file=8, xmin=107)
+    assert filled(evolved(relation("a", "b", "c"), older, later, at(110))) == ["b"]
 
 
 def test_a_table_that_was_written_anew_for_another_type_has_no_values_in_a_new_column() -> None:

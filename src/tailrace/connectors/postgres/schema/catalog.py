@@ -115,7 +115,7 @@ select wanted.oid::int8, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_s
    where i.indrelid = c.oid and i.indisunique and i.indpred is null and i.indexprs is null and i.indisvalid),
   (select json_agg(json_build_array(a.attnum, a.xmin::text::int8) order by a.attnum)
    from pg_catalog.pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and a.attisdropped),
-  case when c.relkind = 'p' then 0 else c.relfilenode::int8 end
+  case when c.relkind = 'p' then 0 else c.relfilenode::int8 end, c.xmin::text::int8
 from unnest(%s::oid[]) wanted(oid) left join pg_catalog.pg_class c on c.oid = wanted.oid
 """
 
@@ -243,8 +243,9 @@ class Catalog:
                 frozenset(in_progress),
                 tuple((number, xmin) for number, xmin in dropped or ()),
                 file or 0,
+                xmin or 0,
             )
-            for oid, next_xid, in_progress, lsn, columns, indexes, dropped, file in rows
+            for oid, next_xid, in_progress, lsn, columns, indexes, dropped, file, xmin in rows
         }  # fmt: skip
 
     def alters(self, oid: int, xid: int) -> bool:

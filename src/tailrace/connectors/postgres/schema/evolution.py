@@ -71,7 +71,8 @@ class Present:
     Whatever it shows was committed before `lsn`. A table that is gone has no columns. `types` are the types that users
     made and that the table or the Relation message needs. `in_progress` are the ids (64 bits) below `next_xid` whose
     work is not shown. `dropped` are the numbers of dropped columns, each with the id (32 bits) of what dropped it.
-    `file` is that of `Attributes`.
+    `file` is that of `Attributes`, and `xmin` the id (32 bits) of what has written the table's row last: also of what
+    has given it another file.
     """
 
     next_xid: int
@@ -82,6 +83,7 @@ class Present:
     in_progress: frozenset[int] = frozenset()
     dropped: tuple[tuple[int, int], ...] = ()
     file: int = 0
+    xmin: int = 0
 
     def shows(self, xid: int) -> bool:
         """Whether it shows what the transaction with the 32-bit id `xid`, which has committed, has done.
@@ -185,11 +187,19 @@ def evolve(
         is_anew = bool(older.file) and file != older.file and not retyped(older, found)
         columns = tuple(
             replace(one, filled=True, missing=None)
-            if one.number not in known and (is_anew or 0 < one.number <= older.highest)
+            if one.number not in known
+            and ((is_anew and _came_with(one.number, present)) or 0 < one.number <= older.highest)
             else one
             for one in columns
         )
     return Attributes(columns, indexes, types, file, highest, kinds), judge.held
+
+
+def _came_with(number: int, present: Present) -> bool:
+    """Return True where the table's file may be that of the statement which has added a column, and not that of a later
+    one, as TRUNCATE."""
+    added = next((one.xmin for one in present.columns if one.facts.number == number), 0)
+    return not is_after(present.xmin, added)
 
 
 def retyped(older: Attributes, newer: Attributes) -> list[str]:
