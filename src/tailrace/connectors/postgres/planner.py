@@ -148,7 +148,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         return [(table.schema, table.table) for _, table, _ in captured_tables(catalog.tables(), self._tables)]
 
     def _carried(self, connection: psycopg.Connection[Any]) -> Carried:
-        """What is read of the captured tables, as the catalog has it now."""
+        """Return what a snapshot reads of a captured table, as the catalog has it now."""
         if not self._settings.copies:
             return EVERYTHING
         captured = captured_tables(Catalog(connection, self._config["database.dbname"]).tables(), self._tables)
@@ -167,11 +167,12 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         guard_number(self._config, len(captured))
         if self._streams:
             if self._is_republished(since) and not snapshot_mode(self._config).mends:
+                name, slot = self._config["publication.name"], self._config["slot.name"]
                 raise PositionLost(
-                    f"The publication {self._config['publication.name']} is gone, or was dropped and made again: the "
-                    "slot does not lead over that, and what was written meanwhile is lost.",
-                    f"select pg_drop_replication_slot('{self._config['slot.name']}'); then delete the checkpoint for a "
-                    "new snapshot.",
+                    f"The publication {name} is not the one that the log was read by: it is gone, was dropped and made "
+                    "again, or publication.name has changed. What was written meanwhile is lost.",
+                    f"Name the publication of before, or select pg_drop_replication_slot('{slot}'); then delete the "
+                    "checkpoint for a new snapshot.",
                 )
             self._warn_of_other_lists(control, captured, since)
             publications.prepare_publication(control, self._config, captured)

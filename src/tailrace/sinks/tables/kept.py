@@ -60,7 +60,9 @@ class Kept(ABC):
         """Bring a part of a batch in; `number` is that of one which is not the last."""
         assert self._target is not None
         self.demand(part)
-        batch = replace(part, into=with_values(self._target.prepare(part.forms), part.forms))
+        into = self._target.prepare(part.forms)
+        # a log has each change as it was
+        batch = replace(part, into=into if self.mode == "log" else with_values(into, part.forms))
         written = self._target.written(batch.number)
         told = metadata(batch.number, batch.snapshot, self._target.run)
         once = Once(self._owner.pipeline, batch.number, told, number)

@@ -97,7 +97,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a publication sends of a table under the table's own name: its columns, and the condition that rows meet.
+    """A table as a publication sends it under the table's own name: its columns, and the condition that rows meet.
 
     `columns` is None for all that are not generated, `rows` is SQL, None for all rows.
     """
@@ -108,7 +108,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What the log carries of one captured table.
+    """The rows, columns and old values of one captured table that the log carries, and its name there.
 
     `arrives_as` are the tables under whose names its changes arrive: itself, the partitioned table above it, or its
     partitions; none where no change arrives. `is_root` says that it is a partitioned table. `uncarried` are columns
@@ -410,7 +410,7 @@ def kept(coverages: Mapping[int, Coverage], captured: Sequence[CapturedTable]) -
 
 
 class Carried:
-    """What is read of the captured tables: everything, or for a copy what their changes carry.
+    """Chooses the tables, columns and rows that a snapshot reads: all, or for a copy those that changes carry.
 
     `coverages` are those of the captured tables by their oids, None for everything.
     """
@@ -452,8 +452,8 @@ EVERYTHING = Carried()
 def carried(
     connection: psycopg.Connection[Any], config: Config, settings: EventSettings, captured: Sequence[CapturedTable]
 ) -> Carried:
-    """Return what is read of the captured tables, as the catalog has it now: everything where no copy is kept, or none
-    that changes are to follow."""
+    """Return the choice for captured tables, as the catalog has them now: everything where no copy is kept, or where no
+    changes are to follow the snapshot."""
     if not settings.copies or not snapshot_mode(config).streams:
         return EVERYTHING
     return Carried(read(connection, config, captured))

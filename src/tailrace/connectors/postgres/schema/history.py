@@ -28,7 +28,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """One column: its number in the table (below 0: not known), its name, and what pgoutput does not say of it.
+    """A column by its number in the table (below 0: not known), with the properties that pgoutput does not send.
 
     `filled` says that rows which are older than the column may have a value there, whatever its default is now;
     `missing` is the value that they all have, as the server writes it, None where nobody knows one.
@@ -75,7 +75,7 @@ class TypeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What a Relation message leaves open of one table, in effect from some position on.
+    """The properties of a table that a Relation message does not have, in effect from some position on.
 
     `file` is the number of the file that has its rows (pg_class.relfilenode), which is another one when the table was
     written anew; 0 where it has none, or where that is not known. `highest` is the highest number of a column that the

@@ -63,7 +63,7 @@ class Stored(ABC):
     """The directory below `path` by which a table of the format is known."""
 
     can_fill: ClassVar[bool] = False
-    """Whether `fill` is there."""
+    """True for a format whose tables have `fill`: a new column can get a value in the rows that are there."""
 
     def __init__(self, session: SparkSession, path: str) -> None:
         self.session, self.path = session, path
@@ -126,8 +126,13 @@ class Stored(ABC):
         """Alter the columns, then set properties. What is announced and done in part may be done again."""
 
     def fill(self, values: Mapping[str, str], where: str) -> None:
-        """Put values, in SQL, into columns of the rows that fulfil a condition, by no batch. It may be done again."""
-        raise NotImplementedError
+        """Put values, in SQL, into columns of the rows that fulfil a condition, by no batch. It may be done again.
+
+        Called only where `can_fill`. Raises SinkError for a format without it.
+        """
+        raise SinkError(
+            f"Tables of {self.title} get no values in a new column.", "Set debezium.sink.tables.added.default = null."
+        )
 
     @abstractmethod
     def append(self, rows: DataFrame, once: Once) -> None:

@@ -43,7 +43,7 @@ IDLE = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 """Commits to a table that leave its rows as they are."""
 
 _FILL = "tailrace: values of a new column"
-"""What a commit says by which rows get a value that the log does not say: nobody else has changed them."""
+"""The user metadata of a commit of `fill`, by which it is told from a change of somebody else's."""
 
 _OWN = frozenset({"CREATE TABLE", "ADD COLUMNS", "SET TBLPROPERTIES", "RENAME COLUMN", "CHANGE COLUMN", "DROP COLUMNS"})
 
