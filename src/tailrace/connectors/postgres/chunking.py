@@ -55,7 +55,7 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         admit: Callable[[TableSchema], TableSchema],
         streamed: Callable[[], Streamed | None],
         hypertables: HypertableCatalog,
-        inventory: Callable[[], Inventory | None] = lambda: None,
+        inventory: Callable[[], Inventory | None],
     ) -> None:
         self._config = config
         self._inventory = inventory

@@ -74,7 +74,7 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
         xmin: CatalogXmin,
         address: Callable[[], Address],
         hypertables: HypertableCatalog,
-        inventory: Callable[[], Inventory | None] = lambda: None,
+        inventory: Callable[[], Inventory | None],
     ) -> None:
         self.reader = reader
         self.inventory = inventory

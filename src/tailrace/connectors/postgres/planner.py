@@ -24,7 +24,7 @@ from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLs
 from tailrace.connectors.postgres.schema import coverage, inventory
 from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
 from tailrace.connectors.postgres.schema.catalog import Catalog
-from tailrace.connectors.postgres.schema.coverage import EVERYTHING, Carried, carried
+from tailrace.connectors.postgres.schema.coverage import Carried, carried
 from tailrace.connectors.postgres.schema.history import History, SchemaHistory
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.schema.inventory import UNKNOWN, Inventory
@@ -147,12 +147,9 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         catalog = Catalog(self._connect(), self._config["database.dbname"])
         return [(table.schema, table.table) for _, table, _ in captured_tables(catalog.tables(), self._tables)]
 
-    def _carried(self, connection: psycopg.Connection[Any]) -> Carried:
+    def _carried(self, connection: psycopg.Connection[Any], table: CapturedTable) -> Carried:
         """Return what a snapshot reads of a captured table, as the catalog has it now."""
-        if not self._settings.copies:
-            return EVERYTHING
-        captured = captured_tables(Catalog(connection, self._config["database.dbname"]).tables(), self._tables)
-        return carried(connection, self._config, self._settings, captured)
+        return carried(connection, self._config, self._settings, [table], as_it_is=True)
 
     # --- the start -----------------------------------------------------------------------------------------------
 
@@ -175,7 +172,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
                     "checkpoint for a new snapshot.",
                 )
             self._warn_of_other_lists(control, captured, since)
-            publications.prepare_publication(control, self._config, captured)
+            publications.prepare_publication(control, self._config, self._publishable(control, captured))
             if self._config["slot.failover"]:
                 slots.warn_of_failover(control, self._config["slot.name"])
         publications.set_replica_identities(control, self._config["replica.identity.autoset.values"], captured)
@@ -189,6 +186,13 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         if prefixes and control.info.server_version < 140000:
             log.warning("servers before PostgreSQL 14 send no logical messages: message.prefix lists have no effect")
         self._prepared = True
+
+    def _publishable(self, control: psycopg.Connection[Any], captured: Sequence[CapturedTable]) -> list[CapturedTable]:
+        """Return the captured tables that a publication may list: the server refuses one with an unlogged table."""
+        if self._config["publication.autocreate.mode"] != "filtered":
+            return list(captured)
+        covered = coverage.read(control, self._config, captured, as_it_is=True)
+        return [entry for entry in captured if entry[0] in covered and not covered[entry[0]].is_unlogged]
 
     def _take_stock(
         self,

@@ -450,10 +450,15 @@ EVERYTHING = Carried()
 
 
 def carried(
-    connection: psycopg.Connection[Any], config: Config, settings: EventSettings, captured: Sequence[CapturedTable]
+    connection: psycopg.Connection[Any],
+    config: Config,
+    settings: EventSettings,
+    captured: Sequence[CapturedTable],
+    *,
+    as_it_is: bool = False,
 ) -> Carried:
     """Return the choice for captured tables, as the catalog has them now: everything where no copy is kept, or where no
-    changes are to follow the snapshot."""
+    changes are to follow the snapshot. `as_it_is` is that of `read`; without it `captured` has to be all of them."""
     if not settings.copies or not snapshot_mode(config).streams:
         return EVERYTHING
-    return Carried(read(connection, config, captured))
+    return Carried(read(connection, config, captured, as_it_is=as_it_is))

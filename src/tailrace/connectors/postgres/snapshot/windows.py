@@ -25,6 +25,7 @@ from tailrace.connectors.postgres.log.stretch import Rows
 from tailrace.connectors.postgres.log.visible import Streamed, Visible
 from tailrace.connectors.postgres.protocol.position import FlushedLsn, lsn_text
 from tailrace.connectors.postgres.protocol.segment import transactions_of
+from tailrace.connectors.postgres.schema.captured import CapturedTable
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.schema.coverage import Carried
 from tailrace.connectors.postgres.server.connection import OWN_HERE, hold_open, is_lost
@@ -125,7 +126,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
 
     `list_captured` lists the tables that may be read, `(schema, table)` in the order of their names; `is_captured(
     schema, table)` says it of one; `admit` gives a schema the key that its events have, and leaves out what they do not
-    show; `cover` says over a connection what is read of the tables; with `comments` schemas hold the comments of
+    show; `cover` says over a connection what is read of a table; with `comments` schemas hold the comments of
     columns. `parallelism` tasks read the chunks of a window.
     """
 
@@ -139,7 +140,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         list_captured: Callable[[], Sequence[tuple[str, str]]],
         is_captured: Callable[[str, str], bool],
         admit: Callable[[TableSchema], TableSchema],
-        cover: Callable[[psycopg.Connection[Any]], Carried],
+        cover: Callable[[psycopg.Connection[Any], CapturedTable], Carried],
         comments: bool,
         runtime: Runtime,
     ) -> None:
@@ -429,11 +430,11 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         found = None if row is None else catalog.schemas([row[0]]).get(row[0])
         if row is None or found is None:
             raise Unusable("UNKNOWN_SCHEMA")
-        carried = self._cover(connection)
+        carried = self._cover(connection, (row[0], found.id, row[1]))
         if not carried.takes(row[0]):
             log.warning("%s is not read: its changes do not arrive under its name", collection)
             raise Unusable("UNKNOWN_SCHEMA")
-        shown = self._admit(carried.schema(found))
+        shown = carried.schema(self._admit(found))
         names = {column.name for column in shown.columns}
         # rows are known by their own key and cut into chunks by the surrogate: they are read whatever events show
         needed = {*found.key, collection.surrogate} - names
