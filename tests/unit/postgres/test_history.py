@@ -412,6 +412,9 @@ def test_a_column_that_came_with_a_value_is_known_though_its_default_is_gone() -
     # a later statement has given it the file, as a truncate does
     later = Present(200, 5000, columns, file=8, xmin=107)
     assert filled(evolved(relation("a", "b", "c"), older, later, at(110))) == ["b"]
+    # unless that has added another column
+    more = Present(200, 5000, (*columns, shown(4, "d", 107)), file=8, xmin=107)
+    assert filled(evolved(relation("a", "b", "c", "d"), older, more, at(110))) == ["b", "c", "d"]
 
 
 def test_a_table_that_was_written_anew_for_another_type_has_no_values_in_a_new_column() -> None:

@@ -197,9 +197,10 @@ def evolve(
 
 def _came_with(number: int, present: Present) -> bool:
     """Return True where the table's file may be that of the statement which has added a column, and not that of a later
-    one, as TRUNCATE."""
+    one, as TRUNCATE: the table's row was written then, or for another column since."""
     added = next((one.xmin for one in present.columns if one.facts.number == number), 0)
-    return not is_after(present.xmin, added)
+    others = {one.xmin for one in present.columns} | {xmin for _, xmin in present.dropped}
+    return not is_after(present.xmin, added) or present.xmin in others
 
 
 def retyped(older: Attributes, newer: Attributes) -> list[str]:

@@ -440,8 +440,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         needed = {*found.key, collection.surrogate} - names
         missing = tuple(column for column in found.columns if column.name in needed)
         shown = replace(shown, columns=shown.columns + missing)
-        outputs = catalog.output_functions(found.columns)
-        return shown, row[1], found.key, outputs, carried.condition(row[0])
+        return shown, row[1], found.key, catalog.output_functions(found.columns), carried.condition(row[0])
 
 
 def _rehearse(changes: Changes) -> None:
