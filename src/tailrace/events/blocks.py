@@ -27,9 +27,11 @@ from tailrace.events.passing import standing
 from tailrace.events.quarantine import conversion_error
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import TablePlan
+from tailrace.events.warnings import warn_of_infinite, warn_of_unfit
 from tailrace.records.layout import CHANGE, MARKER, RECORD, SOURCE, TRANSACTION
 from tailrace.values.arrow import arrow_type_of, typed
 from tailrace.values.conversion import ColumnPlan
+from tailrace.values.infinite import finite
 
 Flags = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.uint8]
@@ -108,7 +110,11 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def stored(values: pa.Array) -> pa.Array:
-    """The values in the type that tables hold them in."""
+    """Return values in the type and the form in which tables hold them; infinite ones as `values.infinite` has them."""
+    return _stored(finite(values)[0])
+
+
+def _stored(values: pa.Array) -> pa.Array:
     kind, target = values.type, storable(values.type)
     if kind.equals(target):
         return values
@@ -116,10 +122,10 @@ def stored(values: pa.Array) -> pa.Array:
         micro = pa.time64("us") if pa.types.is_time(kind) else pa.duration("us")
         return values.cast(micro, safe=False).cast(pa.int64())
     if pa.types.is_struct(kind):
-        parts = [stored(values.field(place)) for place in range(kind.num_fields)]
+        parts = [_stored(values.field(place)) for place in range(kind.num_fields)]
         return pa.StructArray.from_arrays(parts, fields=list(target), mask=values.is_null())
     if pa.types.is_list(kind):
-        flat, lengths = stored(values.flatten()), pc.fill_null(pc.list_value_length(values), 0)
+        flat, lengths = _stored(values.flatten()), pc.fill_null(pc.list_value_length(values), 0)
         ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
         known = pa.concat_arrays([values.is_valid(), pa.array([True])])
         return pa.ListArray.from_arrays(pc.if_else(known, ends, pa.scalar(None, pa.int32())), flat, target)
@@ -357,10 +363,17 @@ class _Work:
         values, lost = typed(column, texts, None)
         unfit = (lost | np.asarray(values.is_null())) & np.asarray(texts.is_valid())
         is_key = bool(self.key_places) and any(own.index == column.index for own in self.plan.key)
-        if unfit.any() and (is_key or self.settings.converting_failure_mode == "fail"):
-            raise conversion_error(self.batch, int(change[np.flatnonzero(unfit)[0]]), column, self.form, is_key)
+        if unfit.any():
+            mode = self.settings.converting_failure_mode
+            if is_key or mode == "fail":
+                raise conversion_error(self.batch, int(change[np.flatnonzero(unfit)[0]]), column, self.form, is_key)
+            if mode == "warn":
+                warn_of_unfit(self.batch, column, int(unfit.sum()))
         known = np.asarray(texts.is_valid()) & ~unfit
-        return stored(values if known.all() else pc.if_else(pa.array(known), values, pa.scalar(None, values.type)))
+        values, infinite = finite(values)
+        if infinite:
+            warn_of_infinite(self.batch, column)
+        return _stored(values if known.all() else pc.if_else(pa.array(known), values, pa.scalar(None, values.type)))
 
     def _origins(
         self, entries: _Entries, group: Int64s | None, previous: Int64s, left: Int64s, wanted: Flags | None

@@ -48,6 +48,7 @@ SCHEMA = struct(
 _NOT_CONVERTIBLE = "a value does not fit its type in events"
 _EXCEEDS_ARROW = "the event would have 2 GiB or more"
 _TOO_LARGE = "the change is larger than event.max.change.bytes"
+_BINARY_DECIMALS = ("org.apache.kafka.connect.data.Decimal", "io.debezium.data.VariableScaleDecimal")
 # A key with more bytes is not kept of a change that is too large.
 _MOST_KEY = 4096
 _reported: set[tuple[str, str]] = set()
@@ -108,6 +109,8 @@ def conversion_error(
         "Set event.converting.failure.handling.mode to warn to have it as null, or "
         "event.processing.failure.handling.mode to warn to have the change put aside."
     )
+    if column.schema.name in _BINARY_DECIMALS:
+        remedy = f"Set decimal.handling.mode to string, which has words for NaN and the infinities. Or s{remedy[1:]}"
     if of_key:
         remedy = "Correct the row and read the table anew, or name other columns in message.key.columns."
     return ConversionError(

@@ -6,7 +6,6 @@ JSON of its values, one after another), and every record is put together from li
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -38,15 +37,14 @@ from tailrace.events.quarantine import (
 from tailrace.events.settings import EventSettings
 from tailrace.events.size import large_records, record_size
 from tailrace.events.table_plan import TablePlan, TablePlans, table_plan
+from tailrace.events.warnings import warn, warn_of_unfit
 from tailrace.records.transform import Refused
 from tailrace.values.conversion import ColumnPlan
 
-log = logging.getLogger("tailrace")
 Flags = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
 _MAX_TEXT = 48 << 20
 _MAX_OUTPUT = 512 << 20
-_warned: set[tuple[str, str, str]] = set()
 
 
 def to_rows(batch: ChangeBatch, settings: EventSettings, form: SourceForm) -> Iterator[pa.RecordBatch]:
@@ -203,9 +201,7 @@ class _Work:
         if mode == "fail" or self.tables.of is not None:
             raise Unconvertible(plan)
         if mode == "warn":
-            table = self.batch.table.id
-            message = f"{count} values of column {plan.source_name} of {table} do not fit its type in events"
-            _warn(self.batch, str(table), plan.source_name, "lost", message + " and are null there.")
+            warn_of_unfit(self.batch, plan, count)
 
 
 def _block_rows(work: _Work, low: int, high: int) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
@@ -306,15 +302,7 @@ def warn_of_unknown(plan: TablePlan, batch: ChangeBatch) -> None:
     """Log which columns are left out of the events of the plan's table, whose changes are in `batch`."""
     for column, kind in plan.unknown:
         message = f"Column {column} of {plan.table} has the unknown type {kind} and is left out of the events."
-        _warn(batch, str(plan.table), column, "unknown", message)
-
-
-def _warn(batch: ChangeBatch, table: str, column: str, reason: str, message: str) -> None:
-    """Log a warning once per process, table, column and reason, and leave it in the batch."""
-    batch.warnings.append(message)
-    if (table, column, reason) not in _warned:
-        _warned.add((table, column, reason))
-        log.warning(message)
+        warn(batch, str(plan.table), column, "unknown", message)
 
 
 def _text_sizes(batch: ChangeBatch, most: int) -> npt.NDArray[np.int64] | None:

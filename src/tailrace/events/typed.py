@@ -25,10 +25,12 @@ from tailrace.columns.typed import OF_TABLES, TypedRows, is_variant, typed_schem
 from tailrace.errors import ConfigError, SchemaChanged
 from tailrace.events.envelope import Envelopes
 from tailrace.events.settings import EventSettings
+from tailrace.events.warnings import warn_of_infinite
 from tailrace.formats.typed.held import NotHeld, conform, held
 from tailrace.records.layout import AFTER, BEFORE
 from tailrace.values.arrow import arrow_type_of
 from tailrace.values.conversion import ColumnPlan
+from tailrace.values.infinite import finite, may_be_infinite
 
 _REMEDY = (
     "Start the query again with the same checkpoint: it reads the schema anew, and the batch is repeated. "
@@ -88,7 +90,7 @@ class TypedBlock:
 
     def column(self, name: str, positions: pa.Array) -> pa.Array:
         """One of OF_TABLES, in the declared type. Raises SchemaChanged."""
-        made = self._made(name)
+        made = self._finite(self._made(name), name)
         kind = held(made.type) if self._schema is None else self._schema.field(name).type
         if self._schema is not None and name != "source" and not is_variant(kind):
             self._check(name, made, kind, positions)
@@ -96,6 +98,17 @@ class TypedBlock:
             return conform(made, kind, name)
         except NotHeld as fault:
             raise self._not_held(fault, positions) from None
+
+    def _finite(self, made: pa.Array, name: str) -> pa.Array:
+        """The values without infinite ones, of which a warning tells."""
+        if name == "source" or not may_be_infinite(made.type):
+            return made
+        for place, field in enumerate(made.type):
+            if finite(made.field(place))[1]:
+                named = [plan for plan in self._kinds.columns if plan.name == field.name]
+                for plan in named:
+                    warn_of_infinite(self._block.batch, plan)
+        return finite(made)[0]
 
     def _made(self, name: str) -> pa.Array:
         if name == "key":

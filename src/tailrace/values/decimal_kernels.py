@@ -9,7 +9,7 @@ from tailrace.buffers import Bytes, Offsets
 from tailrace.compiled import kernel
 from tailrace.values.binaries import put_base64
 from tailrace.values.integers import put_integer
-from tailrace.values.texts import LOST, NULL, VALUE, Bool, Ends, Int, is_word, put_bytes, put_literal, word
+from tailrace.values.texts import LOST, VALUE, Bool, Ends, Int, is_word, put_bytes, put_literal, word
 
 VARIABLE_SCALE = 10_000
 """The argument of `decimals` for numbers with a scale of their own."""
@@ -97,14 +97,6 @@ def read_digits(data: Bytes, begin: Int, end: Int, digits: Bytes, found: npt.NDA
     return count > 0
 
 
-@kernel(leaf=True)
-def is_formless(data: Bytes, begin: Int, end: Int, negative: bool) -> bool:
-    """Whether the text behind its sign is NaN or an infinity, which are values without a form."""
-    if not negative and is_word(data, begin, end, _NAN_WORD):
-        return True
-    return is_word(data, begin, end, _INFINITY_WORD)
-
-
 @kernel(leaf=True, inlined=True)
 def rescaled(digits: Bytes, count: Int, fraction: Int, scale: Int) -> Int:
     """Bring a number of `count` digits, `fraction` of them behind the point, to `scale` of these, halves away from
@@ -155,7 +147,7 @@ def longest_text(bounds: Offsets) -> Int:
 def decimals(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """Decimal text as the base64 of its unscaled value at scale `argument`, halves away from zero; NaN as literal 0.
+    """Decimal text as the base64 of its unscaled value at scale `argument`, halves away from zero.
 
     VARIABLE_SCALE stands for a variable scale: trailing zeros of the fraction are cut, and the value is a struct of its
     scale and unscaled value.
@@ -175,9 +167,8 @@ def decimals(
         if negative:
             begin += 1
         if not read_digits(data, begin, end, digits, found):
-            formless = is_formless(data, begin, end, negative)
-            lost += not formless
-            at = put_literal(literals, ends, 0 if formless else 2, out, at)
+            lost += 1
+            at = put_literal(literals, ends, 2, out, at)
             offsets[row + 1] = at
             continue
         count, fraction, scale = found[0], found[1], np.int64(argument)
@@ -211,7 +202,7 @@ def decimal_values(
 ) -> None:
     """Decimal text as two's complement of its unscaled value at `scale`, little-endian, as wide as the rows of `out`.
 
-    A number of more digits than `precision` cannot be converted; NaN is null.
+    A number of more digits than `precision` cannot be converted, nor can NaN and the infinities.
     """
     digits = np.empty(longest_text(bounds) + max(scale, 0) + 2, np.uint8)
     scratch, found = np.empty(len(digits) + 16, np.uint8), np.zeros(2, np.int64)
@@ -225,7 +216,7 @@ def decimal_values(
         if negative:
             begin += 1
         if not read_digits(data, begin, end, digits, found):
-            outcome[row] = NULL if is_formless(data, begin, end, negative) else LOST
+            outcome[row] = LOST
             continue
         count = rescaled(digits, found[0], found[1], np.int64(scale))
         zeros = 0

@@ -159,10 +159,15 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def fixed_decimal(scale: int) -> Callable[[str], str | None]:
-    def convert(text: str) -> str | None:
-        if not _is_number(text):
-            return None
+def _demand_number(text: str) -> None:
+    """Raise ValueError where the text is no finite number in plain digits: others have no bytes."""
+    if not _is_number(text):
+        raise ValueError("not a finite number")
+
+
+def fixed_decimal(scale: int) -> Callable[[str], str]:
+    def convert(text: str) -> str:
+        _demand_number(text)
         whole, _, fraction = text.removeprefix("-").partition(".")
         shown = _unscaled(text[0] == "-", whole + fraction, scale - len(fraction))
         return base64_text(unscaled_bytes(shown))
@@ -170,8 +175,9 @@ def fixed_decimal(scale: int) -> Callable[[str], str | None]:
     return convert
 
 
-def variable_decimal(text: str) -> dict[str, Any] | None:
-    return _variable(text) if _is_number(text) else None
+def variable_decimal(text: str) -> dict[str, Any]:
+    _demand_number(text)
+    return _variable(text)
 
 
 def _variable(text: str) -> dict[str, Any]:
@@ -216,8 +222,10 @@ def plain_number(literal: str) -> str:
     return literal if is_integer(literal) or _DECIMAL.fullmatch(literal) else decimal_float(literal)
 
 
-def variable_decimal_float(text: str) -> dict[str, Any] | None:
-    return None if text in _NOT_FINITE else _variable(decimal_float(text))
+def variable_decimal_float(text: str) -> dict[str, Any]:
+    if text in _NOT_FINITE:
+        raise ValueError("not a finite number")
+    return _variable(decimal_float(text))
 
 
 # --- columns --------------------------------------------------------------------------------------------------------

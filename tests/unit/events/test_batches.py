@@ -13,7 +13,7 @@ import pytest
 from tailrace.columns import Column
 from tailrace.columns.row import COLUMNS
 from tailrace.connectors.postgres.log.form import FORM
-from tailrace.events import records
+from tailrace.events import warnings
 from tailrace.events.records import numbered_rows, to_rows
 from tailrace.events.size import large_records, record_size
 from tests.unit.events.changes import Change, batch, plain_settings, read, rows, table
@@ -133,7 +133,7 @@ def test_reselected_values_are_counted_in_creates_and_updates_alone() -> None:
 def test_a_warning_is_logged_once_and_left_in_each_batch(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "_warned", set())
+    monkeypatch.setattr(warnings, "_warned", set())
     odd = table("odd", [Column("id", "int4", 23, nullable=False), Column("b", "box", 603)], "id")
     parts = [batch(odd, [("c", None, ("1", "(2,2),(0,0)"))]) for _ in range(2)]
     with caplog.at_level(logging.WARNING, "tailrace"):

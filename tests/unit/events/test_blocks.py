@@ -53,6 +53,24 @@ def test_the_last_change_of_each_key_is_left_in_the_order_of_the_log() -> None:
     assert [entry[3] for entry in found if entry[0] != "d"] == ["aa", "c"]
 
 
+def test_a_value_without_a_form_ends_the_run_or_is_null_with_a_warning() -> None:
+    schema = table("n", [Column("id", "int4", 23, nullable=False), Column("v", "numeric", 1700, 655366)], "id")
+    part = batch(schema, [("c", None, ("1", "NaN"))])
+    with pytest.raises(ConversionError, match=r"column v of public\.n"):
+        blocks(part, converting_failure_mode="fail")
+    assert left(part, converting_failure_mode="warn") == [("c", 0, 1, None)]
+    assert part.warnings[0].startswith("1 values of column v of public.n do not fit its type")
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
+def test_infinite_values_are_days_that_can_be_read_and_a_warning_says_which(kind: str) -> None:
+    schema = table("n", [Column("id", "int4", 23, nullable=False), Column("v", kind, 0)], "id")
+    part = batch(schema, [("c", None, ("1", "infinity")), ("c", None, ("2", "-infinity")), ("c", None, ("3", None))])
+    found = [None if value is None else str(value)[:10] for *_, value in left(part)]
+    assert found == ["9999-12-31", "0001-01-03", None]
+    assert part.warnings[0].startswith("Column v of public.n has infinite values, which are 9999-12-31 and 0001-01-03")
+
+
 def test_every_change_is_left_where_that_is_wanted() -> None:
     assert [entry[0] for entry in left(batch(TABLE, CHANGES), EVERY)] == ["c", "c", "u", "d", "c"]
 

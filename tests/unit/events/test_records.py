@@ -123,9 +123,27 @@ def test_a_value_that_does_not_fit_is_null_with_a_warning_or_an_error() -> None:
     )
     values = [json.loads(row["value"])["after"]["at"] for row in rows(late, PLAIN)]
     assert values == [None, 1_577_836_800_000_000]
-    assert late.warnings == ["1 values of column at of public.late do not fit its type in events and are null there."]
+    (warning,) = late.warnings
+    assert warning.startswith("1 values of column at of public.late do not fit its type in events and are null there. ")
     with pytest.raises(ConversionError, match="column at of public"):
         rows(late, replace(PLAIN, converting_failure_mode="fail"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "modifier", "text"),
+    [("numeric", 655366, "NaN"), ("numeric", -1, "-Infinity"), ("_numeric", 655366, "{1.50,NaN}")],
+)
+def test_numbers_that_are_not_finite_do_not_fit_decimals(kind: str, modifier: int, text: str) -> None:
+    element = Column("n", "numeric", 1700, modifier) if kind == "_numeric" else None
+    column = Column("n", kind, 0, modifier, kind="array" if element else "base", element=element, nullable=False)
+    schema = table("odd", [Column("id", "int4", 23, nullable=False), column], "id")
+    odd = batch(schema, [("c", None, ("1", text))])
+    rows(odd, PLAIN)
+    (warning,) = odd.warnings
+    assert warning.startswith("1 values of column n of public.odd do not fit its type in events and are its default or")
+    with pytest.raises(ConversionError, match=r"column n of public\.odd") as failed:
+        rows(odd, replace(PLAIN, converting_failure_mode="fail"))
+    assert ("decimal.handling.mode" in str(failed.value)) is (element is None)
 
 
 def test_unknown_types_are_left_out_with_a_warning_or_included_as_bytes() -> None:

@@ -71,6 +71,12 @@ def test_a_table_has_a_type_for_each_of_its_parts() -> None:
     assert pa.types.is_null(table_kinds(table_plan(table("t", COLUMNS), settings_of(), FORM).layouts)["key"])
 
 
+def test_infinite_values_can_be_collected() -> None:
+    part = batch(TABLE, [("c", None, ("1", "a", "5", "1.50", "infinity")), ("c", None, ("2", "a", "5", "1.50", None))])
+    assert [row["after"]["at"] for row in rows(part)] == [datetime.datetime(9999, 12, 31), None]
+    assert [warning[:41] for warning in part.warnings] == ["Column at of public.t has infinite values"]
+
+
 def test_values_stand_in_columns_and_not_in_bytes() -> None:
     (row,) = rows(batch(TABLE, [("c", None, ROW)]))
     assert list(row) == list(TYPED_COLUMNS)

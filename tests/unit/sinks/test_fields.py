@@ -53,6 +53,21 @@ DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal"}
             "timestamp(6)",
             "1970-01-01 00:00:00.000001",
         ),
+        ({"type": "int64", "name": "io.debezium.time.NanoTimestamp"}, -(2**63), "timestamp(6)", "-infinity"),
+        ({"type": "string", "name": "io.debezium.time.IsoDate"}, "+5881580-07-11Z", "date", "infinity"),
+        ({"type": "string", "name": "io.debezium.time.IsoDate"}, "-0043-03-15Z", "date", "0044-03-15 BC"),
+        (
+            {"type": "string", "name": "io.debezium.time.IsoTimestamp"},
+            "+294247-01-10T04:00:25.2Z",
+            "timestamp(6)",
+            "infinity",
+        ),
+        (
+            {"type": "string", "name": "io.debezium.time.ZonedTimestamp"},
+            "-0043-03-15T12:00:00Z",
+            "timestamptz(6)",
+            "0044-03-15T12:00:00Z BC",
+        ),
         ({"type": "int64", "name": "io.debezium.time.MicroDuration"}, -5, "interval", "-5 microseconds"),
         (DECIMAL | {"parameters": {"scale": "2"}}, b64(b"\xff"), "numeric", "-0.01"),
         (

@@ -80,7 +80,7 @@ def test_a_row_without_a_value_is_what_the_plan_shows_for_it() -> None:
     plan = plan_of(decimals.fixed(2, 12), null=b'"ZA=="', unavailable=b'"AA=="')
     found, lost = values.typed(plan, column("1.5", None, "none", None, "NaN"), np.array([0, 1, 0, 0, 0], np.bool_))
     assert found.to_pylist() == [Decimal("1.50"), Decimal("0.00"), Decimal("1.00"), Decimal("1.00"), Decimal("1.00")]
-    assert lost.tolist() == [False, False, True, False, False]
+    assert lost.tolist() == [False, False, True, False, True]
 
 
 def test_numbers_of_more_digits_than_arrow_has_are_texts() -> None:

@@ -68,10 +68,10 @@ def test_what_is_no_number_is_lost(text: str) -> None:
         assert converted(conversion, text, "1").shown[0] == NOTHING
 
 
-def test_what_is_not_finite_has_no_bytes_and_has_a_word() -> None:
+def test_what_is_not_finite_is_lost_as_bytes_and_has_a_word() -> None:
     words = ("NaN", "Infinity", "-Infinity")
-    assert shown(decimals.fixed(2, 5), *words) == [None] * 3
-    assert shown(decimals.variable(), *words) == [None] * 3
+    for conversion in (decimals.fixed(2, 5), decimals.variable(), decimals.floating_variable()):
+        assert shown(conversion, *words) == held(conversion, *words) == [NOTHING] * 3
     named = ["NAN", "POSITIVE_INFINITY", "NEGATIVE_INFINITY"]
     for conversion in (decimals.as_text(2, "u"), decimals.as_scientific_text(), decimals.floating_as_text()):
         assert shown(conversion, *words) == held(conversion, *words) == named

@@ -7,12 +7,13 @@ Debezium adds. Every value goes as a text, which the server reads as the type of
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.values.calendar import civil
-from tailrace.values.timestamps import INFINITY_US, MINUS_INFINITY_US
+from tailrace.values.calendar import INT64_MAX, civil, iso_day
+from tailrace.values.timestamps import INFINITY_US, MINUS_INFINITY_US, iso_instant
 
 Schema = Mapping[str, Any]
 """The schema of a field, as JSON has it."""
@@ -20,6 +21,15 @@ Text = Callable[[Any], str]
 
 _DAY_US = 86_400_000_000
 _INT32_MAX, _INT32_MIN = 2**31 - 1, -(2**31)
+# The year of a date: signed where it is not of four digits, and 0 for the first before Christ.
+_YEAR = re.compile(r"([+-]?[0-9]{4,})(?=-)")
+_INFINITE = {
+    **{f"{iso_day(day)}": word for day, word in ((_INT32_MAX, "infinity"), (_INT32_MIN, "-infinity"))},
+    **{
+        iso_instant(us, None).removesuffix("Z"): word
+        for us, word in ((INFINITY_US, "infinity"), (MINUS_INFINITY_US, "-infinity"))
+    },
+}
 
 
 class Unsupported(Exception):
@@ -88,6 +98,13 @@ def _nano(text: Text) -> Text:
     return lambda value: text(value // 1000)
 
 
+def _nano_timestamp(ns: int) -> str:
+    # The infinities are the ends of 64 bits.
+    if ns in (INT64_MAX, -INT64_MAX - 1):
+        return "infinity" if ns > 0 else "-infinity"
+    return _timestamp(ns // 1000)
+
+
 def _milli_timestamp(ms: int) -> str:
     # The infinities are those of µs, cut to ms.
     if ms in (INFINITY_US // 1000, MINUS_INFINITY_US // 1000):
@@ -133,7 +150,19 @@ def _duration(us: int) -> str:
 
 
 def _without_zone(value: str) -> str:
-    return value.removesuffix("Z")
+    return _iso(value.removesuffix("Z"))
+
+
+def _iso(value: str) -> str:
+    """ISO text as the server reads it: infinity by its word, years before Christ by their era, no sign of a year."""
+    if value in _INFINITE:
+        return _INFINITE[value]
+    found = _YEAR.match(value)
+    if found is None:
+        return value
+    year = int(found[1])
+    era = "" if year > 0 else " BC"
+    return f"{year if year > 0 else 1 - year:04d}{value[found.end() :]}{era}"
 
 
 def _array(value: list[Any], text: Text) -> str:
@@ -169,8 +198,8 @@ _NAMED = {
         Kind("timestamp(6)", _milli_timestamp),
     ),
     "io.debezium.time.MicroTimestamp": Kind("timestamp(6)", _timestamp),
-    "io.debezium.time.NanoTimestamp": Kind("timestamp(6)", _nano(_timestamp)),
-    "io.debezium.time.ZonedTimestamp": Kind("timestamptz(6)", str),
+    "io.debezium.time.NanoTimestamp": Kind("timestamp(6)", _nano_timestamp),
+    "io.debezium.time.ZonedTimestamp": Kind("timestamptz(6)", _iso),
     "io.debezium.time.IsoDate": Kind("date", _without_zone),
     "io.debezium.time.IsoTime": Kind("time(6)", _without_zone),
     "io.debezium.time.IsoTimestamp": Kind("timestamp(6)", _without_zone),

@@ -123,6 +123,9 @@ class JdbcSink(OneWriter):
     def source_options(self) -> dict[str, str]:
         return {"row.copy": "true"}
 
+    def source_defaults(self) -> dict[str, str]:
+        return {"event.converting.failure.handling.mode": "fail"}
+
     def adopt(self, source: Config) -> None:
         super().adopt(source)
         events = EventSettings.from_options(source)

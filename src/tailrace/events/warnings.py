@@ -1,0 +1,41 @@
+"""Warnings about a batch: each is logged once per process, and stays with the batch. Worker."""
+
+from __future__ import annotations
+
+import logging
+
+from tailrace.columns import ChangeBatch
+from tailrace.values.conversion import ColumnPlan
+from tailrace.values.infinite import EARLIEST, LATEST
+
+log = logging.getLogger("tailrace")
+_warned: set[tuple[str, str, str]] = set()
+
+
+def warn(batch: ChangeBatch, table: str, column: str, reason: str, message: str) -> None:
+    """Log a warning once per process, table, column and reason, and leave it in the batch."""
+    batch.warnings.append(message)
+    if (table, column, reason) not in _warned:
+        _warned.add((table, column, reason))
+        log.warning(message)
+
+
+def warn_of_unfit(batch: ChangeBatch, plan: ColumnPlan, count: int) -> None:
+    """Say that `count` values of a column do not fit its type in events."""
+    table = str(batch.table.id)
+    shown = "null" if plan.null == b"null" else "its default or zero"
+    message = (
+        f"{count} values of column {plan.source_name} of {table} do not fit its type in events and are {shown} there. "
+        "Set event.converting.failure.handling.mode to fail to have an error that says where."
+    )
+    warn(batch, table, plan.source_name, "lost", message)
+
+
+def warn_of_infinite(batch: ChangeBatch, plan: ColumnPlan) -> None:
+    """Say that a column has infinite values, which a copy holds as two days at the ends of the calendar."""
+    table = str(batch.table.id)
+    message = (
+        f"Column {plan.source_name} of {table} has infinite values, which are {LATEST} and {EARLIEST} in copies. "
+        "Where these are values of the column too, set time.precision.mode to structured, which tells them apart."
+    )
+    warn(batch, table, plan.source_name, "infinite", message)
