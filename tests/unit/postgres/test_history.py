@@ -424,9 +424,21 @@ def test_a_table_that_was_written_anew_for_another_type_has_no_values_in_a_new_c
         relation("a", "c"), older, Present(200, 5000, (shown(1, "a", 105), shown(2, "c", 105)), file=8), at(110)
     )
     assert filled(found) == []
-    assert retyped(older, found) == ["a"]
-    assert retyped(replace(older, kinds=(INT,)), found) == []
-    assert retyped(replace(older, file=8), found) == []
+    assert retyped(older, found, 8) == ["a"]
+    assert retyped(replace(older, kinds=(INT,)), found, 8) == []
+    assert retyped(replace(older, file=8), found, 8) == []
+    assert retyped(replace(older, file=0), found, 8) == ["a"]
+    assert retyped(older, found, 0) == []
+
+
+def test_a_file_is_kept_once_the_catalog_cannot_show_that_of_a_later_statement() -> None:
+    """A change before the statement that writes a table anew comes when the catalog shows the new file already."""
+    older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1, kinds=(INT,))
+    present = Present(200, 5000, (shown(1, "a", 105),), file=8, xmin=105)
+    before = evolve(relation("a"), older, present, at(104), resent=False)[0]
+    within = evolve(relation("a"), older, present, at(105), resent=False)[0]
+    behind = evolve(relation("a"), older, present, at(110), resent=True)[0]
+    assert (before.file, within.file, behind.file) == (7, 7, 8)
 
 
 def test_a_column_that_was_there_before_it_was_published_has_values() -> None:

@@ -230,7 +230,8 @@ class PostgresFeed:
                 "Delete the checkpoint to start again with a snapshot.",
             )
         self._check_begins(stands)
-        self._slot.stands, self.server = stands, server
+        self.server = server
+        self._slot.found_at(stands)
 
     def _identified(self) -> tuple[psycopg.Connection[Any], ServerId]:
         """A replication connection, and the server behind it. Raises PositionLost when its log is not the one that was

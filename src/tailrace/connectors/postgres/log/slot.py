@@ -31,6 +31,12 @@ class Slot:
         self._asked_lsn = confirmed(0)
         self._asked = runtime.condition()
 
+    def found_at(self, lsn: ForgettableLsn) -> None:
+        """Set `stands` to the position that the server has shown, and wake `wait`."""
+        with self._asked:
+            self.stands = lsn
+            self._asked.notify_all()
+
     def acknowledge(self, gear: Streaming) -> None:
         """Move it by a status message, where there is more to forget: at most one for each poll of the stream, whose
         periodic messages say it again."""

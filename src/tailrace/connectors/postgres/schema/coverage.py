@@ -56,7 +56,8 @@ cross join lateral (
   union select a.relid::oid from pg_catalog.pg_partition_ancestors(w.oid) a where c.relispartition
 ) r
 """
-# What a server before PostgreSQL 15 has no words for is null.
+# What a server before PostgreSQL 15 has no words for is null. Before PostgreSQL 18, attnames lists generated columns
+# too, which no change carries.
 _PUBLISHED = """
 select c.oid::int8, p.attributes -> 'attnames', p.attributes ->> 'rowfilter'
 from (select schemaname, tablename, to_jsonb(t) as attributes
@@ -263,12 +264,22 @@ def _published(
     row = connection.execute(_PUBLICATION, (name,)).fetchone()
     if row is not None and (as_it_is or row[0] or mode != "filtered"):
         found = connection.execute(_PUBLISHED, (name,)).fetchall()
-        return {oid: Published(None if columns is None else frozenset(columns), rows) for oid, columns, rows in found}
+        carries_generated = connection.info.server_version >= 180000
+        return {
+            oid: Published(None if columns is None else _named_in(columns, relations.get(oid), carries_generated), rows)
+            for oid, columns, rows in found
+        }
     if mode not in ("all_tables", "filtered"):
         return {}
     via_root = bool(config["publish.via.partition.root"]) or (row is not None and bool(row[1]))
     wanted = list(captured) if mode == "filtered" else list(relations)
     return _made(wanted, relations, via_root)
+
+
+def _named_in(columns: Sequence[str], relation: Relation | None, carries_generated: bool) -> frozenset[str]:
+    """Return the columns of a publication that changes carry."""
+    left_out = frozenset() if carries_generated or relation is None else relation.generated
+    return frozenset(columns) - left_out
 
 
 def _made(wanted: Sequence[int], relations: Mapping[int, Relation], via_root: bool) -> dict[int, Published]:

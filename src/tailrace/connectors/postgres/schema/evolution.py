@@ -177,14 +177,17 @@ def evolve(
     if relation.replica_identity == "d":
         indexes = _keyed(indexes, [column.number for column in columns if column.name in flagged])
     types = _types(relation, older.types if older else (), present.types, judge)
-    file = present.file or (older.file if older else 0)
+    # the table's row of the catalog may be that of a later statement: its file is compared, and not yet kept
+    is_shown = bool(present.file) and not judge.may_be_later(present.xmin)
+    file = present.file if is_shown else older.file if older else 0
     there = [one.facts.number for one in present.columns if not judge.is_newer(one.xmin)]
     highest = max([*there, older.highest if older else 0], default=0)
     kinds = tuple(column.type_oid for column in relation.columns)
     if older is not None:
-        found = Attributes(columns, file=file, kinds=kinds)
+        found = Attributes(columns, kinds=kinds)
         # a default that only the statement knew, such as nextval, has written the table anew; other types do, too
-        is_anew = bool(older.file) and file != older.file and not retyped(older, found)
+        is_anew = bool(older.file) and present.file not in (0, older.file)
+        is_anew = is_anew and not retyped(older, found, present.file)
         columns = tuple(
             replace(one, filled=True, missing=None)
             if one.number not in known
@@ -203,9 +206,13 @@ def _came_with(number: int, present: Present) -> bool:
     return not is_after(present.xmin, added) or present.xmin in others
 
 
-def retyped(older: Attributes, newer: Attributes) -> list[str]:
-    """Return the columns that have other types than before in a table that was written anew."""
-    if not older.file or older.file == newer.file or not older.kinds:
+def retyped(older: Attributes, newer: Attributes, file: int) -> list[str]:
+    """Return the columns that have other types than before in a table that was written anew.
+
+    `file` is the table's file as the catalog shows it, 0 if the catalog shows none. A table of which no older file is
+    known may have been written anew.
+    """
+    if not file or older.file == file or not older.kinds:
         return []
     before = {column.number: kind for column, kind in zip(older.columns, older.kinds, strict=True)}
     return [
