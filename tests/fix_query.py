@@ -16,7 +16,7 @@ from tailrace.connectors.postgres.protocol.decoder import decode
 from tailrace.connectors.postgres.protocol.segment import MixedSegment
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.snapshot.keyed import read_rows
-from tailrace.connectors.postgres.snapshot.session import read_chunk
+from tailrace.connectors.postgres.snapshot.rows import read_chunk
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal, SnapshotTask
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings

@@ -22,6 +22,7 @@ from tailrace.snapshot.mode import snapshot_mode
 if TYPE_CHECKING:
     import psycopg
 
+# Partitions by pg_inherits: pg_partition_tree would lock each of them until the transaction's end.
 _RELATIONS = """
 select c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relispartition,
   c.relreplident::text, pg_catalog.row_security_active(c.oid),
@@ -29,7 +30,11 @@ select c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relpersistence::tex
        then array(select a.relid::oid::int8 from pg_catalog.pg_partition_ancestors(c.oid) a where a.relid <> c.oid)
        else '{}' end,
   case when c.relkind = 'p'
-       then array(select t.relid::oid::int8 from pg_catalog.pg_partition_tree(c.oid) t where t.isleaf)
+       then array(with recursive part(oid) as (
+                    select i.inhrelid from pg_catalog.pg_inherits i where i.inhparent = c.oid
+                    union all
+                    select i.inhrelid from part join pg_catalog.pg_inherits i on i.inhparent = part.oid)
+                  select l.oid::int8 from part join pg_catalog.pg_class l on l.oid = part.oid where l.relkind <> 'p')
        else '{}' end,
   not c.relispartition and c.relkind = 'r'
   and exists (select from pg_catalog.pg_inherits i where i.inhparent = c.oid),
@@ -49,12 +54,15 @@ where c.oid = any(%s::oid[])
 """
 # The leaves of captured roots and the ancestors of captured leaves, which the lists may leave out.
 _RELATED = """
-select distinct r.oid::int8 from pg_catalog.unnest(%s::oid[]) w(oid)
-join pg_catalog.pg_class c on c.oid = w.oid
-cross join lateral (
-  select t.relid::oid as oid from pg_catalog.pg_partition_tree(w.oid) t where c.relkind = 'p'
-  union select a.relid::oid from pg_catalog.pg_partition_ancestors(w.oid) a where c.relispartition
-) r
+with recursive wanted(oid) as (select oid from pg_catalog.unnest(%s::oid[]) w(oid)), part(oid) as (
+  select c.oid from wanted join pg_catalog.pg_class c on c.oid = wanted.oid where c.relkind = 'p'
+  union
+  select i.inhrelid from part join pg_catalog.pg_inherits i on i.inhparent = part.oid
+)
+select part.oid::int8 from part
+union
+select a.relid::oid::int8 from wanted join pg_catalog.pg_class c on c.oid = wanted.oid
+cross join lateral pg_catalog.pg_partition_ancestors(c.oid) a where c.relispartition
 """
 # What a server before PostgreSQL 15 has no words for is null. Before PostgreSQL 18, attnames lists generated columns
 # too, which no change carries.

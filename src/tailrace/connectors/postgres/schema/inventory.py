@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 _PUBLICATION = "select oid::int8 from pg_catalog.pg_publication where pubname = %s"
 _HIGHEST = "select pg_catalog.max(oid::int8) from pg_catalog.pg_class"
 _LEAVES = """
-select r.oid::int8, n.nspname || '.' || c.relname, c.relfilenode::int8
-from pg_catalog.unnest(%s::oid[]) r(oid) cross join lateral pg_catalog.pg_partition_tree(r.oid) t
-join pg_catalog.pg_class c on c.oid = t.relid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where t.isleaf order by 1, 2
+with recursive part(root, oid) as (
+  select oid, oid from pg_catalog.unnest(%s::oid[]) r(oid)
+  union all
+  select part.root, i.inhrelid from part join pg_catalog.pg_inherits i on i.inhparent = part.oid
+)
+select part.root::int8, n.nspname || '.' || c.relname, c.relfilenode::int8
+from part join pg_catalog.pg_class c on c.oid = part.oid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind <> 'p' order by 1, 2
 """
 
 Files = tuple[tuple[str, int], ...]

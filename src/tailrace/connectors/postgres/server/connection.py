@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from weakref import WeakKeyDictionary
 
+from tailrace.connectors.postgres.server.causes import CAUSES, TLS, known, out_of_locks
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
 from tailrace.runtime import THREADS, Runtime
 
@@ -271,6 +272,8 @@ def refused(error: psycopg.Error) -> TailraceError:
 
     text = error.diag.message_primary or (str(error).strip().splitlines() or [type(error).__name__])[0]
     text = text.rstrip(".")
+    if (lacking := out_of_locks(error)) is not None:
+        return lacking
     if isinstance(error, psycopg.errors.QueryCanceled):
         return ConnectionFailed(
             f"A statement was cut off: {text}.",
@@ -303,7 +306,7 @@ def explain(error: psycopg.Error, config: Mapping[str, Any]) -> TailraceError:
     text = _first_line(error, config)
     host, place = config["database.hostname"], f"{config['database.hostname']}:{config['database.port']}"
     names = {"place": place, "user": config["database.user"], "database": config["database.dbname"], "host": host}
-    return _of(_CAUSES, text, names) or ConnectionFailed(
+    return known(CAUSES, text, names) or ConnectionFailed(
         f"No connection to {place}: {text}.", "Check the database.* options and the server's log."
     )
 
@@ -315,153 +318,7 @@ def explain_tls(text: str, address: str) -> TailraceError | None:
     """
     named = dict(parse_qsl(urlsplit(address).query))
     names = {"place": f"{named.get('host', '')}:{named.get('port', '')}"}
-    return _of(_TLS, " ".join(text.split()).rstrip("."), names)
-
-
-def _of(causes: tuple[Cause, ...], text: str, names: Mapping[str, Any]) -> TailraceError | None:
-    """The first of `causes` that a server's or libpq's words on one line name."""
-    for expression, kind, message, remedy in causes:
-        if re.search(expression, text, re.IGNORECASE):
-            return kind(message.format(**names), remedy.format(**names))
-    return None
-
-
-Cause = tuple[str, type[TailraceError], str, str]
-"""What the words match, the error's kind, its sentence and its remedy."""
-
-_TLS: tuple[Cause, ...] = (
-    (
-        r"server does not support SSL",
-        ConnectionFailed,
-        "{place} does not offer TLS, which database.sslmode demands.",
-        "Set database.sslmode to prefer or disable, or switch TLS on in the server.",
-    ),
-    (
-        r"server certificate for .* does not match host name|hostname mismatch",
-        ConnectionFailed,
-        "TLS with {place} fails: its certificate is made out to another name.",
-        "Name the server in database.hostname as its certificate does; database.sslmode=verify-ca checks the authority "
-        "alone.",
-    ),
-    (
-        r"root certificate file .* does not exist|could not read root certificate file",
-        ConnectionFailed,
-        "TLS with {place} fails: there is no file of authorities to check its certificate with.",
-        "Name one, PEM, in database.sslrootcert; it has to be where the tasks run, too. system: those that the "
-        "operating system trusts.",
-    ),
-    (
-        r"certificate verify failed|self-?signed certificate|unable to get (?:local )?issuer",
-        ConnectionFailed,
-        "TLS with {place} fails: no authority of database.sslrootcert vouches for its certificate, or it has expired.",
-        "Name the file of the server's authority, PEM, in database.sslrootcert.",
-    ),
-    (
-        r"alert (?:certificate required|unknown ca|bad certificate|handshake failure)"
-        r"|requires a valid client certificate|could not load private key file|certificate file .* does not exist",
-        ConnectionFailed,
-        "TLS with {place} fails: the server asks for a client's certificate that it does not get.",
-        "Name certificate and key, PEM, in database.sslcert and database.sslkey, and the key's password in "
-        "database.sslpassword; the key may be readable by its owner alone.",
-    ),
-    (
-        r"certificate|SSL error|\bssl\b|SSL SYSCALL",
-        ConnectionFailed,
-        "TLS with {place} fails.",
-        "Check database.sslmode, database.sslrootcert, database.sslcert and database.sslkey.",
-    ),
-)
-
-_CAUSES: tuple[Cause, ...] = (
-    (
-        r"could not translate host name|name or service not known|could not resolve|nodename nor servname"
-        r"|failed to resolve",
-        ConnectionFailed,
-        "The host {host} is not known.",
-        "Check database.hostname.",
-    ),
-    (
-        r"connection refused|^(?!.*(?:certificate|key) file).*no such file or directory|network is unreachable"
-        r"|no route to host",
-        ConnectionFailed,
-        "Nothing listens at {place}.",
-        "Check database.hostname and database.port, and that the server runs and listens on that address.",
-    ),
-    (
-        r"timeout expired|timed out",
-        ConnectionFailed,
-        "{place} does not answer in time.",
-        "Check database.hostname, database.port and the firewalls in between.",
-    ),
-    (
-        r"password authentication failed|no password supplied|authentication failed|SCRAM",
-        ConnectionFailed,
-        "{place} refuses the password of user {user}.",
-        "Check database.user and database.password.",
-    ),
-    (
-        r'role ".*" does not exist',
-        ConnectionFailed,
-        "There is no user {user} at {place}.",
-        "Check database.user, or create it: create role {user} with login replication.",
-    ),
-    (
-        r'role ".*" is not permitted to log in',
-        ConnectionFailed,
-        "The user {user} may not log in at {place}.",
-        "alter role {user} with login.",
-    ),
-    (
-        r'database ".*" does not exist',
-        PrerequisiteError,
-        "There is no database {database} at {place}.",
-        "Check database.dbname.",
-    ),
-    (
-        r'permission denied for database ".*"',
-        PrerequisiteError,
-        "The user {user} may not connect to the database {database}.",
-        "grant connect on database {database} to {user}.",
-    ),
-    (
-        r"must be superuser or replication role|permission denied to start WAL sender",
-        PrerequisiteError,
-        "The user {user} may not read the log.",
-        "alter role {user} with replication.",
-    ),
-    (
-        r"unsupported startup parameter|replication connections? (?:are|is) not supported|not supported by pgbouncer",
-        PrerequisiteError,
-        "What answers at {place} is a pooler of connections, which has no replication connections.",
-        "Name the server itself in database.hostname and database.port.",
-    ),
-    (
-        r"no pg_hba.conf entry",
-        ConnectionFailed,
-        "{place} has no pg_hba.conf entry for user {user}, database {database} and this client's address.",
-        "Add an entry to pg_hba.conf (a replication connection with a database matches the database's own), "
-        "and check database.sslmode: the entry may ask for TLS.",
-    ),
-    *_TLS,
-    (
-        r"too many clients|remaining connection slots|too many connections",
-        ConnectionFailed,
-        "{place} has no connection left.",
-        "Raise max_connections or close idle connections.",
-    ),
-    (
-        r"number of requested standby connections exceeds max_wal_senders",
-        PrerequisiteError,
-        "{place} has no WAL sender left.",
-        "Raise max_wal_senders or stop an idle replication client.",
-    ),
-    (
-        r"the database system is (starting up|shutting down|in recovery)",
-        ConnectionFailed,
-        "{place} is not ready for connections.",
-        "Wait until the server has started.",
-    ),
-)
+    return known(TLS, " ".join(text.split()).rstrip("."), names)
 
 
 def _first_line(error: Exception, config: Mapping[str, Any]) -> str:

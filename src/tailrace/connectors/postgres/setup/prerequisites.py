@@ -16,6 +16,7 @@ from tailrace.connectors.postgres.log.identity import NAME_PRIMARY
 from tailrace.connectors.postgres.schema import coverage
 from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
 from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.server.causes import more_locks
 from tailrace.connectors.postgres.server.connection import connect
 from tailrace.connectors.postgres.setup.advice import advice
 from tailrace.connectors.postgres.snapshot.session import quoted
@@ -275,6 +276,7 @@ class _Inspection:
         yield Finding("ok", "tables", f"{count} captured: {listed([table for _, table, _ in captured])}.")
         if self.mode.reads != "never":
             yield from self._readable(captured)
+            yield from self._lockable(len(captured))
         yield from self._collisions(captured)
         if self.streams:
             copies = EventSettings.from_options(self.config).copies
@@ -305,6 +307,19 @@ class _Inspection:
             )
         else:
             yield Finding("ok", "select", f"The user {self.user} may read every captured table.")
+
+    def _lockable(self, count: int) -> Iterator[Finding]:
+        (room,) = self.row(
+            "select current_setting('max_locks_per_transaction')::int8 * (current_setting('max_connections')::int8 "
+            "+ current_setting('max_prepared_transactions')::int8)"
+        )
+        if count > room:
+            yield Finding(
+                "warning",
+                "locks",
+                f"A snapshot locks its {count} tables at once, and the server is made for {room} locks.",
+                more_locks(),
+            )
 
     def _collisions(self, captured: Sequence[CapturedTable]) -> Iterator[Finding]:
         settings = EventSettings.from_options(self.config)

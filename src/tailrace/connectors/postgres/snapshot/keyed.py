@@ -21,7 +21,8 @@ from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import OWN, own_path
 from tailrace.connectors.postgres.snapshot import conditions
 from tailrace.connectors.postgres.snapshot.reconcile import Superseded
-from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, as_reads, only, qualified, quoted
+from tailrace.connectors.postgres.snapshot.rows import as_reads
+from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, only, qualified, quoted
 from tailrace.connectors.postgres.values.texts import selected, texts
 from tailrace.snapshot.incremental import Collection, Cursor, Key, Unusable
 

@@ -8,23 +8,18 @@ carries, so both feed the same converters.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
-from tailrace.columns.batch import ChangeBatch, Image, Marker, Transactions
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors.postgres.log.visible import Visible
 from tailrace.connectors.postgres.schema.catalog import Catalog
-from tailrace.connectors.postgres.server.arrow import ArrowConnection
-from tailrace.connectors.postgres.server.connection import OWN, hold_open, own_path
+from tailrace.connectors.postgres.server.connection import hold_open, own_path
 from tailrace.connectors.postgres.snapshot import conditions
-from tailrace.connectors.postgres.values.texts import selected, texts
+from tailrace.connectors.postgres.values.texts import selected
 from tailrace.errors import ConfigError, ConnectionFailed
-from tailrace.snapshot.plan import Chunk, PlannedTable, SnapshotPlan, markers
+from tailrace.snapshot.plan import Chunk, PlannedTable, SnapshotPlan
 
 if TYPE_CHECKING:
     import psycopg
@@ -34,8 +29,8 @@ if TYPE_CHECKING:
 CHUNK_PAGES, LEAST_CHUNK_PAGES = 2048, 128
 BATCHES = 12
 
-# The tables of which one statement asks: each is an expression of its list, of which PostgreSQL takes 1,664.
-_AT_ONCE = 500
+# The tables of which one statement asks: it locks each of them, and each of their indexes.
+_AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +166,14 @@ class SnapshotSession:
         """
         self._connection.execute("rollback to savepoint held")
 
+    @contextmanager
+    def _passing(self) -> Iterator[None]:
+        """Give up at the end the locks that are taken inside, where nothing fails."""
+        self._connection.execute("savepoint passing")
+        yield
+        self._connection.execute("rollback to savepoint passing")
+        self._connection.execute("release savepoint passing")
+
     def forms(self, oids: Sequence[int]) -> dict[int, str]:
         """What each table is made of now, as text to be compared; {} when a column is gone before PostgreSQL 14."""
         import psycopg
@@ -200,14 +203,15 @@ class SnapshotSession:
             query = "select reltuples::int8 from pg_catalog.pg_class where oid = %s::oid"
             row = self._connection.execute(query, (oid,)).fetchone()
             if row is None or row[0] <= 0:
-                row = self._row(f"select count(*) from {only(relkind)}{qualified(name)}")
+                with self._passing():
+                    row = self._row(f"select count(*) from {only(relkind)}{qualified(name)}")
             found[str(name)] = int(row[0])
         return found
 
     def count(self, table: TableId, relkind: str, statement: str | None) -> int:
         """The rows of a table, or of the statement that replaces it."""
         source = f"{only(relkind)}{qualified(table)}" if statement is None else f"({statement}\n) as rows"
-        with own_path(self._connection):
+        with self._passing(), own_path(self._connection):
             return int(self._row(f"select pg_catalog.count(*) from {source}")[0])
 
     def statement_fault(self, table: TableSchema, statement: str) -> str:
@@ -290,7 +294,8 @@ class SnapshotSession:
         for start in range(0, len(tables), _AT_ONCE):
             part = tables[start : start + _AT_ONCE]
             asked = ", ".join(f"exists (select from {only(relkind)}{qualified(name)})" for _, name, relkind in part)
-            answers = self._row(f"select {asked}")
+            with self._passing() if len(tables) > _AT_ONCE else nullcontext():
+                answers = self._row(f"select {asked}")
             found |= {oid for (oid, _, _), has_rows in zip(part, answers, strict=True) if has_rows}
         return found
 
@@ -398,97 +403,6 @@ def select_statement(
         )
     where = f" where {' and '.join(conditions)}" if conditions else ""
     return f"select {columns or '1'} from {only(relkind)}{quoted(table.id.schema)}.{quoted(table.id.table)}{where}"
-
-
-def read_chunk(
-    connection: ArrowConnection,
-    snapshot: str,
-    table: TableSchema,
-    chunk: Chunk,
-    statement: str,
-    origin: SnapshotOrigin,
-    form: str,
-    overridden: bool = False,
-    asked: bool = False,
-) -> Iterator[ChangeBatch]:
-    """The rows of `chunk` under the exported `snapshot`, as batches of `r` changes. Worker.
-
-    `form` is what the table was made of when the chunk was planned (see `SnapshotSession.forms`): a table that has
-    been altered since raises ConnectionFailed, since a new session reads it rightly. `overridden` says that the
-    statement holds one of the user's, `asked` that a signal has brought that one: where it fails, the rest of its rows
-    is left out. `connection` is closed at the end.
-    """
-    try:
-        # From here on the table cannot be altered. Locked before the snapshot is taken over, so that this waits.
-        connection.begin(
-            f"begin isolation level repeatable read read only; lock table {qualified(table.id)} in access share mode;"
-            f" set transaction snapshot '{snapshot}'"
-        )
-        query = PRESENT_FORM.replace("%s", f"'{{{table.oid}}}'")
-        found = [text for batch in connection.query(query) for text in batch.column(1).to_pylist()]
-        if found != [form]:
-            raise ConnectionFailed(
-                f"The table {table.id} was altered while its snapshot was being read.",
-                "Start again with the same checkpoint: what is left is read under a new snapshot.",
-            )
-        if overridden:
-            connection.execute(OWN)
-        opened, ordinal = True, 0
-        rows = conditions.rows(connection, statement, table.id) if asked else connection.query(statement)
-        batches = (batch for batch in rows if batch.num_rows)
-        pending = next(batches, None)
-        while pending is not None:
-            following = next(batches, None)
-            yield _as_changes(table, pending, chunk, origin, ordinal, opened, following is None)
-            opened, ordinal, pending = False, ordinal + pending.num_rows, following
-    finally:
-        connection.close()
-
-
-def _as_changes(
-    table: TableSchema,
-    rows: pa.RecordBatch,
-    chunk: Chunk,
-    origin: SnapshotOrigin,
-    ordinal: int,
-    opened: bool,
-    closes: bool,
-) -> ChangeBatch:
-    marker = np.full(rows.num_rows, Marker.TRUE, np.uint8)
-    for row, kind in markers(chunk, rows.num_rows, opened, closes):
-        marker[row] = kind
-    columns = [texts(rows.column(place), column) for place, column in enumerate(table.columns)]
-    # chunk number and row: unique within the snapshot
-    return as_reads(table, columns, (chunk.number << 40) + ordinal, marker, origin, origin.lsn)
-
-
-def as_reads(
-    table: TableSchema,
-    columns: list[pa.Array],
-    ordinal: int,
-    marker: npt.NDArray[np.uint8],
-    origin: SnapshotOrigin,
-    commit_lsn: int,
-) -> ChangeBatch:
-    """Rows, one for each marker, as events of `r` that are numbered from `ordinal` on, in one transaction."""
-    count = len(marker)
-    one = np.ones(1, np.int64)
-    return ChangeBatch(
-        table=table,
-        op=np.full(count, ord("r"), np.uint8),
-        lsn=np.full(count, origin.lsn, np.int64),
-        transaction=np.zeros(count, np.int32),
-        ordinal=np.arange(ordinal, ordinal + count, dtype=np.int64),
-        transactions=Transactions(
-            xid=one * origin.xid,
-            commit_lsn=one * commit_lsn,
-            commit_us=one * origin.at_us,
-            previous_end=one * origin.previous_end,
-        ),
-        before=None,
-        after=Image(None, columns, [None] * len(columns)),
-        marker=marker,
-    )
 
 
 def qualified(name: TableId) -> str:

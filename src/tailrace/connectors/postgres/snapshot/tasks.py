@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.server.arrow import KeptConnection
+from tailrace.connectors.postgres.server.causes import out_of_locks
 from tailrace.connectors.postgres.server.connection import Address
-from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, override_error, read_chunk
+from tailrace.connectors.postgres.snapshot.rows import read_chunk
+from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, override_error
 from tailrace.errors import ConnectionFailed, TailraceError
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.plan import Chunk
@@ -67,8 +69,7 @@ class SnapshotTask:
                 # the server's words may hold what the statement computed
                 state = getattr(error, "sqlstate", None)
                 raise override_error(self.table.id, f"fails with SQLSTATE {state}" if state else _HALF_WAY) from None
-            text = str(error).strip().splitlines()[0].rstrip(".")
-            raise _failure(self.table, text, self.once) from None
+            raise _failure(self.table, error, self.once) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class ReadTask:
             except (adbc_driver_manager.Error, ConnectionFailed) as error:
                 if getattr(error, "remedy", ""):
                     raise
-                raise _failure(part.table.table, str(error).strip().splitlines()[0].rstrip(".")) from None
+                raise _failure(part.table.table, error) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,10 @@ class Rehearsal:
 _HALF_WAY = "has ended half-way (the server's log says why)"
 
 
-def _failure(table: TableSchema, text: str, once: bool = False) -> TailraceError:
+def _failure(table: TableSchema, error: Exception, once: bool = False) -> TailraceError:
+    if (lacking := out_of_locks(error)) is not None:
+        return lacking
+    text = str(error).strip().splitlines()[0].rstrip(".")
     return ConnectionFailed(
         f"Reading {table.id} for the snapshot failed: {text}.",
         "Load again: that takes a new snapshot. One that nobody reads is kept for read.hold.ms."

@@ -28,6 +28,7 @@ from tailrace.connectors.postgres.protocol.segment import transactions_of
 from tailrace.connectors.postgres.schema.captured import CapturedTable
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.schema.coverage import Carried
+from tailrace.connectors.postgres.server.causes import out_of_locks
 from tailrace.connectors.postgres.server.connection import OWN_HERE, hold_open, is_lost
 from tailrace.connectors.postgres.snapshot.conditions import LOCK_NOT_AVAILABLE, is_own_fault, is_passing
 from tailrace.connectors.postgres.snapshot.keyed import (
@@ -225,8 +226,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
     @contextmanager
     def view(self, at: int, opened_at: int) -> Iterator[Exported]:
         """A snapshot that shows all that was streamed up to the commit at `at`, and a transaction that has it. The
-        exported snapshot lasts until the window after the next one is opened.
-        """
+        exported snapshot lasts until the window after the next one is opened."""
         exporter, session = self._exporters[0], self._open_session()
         assert exporter is not None
         taken = self._take_snapshot(exporter, at)
@@ -402,7 +402,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
             if error.sqlstate == LOCK_NOT_AVAILABLE or _has_gone(connection, table, error.sqlstate):
                 raise ChangedTable(collection) from None
             if is_passing(error.sqlstate) and (collection.filter is None or not is_own_fault(error.sqlstate)):
-                log.warning("a query of %s is tried again: %s", collection, error.sqlstate)
+                log.warning("a query of %s is tried again: %s", collection, out_of_locks(error) or error.sqlstate)
                 raise ChangedTable(collection) from None
             log.warning("a query of %s fails with SQLSTATE %s", collection, error.sqlstate)
             raise Unusable("SQL_EXCEPTION") from None

@@ -1,0 +1,178 @@
+"""What PostgreSQL's and libpq's words mean: the error that each stands for, and its remedy. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
+
+
+def known(causes: tuple[Cause, ...], text: str, names: Mapping[str, Any]) -> TailraceError | None:
+    """Return the first of `causes` that a server's or libpq's words on one line name."""
+    for expression, kind, message, remedy in causes:
+        if re.search(expression, text, re.IGNORECASE):
+            return kind(message.format(**names), remedy.format(**names))
+    return None
+
+
+# The server names the setting in a hint, and the name is the same in every language.
+_LOCKS = re.compile(r"\bmax_(?:pred_)?locks_per_transaction\b")
+
+
+def out_of_locks(error: Exception) -> PrerequisiteError | None:
+    """Return the deliberate error of a statement for whose locks the server has no room; None for other failures.
+
+    Another try would need as many locks.
+    """
+    hint = getattr(getattr(error, "diag", None), "message_hint", None)
+    found = _LOCKS.search(hint or str(error))
+    return None if found is None else PrerequisiteError("PostgreSQL has no room for more locks.", more_locks(found[0]))
+
+
+def more_locks(setting: str = "max_locks_per_transaction") -> str:
+    """Return the remedy of a server that has too few locks."""
+    return (
+        f"alter system set {setting} = …; with a larger number, and restart the server. A snapshot takes one lock for "
+        "each of its tables and partitions, and one for each index of a table while it looks for rows: or read fewer "
+        "tables in one pipeline."
+    )
+
+
+Cause = tuple[str, type[TailraceError], str, str]
+"""What the words match, the error's kind, its sentence and its remedy."""
+
+TLS: tuple[Cause, ...] = (
+    (
+        r"server does not support SSL",
+        ConnectionFailed,
+        "{place} does not offer TLS, which database.sslmode demands.",
+        "Set database.sslmode to prefer or disable, or switch TLS on in the server.",
+    ),
+    (
+        r"server certificate for .* does not match host name|hostname mismatch",
+        ConnectionFailed,
+        "TLS with {place} fails: its certificate is made out to another name.",
+        "Name the server in database.hostname as its certificate does; database.sslmode=verify-ca checks the authority "
+        "alone.",
+    ),
+    (
+        r"root certificate file .* does not exist|could not read root certificate file",
+        ConnectionFailed,
+        "TLS with {place} fails: there is no file of authorities to check its certificate with.",
+        "Name one, PEM, in database.sslrootcert; it has to be where the tasks run, too. system: those that the "
+        "operating system trusts.",
+    ),
+    (
+        r"certificate verify failed|self-?signed certificate|unable to get (?:local )?issuer",
+        ConnectionFailed,
+        "TLS with {place} fails: no authority of database.sslrootcert vouches for its certificate, or it has expired.",
+        "Name the file of the server's authority, PEM, in database.sslrootcert.",
+    ),
+    (
+        r"alert (?:certificate required|unknown ca|bad certificate|handshake failure)"
+        r"|requires a valid client certificate|could not load private key file|certificate file .* does not exist",
+        ConnectionFailed,
+        "TLS with {place} fails: the server asks for a client's certificate that it does not get.",
+        "Name certificate and key, PEM, in database.sslcert and database.sslkey, and the key's password in "
+        "database.sslpassword; the key may be readable by its owner alone.",
+    ),
+    (
+        r"certificate|SSL error|\bssl\b|SSL SYSCALL",
+        ConnectionFailed,
+        "TLS with {place} fails.",
+        "Check database.sslmode, database.sslrootcert, database.sslcert and database.sslkey.",
+    ),
+)
+
+CAUSES: tuple[Cause, ...] = (
+    (
+        r"could not translate host name|name or service not known|could not resolve|nodename nor servname"
+        r"|failed to resolve",
+        ConnectionFailed,
+        "The host {host} is not known.",
+        "Check database.hostname.",
+    ),
+    (
+        r"connection refused|^(?!.*(?:certificate|key) file).*no such file or directory|network is unreachable"
+        r"|no route to host",
+        ConnectionFailed,
+        "Nothing listens at {place}.",
+        "Check database.hostname and database.port, and that the server runs and listens on that address.",
+    ),
+    (
+        r"timeout expired|timed out",
+        ConnectionFailed,
+        "{place} does not answer in time.",
+        "Check database.hostname, database.port and the firewalls in between.",
+    ),
+    (
+        r"password authentication failed|no password supplied|authentication failed|SCRAM",
+        ConnectionFailed,
+        "{place} refuses the password of user {user}.",
+        "Check database.user and database.password.",
+    ),
+    (
+        r'role ".*" does not exist',
+        ConnectionFailed,
+        "There is no user {user} at {place}.",
+        "Check database.user, or create it: create role {user} with login replication.",
+    ),
+    (
+        r'role ".*" is not permitted to log in',
+        ConnectionFailed,
+        "The user {user} may not log in at {place}.",
+        "alter role {user} with login.",
+    ),
+    (
+        r'database ".*" does not exist',
+        PrerequisiteError,
+        "There is no database {database} at {place}.",
+        "Check database.dbname.",
+    ),
+    (
+        r'permission denied for database ".*"',
+        PrerequisiteError,
+        "The user {user} may not connect to the database {database}.",
+        "grant connect on database {database} to {user}.",
+    ),
+    (
+        r"must be superuser or replication role|permission denied to start WAL sender",
+        PrerequisiteError,
+        "The user {user} may not read the log.",
+        "alter role {user} with replication.",
+    ),
+    (
+        r"unsupported startup parameter|replication connections? (?:are|is) not supported|not supported by pgbouncer",
+        PrerequisiteError,
+        "What answers at {place} is a pooler of connections, which has no replication connections.",
+        "Name the server itself in database.hostname and database.port.",
+    ),
+    (
+        r"no pg_hba.conf entry",
+        ConnectionFailed,
+        "{place} has no pg_hba.conf entry for user {user}, database {database} and this client's address.",
+        "Add an entry to pg_hba.conf (a replication connection with a database matches the database's own), "
+        "and check database.sslmode: the entry may ask for TLS.",
+    ),
+    *TLS,
+    (
+        r"too many clients|remaining connection slots|too many connections",
+        ConnectionFailed,
+        "{place} has no connection left.",
+        "Raise max_connections or close idle connections.",
+    ),
+    (
+        r"number of requested standby connections exceeds max_wal_senders",
+        PrerequisiteError,
+        "{place} has no WAL sender left.",
+        "Raise max_wal_senders or stop an idle replication client.",
+    ),
+    (
+        r"the database system is (starting up|shutting down|in recovery)",
+        ConnectionFailed,
+        "{place} is not ready for connections.",
+        "Wait until the server has started.",
+    ),
+)
