@@ -120,7 +120,7 @@ def _table_columns(instance: Instance, database: Database) -> Rows:
                 *(kind.max_length, kind.catalog_precision, kind.catalog_scale),
                 *((kind.collation or database.collation) if kind.is_text and kind.name != "xml" else None,),
                 *(int(column.nullable), int(kind.name in ("char", "binary", "nchar")), 0, int(bool(column.identity))),
-                *(int(column.computed is not None), int(column.sparse), 0, column.default_id),
+                *(int(column.computed is not None), int(column.sparse), 0, column.default_id, 0, 0, None),
             )
 
 
@@ -200,6 +200,11 @@ def _partitions(instance: Instance, database: Database) -> Rows:
             found = cursor.execute(f"SELECT count(*) FROM {database.storage}.{table.storage}").fetchone()
             for index in [i.id for i in table.indexes] or [0]:
                 yield table.object_id, index, 1, found[0] if found else 0
+
+
+def _none(instance: Instance, database: Database) -> Rows:
+    """No row: the server has no such things."""
+    return iter(())
 
 
 def _principals(instance: Instance, database: Database) -> Rows:
@@ -313,7 +318,8 @@ _COLUMN_VIEW = View(
     _columns(
         "object_id:int name:name column_id:int system_type_id:tiny user_type_id:int max_length:small precision:tiny"
         " scale:tiny collation_name:name is_nullable:bit is_ansi_padded:bit is_rowguidcol:bit is_identity:bit"
-        " is_computed:bit is_sparse:bit is_hidden:bit default_object_id:int"
+        " is_computed:bit is_sparse:bit is_hidden:bit default_object_id:int is_column_set:bit is_masked:bit"
+        " encryption_type:int"
     ),
     _table_columns,
 )
@@ -390,6 +396,10 @@ VIEWS: dict[tuple[str, str], View] = {
         _columns("object_id:int name:name column_id:int definition:max is_persisted:bit"), _computed
     ),
     ("sys", "partitions"): View(_columns("object_id:int index_id:int partition_number:int rows:big"), _partitions),
+    ("sys", "security_policies"): View(_columns("name:name object_id:int is_enabled:bit"), _none),
+    ("sys", "security_predicates"): View(
+        _columns("object_id:int security_predicate_id:int target_object_id:int predicate_type:int"), _none
+    ),
     ("sys", "database_principals"): View(_columns("name:name principal_id:int type:char2 type_desc:name"), _principals),
     ("sys", "database_role_members"): View(_columns("role_principal_id:int member_principal_id:int"), _members),
     ("sys", "dm_server_services"): View(

@@ -300,3 +300,28 @@ def test_a_server_without_tls_is_refused_unless_told_otherwise(sqlserver_databas
     with pytest.raises(ConnectionFailed, match="TLS with") as caught:
         connect(config(sqlserver_database, {"driver.encrypt": "true"}), sqlserver_database.name)
     assert "driver.encrypt=false" in caught.value.remedy
+
+
+def test_what_changes_do_not_carry_is_told_by_check_and_by_a_run(sqlserver_database: TestDatabase) -> None:
+    """Computed columns, those that were never captured, and those that were dropped, or dropped and made again."""
+    sqlserver_database.execute(
+        "create table t (id int not null primary key, a int, b as (a * 2), c int, d int, e int)",
+        "exec sys.sp_cdc_enable_db",
+        "exec sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = null, "
+        "@captured_column_list = N'id,a,b,d,e'",
+        "alter table t drop column d",
+        "alter table t drop column e",
+        "alter table t add e int",
+    )
+    sqlserver_database.capture()
+    expected = (
+        "dbo.t: changes do not carry b (it is computed, and null in changes; a copy is without it), "
+        "c (it is not captured), e (it was dropped and made again, and is null in changes), "
+        "d (it was dropped, and is null in changes)."
+    )
+    assert found(check(config(sqlserver_database)), "coverage") == [("warning", expected)]
+    with connected(sqlserver_database) as session:
+        said = expected.removeprefix("dbo.t")
+        assert any(said in sentence for sentence in session.warnings(session.captures()))
+    without = {"column.exclude.list": r"dbo\.t\.[b-e]"}
+    assert not found(check(config(sqlserver_database, without)), "coverage")

@@ -197,3 +197,16 @@ def test_a_restored_database_is_an_error() -> None:
     query.restart()
     with pytest.raises(PositionLost, match="restored"):
         query.drain()
+
+
+def test_a_capture_that_has_lost_its_beginning_was_ended_meanwhile() -> None:
+    """Db2's register shows no synch point of a table that is registered anew until its capture begins."""
+    database = server()
+    query = Query(database)
+    query.drain()
+    database.captures = [
+        replace(one, start=bytes(len(one.start))) if one.name == "dbo_a" else one for one in database.captures
+    ]
+    database.commit(("dbo.b", "c", None, ("1", "x")))
+    with pytest.raises(PositionLost, match=r"The capture of dbo\.a was ended"):
+        query.drain()

@@ -8,6 +8,7 @@ from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.captured import Captured
 from tailrace.connectors.changetables import parts
+from tailrace.connectors.changetables.coverage import carried
 from tailrace.connectors.changetables.dialect import CaptureTable, Position, Session
 from tailrace.events.admission import Admission
 from tailrace.events.settings import EventSettings
@@ -29,7 +30,7 @@ def captured(config: Config, settings: EventSettings) -> Captured:
             positions += [] if newest is None else [newest]
             for capture, table in _newest(session, lists):
                 positions.append(capture.start)
-                tables.append(admission.admit(table))
+                tables.append(carried(admission.admit(table), copies=settings.copies))
     position = max(positions).hex().upper() + _LAST if positions else ""
     return Captured(tuple(tables), position, form)
 

@@ -17,6 +17,7 @@ from typing import Any
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.changetables import parts
+from tailrace.connectors.changetables.coverage import carried
 from tailrace.connectors.changetables.dialect import CaptureTable
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.sessions import Retries
@@ -67,7 +68,7 @@ class ComparedTables:
         self._admission = admission
 
     def _shown(self, table: TableSchema) -> TableSchema:
-        return self._source.settings.shaping.read(self._admission.admit(table))
+        return self._source.settings.shaping.read(carried(self._admission.admit(table), copies=True))
 
     def take(self) -> None:
         # asked before any row is read: what is captured by now is in the rows

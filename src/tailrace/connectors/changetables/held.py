@@ -15,6 +15,7 @@ from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors import registry
 from tailrace.connectors.changetables import parts
+from tailrace.connectors.changetables.coverage import carried
 from tailrace.connectors.changetables.dialect import Key, KeyRange, Position, Session
 from tailrace.connectors.changetables.eras import Era, Eras
 from tailrace.connectors.changetables.log.database import Database
@@ -23,6 +24,7 @@ from tailrace.connectors.changetables.log.tasks import Source
 from tailrace.connectors.changetables.snapshot.held_tasks import HeldPart, HeldTask, SignalTable, is_ordered
 from tailrace.connectors.changetables.snapshot.initial import with_columns
 from tailrace.connectors.changetables.snapshot.windows import signal_table
+from tailrace.connectors.findings import listed
 from tailrace.errors import ConfigError, PrerequisiteError
 from tailrace.events.admission import Admission
 from tailrace.events.captured import position_of
@@ -113,14 +115,11 @@ class HeldTables:
                 "Leave it out by table.exclude.list, or give it a primary key. Or read a stream: spark.readStream with "
                 "snapshot.mode=initial_only ends after the snapshot.",
             )
-        for era in chosen:
-            made = [column.name for column in self._shown(era.table).columns if column.generated]
-            if made:
-                raise ConfigError(
-                    f"spark.read of {era.table.id} cannot show {', '.join(made)}: change tables do not have the "
-                    "values of computed columns.",
-                    "Leave them out by column.exclude.list.",
-                )
+        left_out = [f"{era.table.id} ({', '.join(made)})" for era in chosen if (made := self._left_out(era.table))]
+        if left_out:
+            log.warning(
+                "spark.read shows no computed columns, of which change tables have no values: %s", listed(left_out)
+            )
         statements = overrides(self._config, list(by_name))
         if statements:
             raise ConfigError(
@@ -132,8 +131,16 @@ class HeldTables:
 
     def _shown(self, table: TableSchema) -> TableSchema:
         """The table with the columns that events show, and its key."""
-        shown = self._settings.shaping.read(self._names.admit(table))
+        shown = self._settings.shaping.read(carried(self._names.admit(table), copies=True))
         return with_columns(shown, table, table.key)
+
+    def _left_out(self, table: TableSchema) -> list[str]:
+        shown = {column.name for column in self._shown(table).columns}
+        return [
+            column.name
+            for column in self._settings.shaping.read(table).columns
+            if column.generated and column.name not in shown
+        ]
 
     def _parts(self, session: Session, chosen: Sequence[Era]) -> Iterator[tuple[HeldPart, ...]]:
         """The parts of the tables, those of one task together."""

@@ -10,6 +10,7 @@ from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.config.processors import processors
 from tailrace.connectors.changetables.chunking import ChunkedSnapshots
+from tailrace.connectors.changetables.coverage import carried
 from tailrace.connectors.changetables.dialect import Dialect
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.rows import skipped_rows
@@ -63,8 +64,10 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
         self._retries = Retries.of(config)
         self._processors = processors(config).processors
         transactions = config["max.iteration.transactions"] if config.is_set("max.iteration.transactions") else 0
+        reads = snapshot_mode(config).reads != "never"
         self._databases = {
-            name: Database(dialect, name, self._includes, self._names.admit, transactions) for name in dialect.databases
+            name: Database(dialect, name, self._includes, self._names.admit, transactions, reads=reads)
+            for name in dialect.databases
         }
         only = config["schema.history.internal.store.only.captured.tables.ddl"]
         skipped = skipped_rows(settings.skipped_operations, dialect.pairs)
@@ -142,7 +145,7 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
 
     def _shown(self, table: TableSchema) -> TableSchema:
         """The table as events need it: with its key, and without the columns that no event shows."""
-        return self._settings.shaping.read(self._names.admit(table))
+        return self._settings.shaping.read(carried(self._names.admit(table), copies=self._settings.copies))
 
     # --- the log -------------------------------------------------------------------------------------------------
 

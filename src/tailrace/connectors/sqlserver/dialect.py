@@ -232,8 +232,7 @@ class SqlServerSession:
         return found
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
-        question = self.config["database.sqlserver.agent.status.query"]
-        return Health(self, question, f" in {self.database}").amiss(captures)
+        return Health(self, self.config, f" in {self.database}").amiss(captures)
 
     def total(self, capture: CaptureTable, after: Position, upto: Position) -> int:
         if self._by_function:

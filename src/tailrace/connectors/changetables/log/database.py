@@ -11,7 +11,7 @@ from tailrace.connectors.changetables.eras import Era, Eras, Span, begun_by
 from tailrace.connectors.changetables.log.sessions import lost
 from tailrace.connectors.changetables.offset import Reached
 from tailrace.connectors.changetables.position import Newest, Read, following, from_start, read_to
-from tailrace.errors import PositionLost
+from tailrace.errors import ConnectionFailed, PositionLost, TailraceError
 
 log = logging.getLogger("tailrace")
 
@@ -23,6 +23,7 @@ NAMED = 20
 
 class Database:
     """One database of a query. `includes` says which tables are captured, `admit` checks a schema when it appears.
+    `reads` says that a snapshot reads the tables that there are at the start.
 
     Every method raises TailraceError; after ConnectionFailed, `lose` ends the session, and the next call makes one.
     """
@@ -34,7 +35,10 @@ class Database:
         includes: Callable[[TableId], bool],
         admit: Callable[[TableSchema], TableSchema],
         transactions: int,
+        *,
+        reads: bool = True,
     ) -> None:
+        self._reads = reads
         self.name = name
         self._dialect = dialect
         self._includes = includes
@@ -145,12 +149,14 @@ class Database:
 
     def _observed(self, reached: Reached, newest: Position) -> Eras:
         """The change tables up to `newest`. Raises PositionLost when one is gone or cleaned up before it was read."""
-        groups = self._captured()
-        eras = reached.eras.after(reached.position)
+        captures = self.session.captures()
+        groups = self._groups(captures)
+        eras = self._still_named(reached.eras.after(reached.position), captures)
         fresh = []
         for table in sorted(groups):
             known = eras.of(table)
             if not known:
+                self._warn_of_late(groups[table])
                 fresh += groups[table]
                 continue
             seen = {(era.capture.name, era.capture.object_id) for era in known}
@@ -168,6 +174,44 @@ class Database:
             self._check(span, starts.get((span.era.capture.name, span.era.capture.object_id)))
         return eras.noting(starts, reached.position)
 
+    def _still_named(self, eras: Eras, captures: Sequence[CaptureTable]) -> Eras:
+        """Return the eras of tables that still have their names. A change table follows its table when that is renamed:
+        under the old name nothing more comes, and under the new one the lists decide."""
+        names = {(one.name, one.object_id): one.source for one in captures if one.object_id}
+        gone = set()
+        for era in eras.latest():
+            was, now = era.table.id, names.get((era.capture.name, era.capture.object_id))
+            if now is None or now == era.capture.source:
+                continue
+            gone.add(was)
+            self._warn_once(
+                f"{was} is called {now} now: what was made of it under the old name goes no further; the mend is "
+                + (
+                    f"to remove that, and to read {now} by a snapshot (signal execute-snapshot)"
+                    if self._includes(now)
+                    else f"to rename it back, or to let the lists capture {now}"
+                )
+            )
+        return eras.without(gone) if gone else eras
+
+    def _warn_of_late(self, captures: Sequence[CaptureTable]) -> None:
+        """Warn of a table that is captured only after the start, if it has rows."""
+        table = captures[0].source
+        if self._reads and self._has_rows(table):
+            self._warn_once(
+                f"{table} is captured from {captures[0].start.hex()} on, and rows that it had by then do not come by "
+                "the log; the mend is to read it by a snapshot (signal execute-snapshot)"
+            )
+
+    def _has_rows(self, table: TableId) -> bool:
+        """Return True where nobody may look."""
+        try:
+            return not self.session.is_empty(table)
+        except ConnectionFailed:
+            raise
+        except TailraceError:
+            return True
+
     @staticmethod
     def _check(span: Span, start: Position | None) -> None:
         """`start` is where the change table begins now, None where it is gone."""
@@ -182,13 +226,22 @@ class Database:
             )
         # A table that did not say where it begins (zeros) may say so later, without that anything was cleaned up.
         is_known = any(span.era.capture.start)
+        if is_known and not any(start):
+            capture = span.era.capture
+            raise PositionLost(
+                f"The capture of {capture.source} was ended, and begun anew or not yet: changes between are lost.",
+                "Start again with a new checkpoint, or with snapshot.mode=when_needed, which takes a new snapshot.",
+            )
         if is_known and start > following(span.after) and start > span.era.since:
             raise lost(span)
 
     def _captured(self) -> dict[TableId, list[CaptureTable]]:
         """The change tables of the captured tables, older before newer."""
+        return self._groups(self.session.captures())
+
+    def _groups(self, found: Sequence[CaptureTable]) -> dict[TableId, list[CaptureTable]]:
         groups: dict[TableId, list[CaptureTable]] = {}
-        for capture in self.session.captures():
+        for capture in found:
             if self._includes(capture.source):
                 groups.setdefault(capture.source, []).append(capture)
         for captures in groups.values():
@@ -221,9 +274,20 @@ class Database:
             )
 
     def warn(self, eras: Eras) -> None:
-        """Log what the server says is amiss, each sentence once."""
-        for sentence in self.session.warnings([era.capture for era in eras.latest()]):
+        """Log what the server says is amiss, and which columns were altered, each sentence once."""
+        latest = eras.latest()
+        for sentence in self.session.warnings([era.capture for era in latest]):
             self._warn_once(sentence)
+        there = self.session.starts()
+        present = [era for era in latest if (era.capture.name, era.capture.object_id) in there]
+        for era, now in zip(present, self.session.describe([era.capture for era in present]), strict=True):
+            for was, column in zip(era.table.columns, now.table.columns, strict=True):
+                if (was.type_name, was.modifier) != (column.type_name, column.modifier):
+                    self._warn_once(
+                        f"the column {was.name} of {era.table.id} has another type than when its capture began: values "
+                        f"are read as {was.type_name} still, and rows that the alteration changed may be old; the mend "
+                        "is a new change table, and a snapshot behind it (signal execute-snapshot)"
+                    )
 
     def _warn_once(self, sentence: str) -> None:
         if sentence not in self._warned:

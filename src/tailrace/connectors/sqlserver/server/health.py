@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from tailrace.config import Config
 from tailrace.connectors.changetables.dialect import CaptureTable
 from tailrace.connectors.changetables.position import Newest
 from tailrace.connectors.findings import Finding, listed
-from tailrace.connectors.sqlserver.server import statements
+from tailrace.connectors.sqlserver.server import coverage, statements
 from tailrace.errors import TailraceError
+from tailrace.events.shaping import Shaping
 
 _SILENT_S = 900
 
@@ -33,17 +35,17 @@ class Asked(Protocol):
 
 
 class Health:
-    """What `session` says. `question` asks whether the agent runs, as `database.sqlserver.agent.status.query` does;
-    `of` names the database in sentences, where there are several."""
+    """What `session` says. `of` names the database in sentences, where there are several."""
 
-    def __init__(self, session: Asked, question: str, of: str) -> None:
+    def __init__(self, session: Asked, config: Config, of: str) -> None:
         self._session = session
-        self._question = question
+        self._question = config["database.sqlserver.agent.status.query"]
+        self._shows = Shaping.from_options(config).shows
         self._of = of
 
     def amiss(self, captures: Sequence[CaptureTable]) -> list[str]:
         """Sentences on what a running pipeline should know. Raises TailraceError."""
-        found = [*self.agent(), *self.newest(), *self.altered(captures)]
+        found = [*self.agent(), *self.newest(), *self.altered(captures), *self.covered(captures)]
         return [f"{finding.text} {finding.remedy}".strip() for finding in found if finding.level != "ok"]
 
     def agent(self) -> Iterator[Finding]:
@@ -82,6 +84,10 @@ class Health:
                 f"No transaction was captured yet{self._of}: there is no greatest LSN.",
                 "See whether SQL Server Agent and the job cdc.<database>_capture run.",
             )
+
+    def covered(self, captures: Sequence[CaptureTable]) -> Iterator[Finding]:
+        """Yield what changes of tables do not carry."""
+        return coverage.findings(coverage.read(self._session, captures), self._shows, self._of)
 
     def altered(self, captures: Sequence[CaptureTable]) -> Iterator[Finding]:
         """Tables that got columns after their newest capture instance was made."""

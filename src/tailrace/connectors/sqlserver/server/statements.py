@@ -355,6 +355,34 @@ def delete_signal(table: TableId, column: str) -> str:
 ALTERED = "select h.object_id, count_big(*) from cdc.ddl_history as h group by h.object_id"
 """The change tables whose source was altered after they were made. "cdc.ddl_history"."""
 
+
+def covered(objects: Sequence[int]) -> str:
+    """Name and number of the columns of tables by object id, and whether each is computed, a column set, masked, and
+    encrypted. "sys.columns": encryption_type is NULL for a column that is not encrypted."""
+    return (
+        "select c.object_id, c.name, c.column_id, c.is_computed, c.is_column_set, c.is_masked, "
+        "case when c.encryption_type is null then 0 else 1 end from sys.columns as c "
+        f"where c.object_id in ({_among(objects)}) order by c.object_id, c.column_id"
+    )
+
+
+FILTERED = (
+    "select p.target_object_id from sys.security_predicates as p join sys.security_policies as s "
+    "on s.object_id = p.object_id where s.is_enabled = 1 and p.predicate_type = 0"
+)
+"""The tables whose rows a security policy filters, as far as the login may see policies. "sys.security_predicates":
+predicate_type 0 is a filter."""
+
+SWITCHED = (
+    "select distinct ct.object_id from cdc.change_tables as ct join sys.partitions as p "
+    "on p.object_id = ct.source_object_id where ct.partition_switch = 1 and p.partition_number > 1"
+)
+"""The change tables of partitioned tables whose partitions may be switched. "sys.sp_cdc_enable_table":
+@allow_partition_switch."""
+
+UNMASKED = "select has_perms_by_name(db_name(), 'DATABASE', 'UNMASK')"
+"""Whether the login sees what is behind masks. "Dynamic data masking": UNMASK."""
+
 SILENCE = "select datediff(second, max(tran_end_time), getdate()) from cdc.lsn_time_mapping"
 """Seconds since the last row that the capture job wrote; while nothing happens it writes one every five minutes."""
 

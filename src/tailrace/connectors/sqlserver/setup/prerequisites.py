@@ -107,7 +107,7 @@ class _Inspection:
         self.user = config["database.user"] or "of this process"
         # Findings of several databases must name the one that they are about.
         self.of = f" in {session.database}" if several else ""
-        self.health = Health(session, config["database.sqlserver.agent.status.query"], self.of)
+        self.health = Health(session, config, self.of)
 
     def server(self) -> Iterator[Finding]:
         version, edition, engine = self.session.all(statements.VERSION)[0]
@@ -199,6 +199,7 @@ class _Inspection:
                 "out: table.exclude.list.",
             )
         yield from self.health.altered(captures)
+        yield from self.health.covered(captures)
         if self.mode.reads != "never":
             yield from self.readable()
 
