@@ -12,8 +12,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from bson import ObjectId
+from bson.datetime_ms import DatetimeMS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +36,7 @@ from tailrace.spark.lock import CheckpointLock, is_held
 from tailrace.verify import command, repair
 from tailrace.verify.check import Lake, TableResult, Verified, demand
 from tailrace.verify.comparison import DIFFERENT, DUPLICATE, EXTRA, MISSING, Key, comparable
+from tailrace.verify.keys import Far, array_of, values_of
 from tailrace.verify.moments import Newest, batch_of
 from tailrace.verify.rows import Shape
 from tests.event_settings import event_settings
@@ -122,6 +125,8 @@ def test_a_condition_on_documents_is_a_query() -> None:
     of = object.__new__(ComparedDocuments)
     text = of.condition(["_id"], [['{"$oid": "665f1f77bcf86cd799439011"}'], ['"a\\"b"'], ["5"]])
     assert chunks.condition(text) == {"_id": {"$in": [ObjectId("665f1f77bcf86cd799439011"), 'a"b', 5]}}
+    far = of.condition(["_id"], [['{"$date": 253402300800000000}']])
+    assert chunks.condition(far) == {"_id": {"$in": [DatetimeMS(253_402_300_800_000_000)]}}
 
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=300)
@@ -164,6 +169,37 @@ def test_texts_of_the_log_become_the_values_of_tables() -> None:
     keys = [comparable(key) for key in zip(*found, strict=True)]
     at = datetime(2024, 2, 3, 4, 5, 6, 789000, tzinfo=UTC)
     assert keys == [("NaN", at), (0.0, datetime(2024, 2, 3, 4, 5, 6, 789000, tzinfo=UTC))]
+
+
+def test_keys_beyond_the_years_of_python_are_compared() -> None:
+    shape = Shape.of(table(("d", "date"), ("t", "timestamptz"), key=("d", "t")), SETTINGS, FORM)
+    texts = [[b"0044-03-15 BC", b"infinity", b"2024-02-03"], [b"-infinity", b"10000-01-01 00:00:00+00", b"infinity"]]
+    found = list(zip(*shape.values(texts), strict=True))
+    assert [[str(part)[:21] for part in key] for key in found] == [
+        ["0044-03-15 BC", "0001-01-03 00:00:00+0"],
+        ["9999-12-31", "10000-01-01 00:00:00."],
+        ["2024-02-03", "9999-12-31 00:00:00+0"],
+    ]
+    assert found == list(zip(*shape.values(texts), strict=True))
+    for place, kind in enumerate(shape.form.types):
+        values = [key[place] for key in found]
+        assert values_of(array_of(values, kind)) == values
+    zoned = pa.array([0], pa.timestamp("us", "Asia/Tokyo"))
+    assert values_of(zoned)[0] == datetime(1970, 1, 1, tzinfo=UTC)
+    kept = Verified((result(table(("d", "date"), key=("d",)), differing={found[0][:1]: MISSING, found[1][:1]: EXTRA}),),
+                    "5", cast("Newest", None), False)  # fmt: skip
+    assert [line for line in command.lines(kept, 5) if "BC" in line] == ['  missing {"d": "0044-03-15 BC"}']
+
+
+def test_a_key_that_stands_for_infinity_is_asked_for_by_it_too() -> None:
+    of = object.__new__(ComparedSnapshot)
+    assert of.condition(["d"], [[date(9999, 12, 31)], [Far(-735_160, True)]]) == (
+        "\"d\" in ('9999-12-31', 'infinity', '0044-03-15 BC')"
+    )
+    assert of.condition(["i", "t"], [[1, datetime(1, 1, 3, tzinfo=UTC)]]) == (
+        "(\"i\", \"t\") in (('1', '0001-01-03 00:00:00+00:00'), ('1', '-infinity'))"
+    )
+    assert of.condition(["t"], [[datetime(1, 1, 3, 1)]]) == "\"t\" in ('0001-01-03 01:00:00')"
 
 
 def test_the_sink_tables_is_one_whose_tables_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tailrace.verify.hashing import SUMMARY, chunk_of, row_hash
+from tailrace.verify.keys import values_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,7 +109,7 @@ def _differing(source: Side, table: Side, keys: Sequence[str], chunks: Sequence[
         f"when s.n <> t.n or s.h <> t.h or s.m <> t.m then '{DIFFERENT}' end as kind"
     )
     joined = found[0].join(found[1], on, "full_outer").selectExpr(*shown, kind).where("kind is not null").toArrow()
-    columns = [joined[name].to_pylist() for name in joined.schema.names]
+    columns = [values_of(joined[name]) for name in joined.schema.names]
     return {comparable(row[:-1]): row[-1] for row in zip(*columns, strict=True)}
 
 

@@ -25,6 +25,7 @@ from tailrace.snapshot.signals import Signal
 from tailrace.values.arrow import arrow_type_of
 from tailrace.verify.check import Lake, TableResult, Verification, Verified
 from tailrace.verify.comparison import DUPLICATE, EXTRA, Key
+from tailrace.verify.keys import array_of
 from tailrace.verify.moments import latest_version
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ def remove(spark: SparkSession, sink: Lake, table: TableResult, verified: Verifi
 def _keys_frame(spark: SparkSession, table: TableResult, keys: Sequence[Key]) -> Any:
     types = [table.shape.form.types[place] for place in table.shape.form.key]
     columns = [
-        pa.array([float("nan") if value == "NaN" and pa.types.is_floating(kind) else value for value in values], kind)
+        array_of([float("nan") if value == "NaN" and pa.types.is_floating(kind) else value for value in values], kind)
         for values, kind in zip(zip(*keys, strict=True), types, strict=True)
     ]
     from pyspark.sql.pandas.types import from_arrow_schema

@@ -27,6 +27,7 @@ from tailrace.spark.ahead import ahead
 from tailrace.values.arrow import arrow_type_of, typed
 from tailrace.values.conversion import ColumnPlan
 from tailrace.verify.comparison import FrameSide, Side
+from tailrace.verify.keys import values_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,7 +99,7 @@ class Shape:
             return [[text.decode() for text in of_column] for of_column in texts or [()]]
         found = []
         for column, of_column in zip(self.key, texts or [()] * len(self.key), strict=True):
-            found.append(stored(typed(column, pa.array(of_column, pa.binary()))[0]).to_pylist())
+            found.append(values_of(stored(typed(column, pa.array(of_column, pa.binary()))[0])))
         return found
 
 

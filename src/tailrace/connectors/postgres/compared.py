@@ -8,6 +8,7 @@ one that is in the snapshot and not in the tables.
 from __future__ import annotations
 
 import datetime
+import itertools
 import secrets
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -29,11 +30,13 @@ from tailrace.errors import PrerequisiteError
 from tailrace.events.form import SourceForm
 from tailrace.events.settings import EventSettings
 from tailrace.log.planner import Task
+from tailrace.values.infinite import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     import psycopg
 
 _COPY_SINCE = 120000
+_INFINITE = {LATEST: "infinity", EARLIEST: "-infinity"}
 _ACTIVE = "select active from pg_catalog.pg_replication_slots where slot_name = %s"
 _CHANGES = """
 copy (select data from pg_catalog.pg_logical_slot_peek_binary_changes({slot}, {upto}::pg_lsn, null,
@@ -91,7 +94,8 @@ class ComparedSnapshot:
         return True
 
     def condition(self, names: Sequence[str], keys: Sequence[Sequence[Any]]) -> str:
-        rows = (", ".join(literal(_text(value)) for value in key) for key in keys)
+        texts = (row for key in keys for row in itertools.product(*map(_texts, key)))
+        rows = (", ".join(map(literal, row)) for row in texts)
         listed = ", ".join(rows) if len(names) == 1 else ", ".join(f"({row})" for row in rows)
         columns = ", ".join(map(quoted, names))
         return f"{columns} in ({listed})" if len(names) == 1 else f"({columns}) in ({listed})"
@@ -125,6 +129,16 @@ class ComparedSnapshot:
 def compared(config: Config, settings: EventSettings) -> ComparedSnapshot:
     """See tailrace.connectors.held.Comparing."""
     return connections.explained(lambda: ComparedSnapshot(config, settings))()
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    """The texts of the values that a table's value stands for: two days stand for the infinities too."""
+    text = _text(value)
+    if not isinstance(value, datetime.date):
+        return (text,)
+    begins = not isinstance(value, datetime.datetime) or value.time() == datetime.time()
+    day = value.date() if isinstance(value, datetime.datetime) else value
+    return (text, _INFINITE[day]) if begins and day in _INFINITE else (text,)
 
 
 def _text(value: Any) -> str:

@@ -32,6 +32,7 @@ from tailrace.events.java import in_java_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from bson.json_util import JSONOptions
     from pymongo import MongoClient
 
 log = logging.getLogger("tailrace")
@@ -106,6 +107,14 @@ def plan(
     return planned(split, tuple(pair for pair in conditions if pair[0] in dict(split)))
 
 
+def _options() -> JSONOptions:
+    """Return how extended JSON is read: dates beyond Python's years as their milliseconds."""
+    from bson.codec_options import DatetimeConversion
+    from bson.json_util import JSONOptions
+
+    return JSONOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
+
+
 def condition(text: str) -> dict[str, Any]:
     """A query from its extended JSON, or the shell's; all documents for an empty text.
 
@@ -117,7 +126,7 @@ def condition(text: str) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        found = json_util.loads(strict_json(text))
+        found = json_util.loads(strict_json(text), json_options=_options())
         if isinstance(found, dict):
             # numbers beyond 64 bits and names with a zero byte are JSON, and no BSON
             encode(found)

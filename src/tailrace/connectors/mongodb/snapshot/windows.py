@@ -280,10 +280,13 @@ def _void_where_away() -> Iterator[None]:
 
 def _signal(rows: Rows, row: int) -> Signal | None:
     from bson import decode, json_util
+    from bson.codec_options import CodecOptions, DatetimeConversion
 
     place = int(rows.at[row])
     try:
-        document = decode(rows.data[place : place + int(fields.load(rows.data, place))].tobytes())
+        # a signal may have fields of its sender's own, with dates beyond Python's years
+        options: CodecOptions[dict[str, Any]] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
+        document = decode(rows.data[place : place + int(fields.load(rows.data, place))].tobytes(), options)
         content = document.get("fullDocument") or {}
         data = content.get("data", content.get("payload"))
         text = data if isinstance(data, str) or data is None else json_util.dumps(data)

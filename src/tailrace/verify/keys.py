@@ -1,0 +1,74 @@
+"""Keys as Python's values, also dates and timestamps of years that Python does not know. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tailrace.values.calendar import civil
+
+_DAY_US = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Far:
+    """A date or a timestamp before the year 1 or behind 9999: days, or µs, since 1970; `zone` is that of an instant.
+
+    Its text is the one that PostgreSQL reads.
+    """
+
+    number: int
+    is_date: bool = False
+    zone: str = ""
+
+    def __str__(self) -> str:
+        day, us = (self.number, 0) if self.is_date else divmod(self.number, _DAY_US)
+        year, month, of_month = civil(day)
+        text = f"{year if year > 0 else 1 - year:04d}-{month:02d}-{of_month:02d}"
+        if not self.is_date:
+            seconds, fraction = divmod(us, 1_000_000)
+            text += f" {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{fraction:06d}{self.zone}"
+        return text if year > 0 else f"{text} BC"
+
+
+def values_of(array: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return the values of an array; of dates and timestamps beyond Python's as `Far`, of instants those in UTC."""
+    kind = array.type
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        array = array.cast(pa.timestamp(kind.unit, "UTC"))
+    try:
+        found: list[Any] = array.to_pylist()
+        return found
+    except (OverflowError, ValueError):
+        return [_value(one) for one in array]
+
+
+def _value(one: pa.Scalar) -> Any:
+    try:
+        return one.as_py()
+    except (OverflowError, ValueError):
+        kind = one.type
+        if pa.types.is_list(kind):
+            return values_of(one.values)
+        if pa.types.is_date32(kind):
+            return Far(one.cast(pa.int32()).as_py(), True)
+        if pa.types.is_timestamp(kind):
+            number = one.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()).as_py()
+            return Far(number, zone="" if kind.tz is None else "+00")
+        raise
+
+
+def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return an array of what `values_of` gave of such values."""
+    if not any(isinstance(value, Far) for value in values):
+        return pa.array(values, kind)
+    parts = [
+        pa.array([value.number], pa.int32() if value.is_date else pa.int64()).cast(kind)
+        if isinstance(value, Far)
+        else pa.array([value], kind)
+        for value in values
+    ]
+    return pa.concat_arrays(parts)
