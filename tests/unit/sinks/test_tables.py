@@ -244,6 +244,17 @@ def test_versions_end_where_the_next_begins() -> None:
     assert "s.op = 'r'" in versions.news("t", FORM, "rows")
 
 
+def test_versions_are_told_apart_beyond_milliseconds() -> None:
+    form = Form(("id", "at", "m"), (pa.int32(), pa.timestamp("us"), VARIANT), (0,))
+    text = versions.news("t", form, "rows")
+    assert "if(to_json(struct(p.`at` as v)) <=> to_json(struct(s.c1 as v)) and p.`at` <=> s.c1, 1, null)" in text
+    assert "xxhash64(to_json(struct(s.c1 as v)), s.c1)" in text
+    assert "schema_of_variant(p.`m`) <=> schema_of_variant(s.c2)" in text
+    moments = pa.array([[1_000_001], None, [2**60]], pa.list_(pa.timestamp("us")))
+    others = pa.array([[1_000_002], None, [2**60]], pa.list_(pa.timestamp("us")))
+    assert versions._alike(moments, others).tolist() == [False, True, True]
+
+
 def test_what_follows_an_alteration() -> None:
     given = {"path": "/x", "schema.drop": "STOP", "schema.narrow": "ignore", "added.default": "null"}
     sink = sinks.open("tables", given)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.log import CHANGE
 from tailrace.sinks.tables.rows import is_value
-from tailrace.sinks.tables.statements import KEPT, UNKNOWN, literal, quoted
+from tailrace.sinks.tables.statements import KEPT, UNKNOWN, literal, quoted, told_apart
 from tailrace.sinks.tables.versions import VALIDITY
 
 if TYPE_CHECKING:
@@ -82,7 +82,11 @@ def every_version(found: DataFrame, shape: Shape) -> DataFrame:
     within = f"over (partition by era, {shape.keys} {_ORDER})"
     before = (f"lag(op) {within} as op_before", f"lag(struct({shape.values})) {within} as row_before")
     # a row that a later snapshot has read is a version where it is another than the one before
-    same = f"op = 'r' and op_before <> 'd' and to_json(struct({shape.values})) = to_json(row_before)"
+    kinds = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
+    columns = [f"c{place}" for place in range(len(shape.names))]
+    pairs = [(told_apart(c, kinds[c]), told_apart(f"row_before.{c}", kinds[c])) for c in columns]
+    equal = [f"{now} <=> {then}" for pair in pairs for now, then in zip(*pair, strict=True)]
+    same = " and ".join(("op = 'r'", "op_before <> 'd'", *equal))
     rows = rows.selectExpr("*", *before).where(f"not coalesce({same}, false)")
     ends = "null" if not emptied else f"get(array({', '.join(map(_as_place, emptied))}), era)"
     place = "struct(position, ordinal, at)"

@@ -59,6 +59,18 @@ def type_of(kind: pa.DataType) -> str:
     return str(from_arrow_type(kind, prefer_timestamp_ntz=True).simpleString())
 
 
+def told_apart(value: str, kind: str) -> list[str]:
+    """Return expressions in SQL that are all the same, null as null, for values that are the same, and else are not.
+
+    `kind` is the type that SQL has for the value. The JSON tells the two zeros apart, and takes NaN for itself; the
+    value itself has the digits beyond milliseconds, which JSON leaves out. Maps and variants are compared as JSON.
+    """
+    parts = [f"to_json(struct({value} as v))"]
+    if kind == "variant":
+        return [*parts, f"schema_of_variant({value})"]
+    return parts if re.search(r"\b(?:map<|variant\b)", kind) else [*parts, value]
+
+
 def needs_mapping(names: Sequence[str]) -> bool:
     """Whether a column is called as Parquet cannot call one."""
     return any(_SPECIAL.search(name) for name in names)

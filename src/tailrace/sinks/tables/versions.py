@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from tailrace.columns.blocks import Form
 from tailrace.columns.reduction import NONE, Flags, Int64s, before, flagged, groups, listed, roots
 from tailrace.sinks.tables.rows import former, gathered, link, missed, row_schema
-from tailrace.sinks.tables.statements import UNKNOWN, Clause, Merge, literal, quoted, type_of
+from tailrace.sinks.tables.statements import UNKNOWN, Clause, Merge, literal, quoted, told_apart, type_of
 
 _UNTIL = (
     pa.field("to_position", pa.string()),
@@ -151,11 +151,26 @@ def _alike(values: pa.Array, others: pa.Array) -> Flags:
         nan = pa.scalar(float("nan"), values.type)
         values, others = (pc.if_else(pc.is_nan(side), nan, side).view(bits) for side in (values, others))
     if pa.types.is_nested(values.type):
+        # numbers, since Python knows no year before 1 and none behind 9999
+        values, others = (side.cast(_of_numbers(side.type)) for side in (values, others))
         pairs = zip(values.to_pylist(), others.to_pylist(), strict=True)
         return np.array([value == other for value, other in pairs], np.bool_)
     equal = pc.coalesce(pc.equal(values, others), pc.and_(values.is_null(), others.is_null()))
     found: Flags = np.asarray(equal)
     return found
+
+
+def _of_numbers(kind: pa.DataType) -> pa.DataType:
+    """Return a nested type with numbers in the place of its dates and timestamps."""
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_of_numbers(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([part.with_type(_of_numbers(part.type)) for part in kind])
+    return kind
 
 
 def _ended(rows: pa.Table, previous: Int64s, target: Form) -> pa.Table:
@@ -214,10 +229,14 @@ def news(table: str, form: Form, view: str) -> str:
     values, and of rows that miss values or end a key those of the open version's.
     """
     first = quoted(form.names[form.key[0]])
-    given = [f"to_json(struct(s.c{place} as {quoted(name)}))" for place, name in enumerate(form.names)]
-    held = [f"to_json(struct(p.{quoted(name)}))" for name in form.names]
-    same = ", ".join(f"if({p} <=> {s}, {place}, null)" for place, (p, s) in enumerate(zip(held, given, strict=True)))
-    hashed = [f"array({', '.join(f'xxhash64({value})' for value in side)})" for side in (given, held)]
+    kinds = [type_of(kind) for kind in form.types]
+    given = [told_apart(f"s.c{place}", kind) for place, kind in enumerate(kinds)]
+    held = [told_apart(f"p.{quoted(name)}", kind) for name, kind in zip(form.names, kinds, strict=True)]
+    equal = (
+        " and ".join(f"{p} <=> {s}" for p, s in zip(*parts, strict=True)) for parts in zip(held, given, strict=True)
+    )
+    same = ", ".join(f"if({one}, {place}, null)" for place, one in enumerate(equal))
+    hashed = [f"array({', '.join('xxhash64(' + ', '.join(parts) + ')' for parts in side)})" for side in (given, held)]
     ends = f"p.{first} is not null and (s.missing is not null or s.op = 'd')"
     hashes = f"if(s.op = 'r', {hashed[0]}, if({ends}, {hashed[1]}, null))"
     alike = f"if(s.op = 'r' and p.{first} is not null, array_compact(array({same})), null)"
