@@ -17,7 +17,7 @@ _DAY_US = 86_400_000_000
 class Far:
     """A date or a timestamp before the year 1 or behind 9999: days, or µs, since 1970; `zone` is that of an instant.
 
-    Its text is the one that PostgreSQL reads.
+    Its text has the era behind it, as databases that have such values read it.
     """
 
     number: int
