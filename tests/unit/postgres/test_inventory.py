@@ -33,6 +33,18 @@ def test_a_table_that_is_gone_or_called_otherwise_is_told() -> None:
     assert text.startswith("no change of public.a arrives any more")
 
 
+def test_a_table_that_had_another_name_for_a_while_is_told_of_under_each() -> None:
+    seen = BEFORE.with_seen({(10, "public.a"), (10, "public.b"), (12, "public.c")})
+    assert Inventory.from_json(json.loads(json.dumps(seen.to_json()))) == seen
+    now = Inventory(7, 100, ((10, "other.b", ()), BEFORE.tables[1]))
+    found = list(differences(seen, now, {10: "other.b", 11: "public.p"}, lambda oid: True, False))
+    assert [text.split(":")[0] for text in found] == [
+        "public.a is called other.b now",
+        "public.b is called other.b now",
+        "public.c was dropped",
+    ]
+
+
 @pytest.mark.parametrize(
     ("oid", "filled", "for_all", "is_told"),
     [(90, True, False, True), (90, True, True, True), (101, True, True, False), (90, False, False, False)],

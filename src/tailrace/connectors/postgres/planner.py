@@ -85,8 +85,8 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         self._xmin = CatalogXmin(config, self._connect)
         self._prepared = False
         self._inventory: Inventory | None = None
-        # tables that the log has brought, by their oids; the reader's thread adds to it
-        self._seen: dict[int, str] = {}
+        # oids and names of tables that the log has brought; the reader's thread adds to it
+        self._seen: set[tuple[int, str]] = set()
         self._hypertables = HypertableCatalog(config, settings, outside.connect, outside.runtime)
         self.incremental = self._incremental()
         self.snapshots = PostgresSnapshots(
@@ -309,12 +309,12 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         )
 
     def _admit(self, table: TableSchema) -> TableSchema:
-        self._seen[table.oid] = str(table.id)
+        self._seen.add((table.oid, str(table.id)))
         return self._names.admit(table)
 
     def _known(self) -> Inventory | None:
         """The inventory of the start, and the tables that the log has brought since."""
-        return None if self._inventory is None else self._inventory.with_seen(dict(self._seen))
+        return None if self._inventory is None else self._inventory.with_seen(self._seen.copy())
 
     def _wanted(self, since: PostgresOffset, target: int | None) -> Wanted:
         settings = self._settings

@@ -6,7 +6,7 @@ went. So the offset holds the tables by their oids, and each start compares them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -45,10 +45,13 @@ class Inventory:
     highest: int = 0
     tables: tuple[tuple[int, str, Files], ...] = ()
 
-    def with_seen(self, names: Mapping[int, str]) -> Inventory:
-        """Return the inventory with tables that the log has brought besides, by their oids: they may be gone by now."""
-        known = {oid for oid, _, _ in self.tables}
-        new = [(oid, name, ()) for oid, name in names.items() if oid not in known]
+    def with_seen(self, names: Collection[tuple[int, str]]) -> Inventory:
+        """Return the inventory with the oids and names of tables that the log has brought besides.
+
+        They may be gone by now, or may have had the name for a while only.
+        """
+        known = {(oid, name) for oid, name, _ in self.tables}
+        new: list[tuple[int, str, Files]] = [(oid, name, ()) for oid, name in names if (oid, name) not in known]
         return replace(self, tables=tuple(sorted((*self.tables, *new)))) if new else self
 
     def to_json(self) -> list[Any]:
@@ -105,9 +108,9 @@ def differences(
     """
     if not before.tables:
         return
-    known = {oid: (name, files) for oid, name, files in before.tables}
+    known = {oid for oid, _, _ in before.tables}
     present = {oid: (name, files) for oid, name, files in now.tables}
-    for oid, (name, files) in known.items():
+    for oid, name, files in before.tables:
         called = names.get(oid)
         if called is None:
             yield f"{name} was dropped: what was made of it stays as it is; the mend is to remove that"
