@@ -8,7 +8,7 @@ CASES  ?=
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo quick test test-all check audit sbom bench chaos fuzz simulate golden lock clean
+.PHONY: help env demo quick test test-all check house audit sbom bench chaos fuzz simulate golden lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,10 +40,13 @@ check: $(STAMP) ## lint, format, types, layers, audit, bill of materials
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests/architecture tests/chaos tests/contract tests/golden tests/servers tests/simulation tests/spark tests/conftest.py tests/durations.py tests/extent.py tests/kernels.py tests/lanes.py tests/waiting.py tests/fix_capture.py tests/fix_db2.py tests/fix_invariant.py tests/fix_kafka.py tests/fix_mongodb.py tests/fix_nats.py tests/fix_positions.py tests/fix_postgres.py tests/fix_query.py tests/fix_redis.py tests/fix_spark.py tdsserver tools/record tools/supply bench
+	$(BIN)/mypy tests/architecture tests/chaos tests/contract tests/golden tests/servers tests/simulation tests/spark tests/conftest.py tests/durations.py tests/extent.py tests/kernels.py tests/lanes.py tests/waiting.py tests/fix_capture.py tests/fix_db2.py tests/fix_invariant.py tests/fix_kafka.py tests/fix_mongodb.py tests/fix_nats.py tests/fix_positions.py tests/fix_postgres.py tests/fix_query.py tests/fix_redis.py tests/fix_spark.py tdsserver tools/house tools/record tools/supply bench
 	$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m tools.supply.audit --seconds 20
 	@$(BIN)/python -m tools.supply.bill
+
+house: $(STAMP) ## facts about the sources: importers, sizes, names, the way of an UPDATE: make house [ARGS=--all]
+	@$(BIN)/python -m tools.house $(ARGS)
 
 audit: $(STAMP) ## known vulnerabilities of what is pinned: make audit [ARGS='--data OSV.zip --strict']
 	@$(BIN)/python -m tools.supply.audit $(ARGS)

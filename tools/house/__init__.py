@@ -1,0 +1,1 @@
+"""Facts about the sources for who decides what belongs together: `make house`."""
