@@ -265,3 +265,51 @@ def test_the_time_of_a_token() -> None:
     assert token_time(bson.encode({"_data": real})) == 0x635019A0 << 32 | 1
     assert token_time(bson.encode({"_data": "no hexadecimal digits"})) is None
     assert token_time(bson.encode({"_data": b"old"})) is None
+
+
+def test_what_is_done_to_whole_collections_is_told(
+    mongo_database: MongoDatabase, make_capture: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Events are those of documents alone; the warnings name the collections."""
+    name = mongo_database.name
+    mongo_database["a"].insert_one({"_id": 1})
+    mongo_database["b"].insert_one({"_id": 2})
+    capture = started(make_capture, mongo_database.server, name)
+    mongo_database["a"].rename("b", dropTarget=True)
+    mongo_database["b"].drop()
+    mongo_database["b"].insert_one({"_id": 3})
+    assert keys(capture.until(1)) == [("c", "3")]
+    assert f"{name}.a was renamed to {name}.b: its documents do not come by the log" in caplog.text
+    assert f"{name}.b was dropped: what was made of it stays as it is" in caplog.text
+
+
+def test_collections_that_the_lists_capture_late_are_told(
+    mongo_database: MongoDatabase, make_capture: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = mongo_database.name
+    mongo_database["a"].insert_one({"_id": 1})
+    mongo_database["b"].insert_one({"_id": 2})
+    capture = make_capture(mongo_database.server, collection_include_list=rf"{name}[.]a")
+    assert keys(capture.until(1)) == [("r", "1")]
+    capture.close()
+    mongo_database["b"].insert_one({"_id": 3})
+    again = make_capture(mongo_database.server, collection_include_list=rf"{name}[.].*", offset=capture.offset)
+    assert keys(again.until(1)) == [("c", "3")]
+    (told,) = [text for record in caplog.records if "from now on" in (text := record.getMessage())]
+    assert told.startswith(f"the lists capture {name}.b from now on")
+    again.close()
+    caplog.clear()
+    last = make_capture(mongo_database.server, collection_include_list=rf"{name}[.].*", offset=again.offset)
+    last.idle(1)
+    assert "from now on" not in caplog.text
+
+
+def test_collections_of_which_changes_do_not_tell_all_are_told(
+    mongo_database: MongoDatabase, make_capture: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = mongo_database.name
+    mongo_database["c"].database.create_collection("small", capped=True, size=4096)
+    mongo_database["c"].database.create_collection("shown", viewOn="c", pipeline=[])
+    started(make_capture, mongo_database.server, name)
+    assert f"drop to make room: {name}.small." in caplog.text
+    assert f"which are not read: {name}.shown." in caplog.text

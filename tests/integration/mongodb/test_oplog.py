@@ -67,6 +67,19 @@ def test_what_is_no_change_is_passed_over_and_moves_the_position(
     assert started.offset["log"]["time"] == [106, 1]
 
 
+def test_what_is_done_to_whole_collections_is_told(
+    genuine_oplog: GenuineOplog, started: Capture, caplog: pytest.LogCaptureFixture
+) -> None:
+    genuine_oplog.append(
+        entry(101, "c", "inventory.$cmd", o={"drop": "customers"}, o2={"numRecords": 5}),
+        entry(102, "c", "inventory.$cmd", o={"renameCollection": "inventory.new", "to": "inventory.customers"}),
+        insert(103, 2),
+    )
+    assert keys(started.until(1)) == [("c", "2")]
+    assert "inventory.customers was dropped" in caplog.text
+    assert "inventory.new was renamed to inventory.customers: its documents do not come by the log" in caplog.text
+
+
 def test_a_transaction_of_several_entries_comes_with_its_last(genuine_oplog: GenuineOplog, started: Capture) -> None:
     genuine_oplog.append(
         applied(101, 1, 2, partialTxn=True, prevOpTime=NOWHERE),

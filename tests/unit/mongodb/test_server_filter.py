@@ -69,21 +69,25 @@ def stages(**options: str) -> list[Any]:
     return list(StreamSettings.of(config, CollectionFilter(config)).pipeline)
 
 
+COMMANDS = {"operationType": {"$in": ["drop", "rename", "dropDatabase"]}}
+
+
 def test_without_lists_only_operations_are_chosen() -> None:
-    assert stages() == [{"$match": {"operationType": {"$in": ["insert", "update", "replace", "delete"]}}}]
-    assert stages(skipped_operations="u,d") == [{"$match": {"operationType": {"$in": ["insert"]}}}]
+    for skipped, kept in (("", ["insert", "update", "replace", "delete"]), ("u,d", ["insert"])):
+        choices = [{"operationType": {"$in": kept}}, COMMANDS]
+        assert stages(skipped_operations=skipped or "none") == [{"$match": {"$or": choices}}]
 
 
 def test_an_expression_of_an_include_list_that_cannot_be_sent_opens_it() -> None:
     assert stages(collection_include_list=r"a[.]b,\s*") == stages()
     excluded = stages(collection_exclude_list=r"a[.]b,\s*")[0]["$match"]
     assert excluded == stages(collection_exclude_list="a[.]b")[0]["$match"]
-    assert list(excluded) == ["operationType", "$nor"]
+    assert list(excluded["$or"][0]) == ["operationType", "$nor"]
 
 
 def test_long_lists_are_several_patterns() -> None:
     names = ",".join(f"database_of_shop[.]collection_number_{number}" for number in range(400))
-    choices = stages(collection_include_list=names)[0]["$match"]["$or"]
+    choices = stages(collection_include_list=names)[0]["$match"]["$or"][0]["$or"]
     assert len(choices) > 1
     assert all(len(one["$expr"]["$regexMatch"]["regex"]) < 32_000 for one in choices)
 
@@ -93,7 +97,8 @@ def test_signals_and_the_end_of_a_stream_stay_in() -> None:
         capture_scope="database", capture_target="d", signal_data_collection="d.s", collection_include_list="d.c",
         skipped_operations="c",
     )[0]["$match"]  # fmt: skip
-    data, signals, end = match["$or"]
+    data, signals, commands, end = match["$or"]
+    assert commands == COMMANDS
     assert data["operationType"] == {"$in": ["update", "replace", "delete"]}
     assert signals == {
         "operationType": {"$in": ["insert", "update", "replace", "delete"]}, "ns.db": "d", "ns.coll": "s",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
 from tailrace.connectors.mongodb.log.majority import Majority
-from tailrace.connectors.mongodb.log.namespaces import CollectionFilter
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, choice
 from tailrace.connectors.mongodb.log.oplog import operation_time
 from tailrace.connectors.mongodb.log.position import Position
 from tailrace.connectors.mongodb.log.stretch import Namespace
@@ -77,7 +77,8 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
         names = snapshot.chosen(self._config, self.existing(), self._captured)
         after = self._majority.after(names, at, position)
         made = self._plan(names, snapshot.filters(self._config), after)
-        return replace(since, log=position, snapshot=SnapshotProgress(made, at, 0, _number(since)))
+        progress = SnapshotProgress(made, at, 0, _number(since))
+        return replace(since, log=position, snapshot=progress, choice=choice(self._config))
 
     def block(self, since: MongoOffset) -> MongoOffset:
         from pymongo.errors import OperationFailure

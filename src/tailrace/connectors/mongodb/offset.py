@@ -19,7 +19,7 @@ class MongoOffset:
     transaction metadata; `progress` to signals and incremental snapshots. `shown` is the newest timestamp whose changes
     documents of a snapshot, or those that were looked up for updates, may show already; 0 where the log is past it, and
     where nobody asks for tables at one moment; `whole` says, where somebody does, that the log was read to the end of a
-    transaction.
+    transaction. `choice` is what the options said of the captured collections, empty where nobody knows.
     """
 
     log: Position = START
@@ -29,6 +29,7 @@ class MongoOffset:
     progress: Progress = NO_PROGRESS
     shown: int = 0
     whole: bool = False
+    choice: str = ""
 
     @property
     def is_initial(self) -> bool:
@@ -64,6 +65,8 @@ class MongoOffset:
             fields["shown"] = self.shown
         if self.whole:
             fields["whole"] = True
+        if self.choice:
+            fields["choice"] = self.choice
         return ordered(fields)
 
     @classmethod
@@ -88,4 +91,5 @@ class MongoOffset:
             Progress.from_json(fields.get("progress", {})),
             fields.get("shown", 0),
             fields.get("whole", False),
+            fields.get("choice", ""),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tailrace.config import Config
+from tailrace.connectors.mongodb.log.namespaces import choice
 from tailrace.connectors.mongodb.log.position import WHOLE, Committed, Position
 from tailrace.connectors.mongodb.log.reader import LogReader
 from tailrace.connectors.mongodb.log.stretch import Namespace, Rows
@@ -47,6 +48,7 @@ class OpenedLog(ReadLog[MongoOffset, Position]):
         self.reader = reader
         self.windows = incremental
         self._settings = settings
+        self._choice = choice(config)
         self._names = names
         self._kind = kind
         self._by_key = config["event.order"] == "key"
@@ -93,9 +95,9 @@ class OpenedLog(ReadLog[MongoOffset, Position]):
             opened = self._numbered(self.reader.take(since.log, end), since).open
         self._planned, self._read_bytes = end, self.reader.read_bytes
         if not self._settings.events.blocks:
-            return MongoOffset(end, None, heartbeat_ms, opened, progress)
+            return MongoOffset(end, None, heartbeat_ms, opened, progress, choice=self._choice)
         shown, whole = self._shown(since, end), self._is_whole(since, end)
-        return MongoOffset(end, None, heartbeat_ms, opened, progress, shown, whole)
+        return MongoOffset(end, None, heartbeat_ms, opened, progress, shown, whole, self._choice)
 
     def _is_whole(self, since: MongoOffset, end: Position) -> bool:
         """Whether no captured change of the transaction with the last change is still to come."""

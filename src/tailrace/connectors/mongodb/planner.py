@@ -8,10 +8,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
+from tailrace.connectors.findings import listed
 from tailrace.connectors.mongodb.chunking import MongoSnapshots
+from tailrace.connectors.mongodb.log import coverage
 from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
+from tailrace.connectors.mongodb.log.commands import Commands
 from tailrace.connectors.mongodb.log.majority import Majority
-from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces, choice, chosen
 from tailrace.connectors.mongodb.log.oplog import OplogFeed, newest, operation_time
 from tailrace.connectors.mongodb.log.position import WHOLE, Position
 from tailrace.connectors.mongodb.log.reader import LogReader, MongoFeed, ReaderSettings, Source
@@ -19,7 +22,13 @@ from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.opened import OpenedLog
 from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM
 from tailrace.connectors.mongodb.server.connection import Address, retries
-from tailrace.connectors.mongodb.server.faults import explained, explained_error, is_not_yet_committed, patiently
+from tailrace.connectors.mongodb.server.faults import (
+    explained,
+    explained_error,
+    is_not_yet_committed,
+    is_passing,
+    patiently,
+)
 from tailrace.connectors.mongodb.server.outside import OUTSIDE, Outside
 from tailrace.connectors.mongodb.server.routers import answers, for_cursors
 from tailrace.connectors.mongodb.settings import MongoSettings
@@ -31,6 +40,7 @@ from tailrace.log import contracts
 from tailrace.log.engine import LogEngine
 from tailrace.log.guardrail import guard_number
 from tailrace.log.planner import Offset, Task
+from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:
     from pymongo import MongoClient
@@ -67,6 +77,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         self._events = settings
         self._captured = CollectionFilter(config)
         self._namespaces = Namespaces(self._captured)
+        self._commands = Commands(self._captured)
         self._streams = config["capture.mode"] != "oplog"
         self._kind = STREAM if self._streams else OPLOG
         self._majority = Majority(self.connect)
@@ -147,6 +158,43 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         if self._config["guardrail.collections.max"]:
             count = sum(one != self._captured.signals for one in self.snapshots.existing())
             guard_number(self._config, count, "collections")
+        self._warn(since)
+
+    def _warn(self, since: MongoOffset) -> None:
+        """Warn of collections of which changes do not tell all, and of those that the lists capture only now."""
+        from pymongo.errors import OperationFailure
+
+        mode = snapshot_mode(self._config)
+        if not mode.streams:
+            return
+        try:
+            for one in coverage.findings(self.connect(), self._captured):
+                log.warning("%s %s", one.text, one.remedy)
+            late = self._late(since.choice) if since.choice and mode.reads != "never" else []
+        except OperationFailure as error:
+            if is_passing(error):
+                raise
+            # who may not list collections needs no warning of them
+            return
+        if late:
+            log.warning(
+                "the lists capture %s from now on, and documents that they have already do not come by the log; the "
+                "mend is to read them by a snapshot (signal execute-snapshot)",
+                listed(late),
+            )
+
+    def _late(self, before: str) -> list[str]:
+        """Return the captured collections that have documents and were not captured by an earlier choice."""
+        if before == choice(self._config):
+            return []
+        was, client = chosen(before), self.connect()
+        return [
+            ".".join(one)
+            for one in self.snapshots.existing()
+            if one != self._captured.signals
+            and not was.includes(*one)
+            and client[one[0]][one[1]].find_one({}, {"_id": 1}) is not None
+        ]
 
     def lost(self, since: MongoOffset) -> str:
         try:
@@ -161,7 +209,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         return ""
 
     def first(self) -> MongoOffset:
-        return MongoOffset(self._first_position())
+        return MongoOffset(self._first_position(), choice=choice(self._config))
 
     def _first_position(self) -> Position:
         """Where a query without checkpoint begins to read the log: now, or where capture.start.op.time says."""
@@ -219,9 +267,18 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         client = self.connect()
         if self._streams:
             settings = StreamSettings.of(config, self._captured)
-            return ChangeStreamFeed(self._cursors, self._namespaces, settings, await_ms=await_ms)
+            return ChangeStreamFeed(
+                self._cursors, self._namespaces, settings, await_ms=await_ms, commands=self._commands
+            )
         whole = self._events.provide_transaction_metadata
-        return OplogFeed(client, self._namespaces, await_ms=await_ms, majority=self._majority.is_seen(), whole=whole)
+        return OplogFeed(
+            client,
+            self._namespaces,
+            await_ms=await_ms,
+            majority=self._majority.is_seen(),
+            whole=whole,
+            commands=self._commands,
+        )
 
     def open(self, since: MongoOffset, until: MongoOffset | None, target: int | None) -> OpenedLog:
         """Raises PositionLost where the log does not hold both ends of a batch that is read again as they were."""

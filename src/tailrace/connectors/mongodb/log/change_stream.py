@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailrace.buffers import readonly
+from tailrace.connectors.mongodb.log.commands import Commands
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces, split
 from tailrace.connectors.mongodb.log.position import Position, Read
 from tailrace.connectors.mongodb.log.server_filter import stage
@@ -97,7 +98,10 @@ def user_stages(text: str | None) -> list[Mapping[str, Any]]:
 
 
 class ChangeStreamFeed:
-    """Captured changes behind a position, stretch by stretch. Raises PyMongo's errors and DecodeError."""
+    """Captured changes behind a position, stretch by stretch. Raises PyMongo's errors and DecodeError.
+
+    `commands` tells of what is done to whole collections.
+    """
 
     def __init__(
         self,
@@ -107,7 +111,9 @@ class ChangeStreamFeed:
         *,
         batch_size: int = BATCH,
         await_ms: int | None = None,
+        commands: Commands | None = None,
     ) -> None:
+        self._commands = commands
         self._connect = connect
         self._namespaces = namespaces
         self._settings = settings
@@ -198,6 +204,9 @@ class ChangeStreamFeed:
             places, kinds = fields.locate(data, starts, _EVENT)
         op = self._ops(data, places[1], kinds[1])
         changes = np.flatnonzero(op)
+        if self._commands is not None and len(changes) < len(op):
+            for start in starts[op == 0].tolist():
+                self._commands.event(data[start : start + int(fields.load(data, start))].tobytes())
         if (kinds[0] != fields.DOCUMENT).any():
             raise DecodeError("A change event has no _id.")
         if (kinds[2][changes] != fields.TIMESTAMP).any() or (kinds[3][changes] != fields.DOCUMENT).any():

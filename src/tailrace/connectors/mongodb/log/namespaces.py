@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -56,6 +57,23 @@ class CollectionFilter:
         if included:
             return any(expression.fullmatch(name) for expression in included)
         return not any(expression.fullmatch(name) for expression in self.lists[f"{kind}.exclude"])
+
+
+_CHOOSING = (
+    "event.format", "filters.match.mode", "database.include.list", "database.exclude.list", "collection.include.list",
+    "collection.exclude.list", "capture.scope", "capture.target", "signal.data.collection",
+)  # fmt: skip
+_LISTS = tuple(name for name in _CHOOSING if name.endswith(".list"))
+
+
+def choice(config: Mapping[str, Any]) -> str:
+    """Return what a configuration says of the captured collections, as `chosen` reads it."""
+    return json.dumps({name: config[name] for name in _CHOOSING if config.get(name)}, sort_keys=True)
+
+
+def chosen(text: str) -> CollectionFilter:
+    """Return the filter of a text that `choice` gave."""
+    return CollectionFilter({name: [] for name in _LISTS} | json.loads(text))
 
 
 def split(name: str) -> Namespace:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tailrace.connectors.mongodb.log.commands import Commands
 from tailrace.connectors.mongodb.log.entries import Entries, Operations, Parts, command_of, flags, located
 from tailrace.connectors.mongodb.log.namespaces import Namespaces, split
 from tailrace.connectors.mongodb.log.position import WHOLE, Position, Read
@@ -37,6 +38,7 @@ class OplogFeed:
     """Captured changes behind a position, stretch by stretch. Raises PyMongo's errors, DecodeError and PositionLost.
 
     With `whole` a transaction of several entries is one stretch, however large: what counts its events needs its end.
+    `commands` tells of what is done to whole collections.
     """
 
     def __init__(
@@ -48,7 +50,9 @@ class OplogFeed:
         await_ms: int | None = None,
         majority: bool = True,
         whole: bool = False,
+        commands: Commands | None = None,
     ) -> None:
+        self._commands = commands
         self._client = client
         self._namespaces = namespaces
         self._batch_size = batch_size
@@ -207,6 +211,7 @@ class OplogFeed:
         for command in np.flatnonzero(entries.is_command).tolist():
             own = command_of(entries, command)
             if own is None:
+                self._tell(entries, command)
                 continue
             earlier = self._before(entries, command)
             if not earlier or self._whole:
@@ -221,6 +226,11 @@ class OplogFeed:
             low, rows = command + 1, self._singles(entries, command + 1)
         if low < len(entries.time):
             yield self._stretch(entries, rows, low, len(entries.time), True)
+
+    def _tell(self, entries: Entries, command: int) -> None:
+        if self._commands is not None and int(entries.time[command]) > self._reached.time:
+            start = int(entries.starts[command])
+            self._commands.entry(entries.data[start : start + int(fields.load(entries.data, start))].tobytes())
 
     def _singles(self, entries: Entries, low: int = 0) -> Parts:
         """The entries from `low` on that are changes themselves."""

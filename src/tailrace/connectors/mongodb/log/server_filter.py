@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tailrace.config.expressions import Expression
+from tailrace.connectors.mongodb.log.commands import TOLD
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter
 
 DATA_CHANGES = {"insert": "c", "update": "u", "replace": "u", "delete": "d"}
@@ -37,8 +38,8 @@ _SHORT = {"d": "0-9", "w": "0-9A-Za-z_"}
 def stage(captured: CollectionFilter, skipped: frozenset[str], *, scoped: bool) -> Mapping[str, Any]:
     """The `$match` for what `captured` includes without the operations `skipped`.
 
-    Signals stay in whatever is skipped, and so does, in a stream that is `scoped` to a database or a collection, the
-    event that ends it: behind its token the stream goes on.
+    Signals and what is done to whole collections stay in whatever is skipped. So does, in a stream that is `scoped` to
+    a database or a collection, the event that ends it: behind its token the stream goes on.
     """
     kept = [name for name, letter in DATA_CHANGES.items() if letter not in skipped]
     choices: list[Mapping[str, Any]] = [{"operationType": {"$in": kept}, **_joined("$and", _names(captured))}]
@@ -46,6 +47,7 @@ def stage(captured: CollectionFilter, skipped: frozenset[str], *, scoped: bool) 
         database, collection = captured.signals
         types = list(dict.fromkeys(["insert", *kept]))
         choices.append({"operationType": {"$in": types}, "ns.db": database, "ns.coll": collection})
+    choices.append({"operationType": {"$in": list(TOLD)}})
     if scoped:
         choices.append({"operationType": INVALIDATE})
     return {"$match": _joined("$or", choices)}

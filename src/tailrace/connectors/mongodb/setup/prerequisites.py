@@ -16,6 +16,7 @@ from tailrace.config import Config
 from tailrace.config.files import checkpoint_directory
 from tailrace.connectors.checkpoint import stored_offset
 from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed
+from tailrace.connectors.mongodb.log import coverage
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, split
 from tailrace.connectors.mongodb.log.stretch import Namespace
 from tailrace.connectors.mongodb.offset import MongoOffset
@@ -274,6 +275,7 @@ class _Inspection:
             yield from self._readable(data)
         if self.mode.streams:
             yield from self._images(data)
+            yield from coverage.findings(self.client, captured)
         most = self.config["guardrail.collections.max"]
         if most and len(data) > most:
             level: Level = "error" if self.config["guardrail.collections.limit.action"] == "fail" else "warning"

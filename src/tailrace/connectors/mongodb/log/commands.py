@@ -1,0 +1,105 @@
+"""Commands in the log on whole collections, of whose documents no change tells. Planner, the reader's thread."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, split
+from tailrace.connectors.mongodb.log.stretch import Namespace
+
+log = logging.getLogger("tailrace")
+
+TOLD = ("drop", "rename", "dropDatabase")
+"""Types of change events that are told."""
+_REMEMBERED = 4096
+_OVER = "the mend is to remove that, or tailrace verify --repair"
+
+
+class Commands:
+    """Warns of each command that has taken documents of captured collections away, or brought some; once for each.
+
+    Several threads may do so.
+    """
+
+    def __init__(self, captured: CollectionFilter) -> None:
+        self._captured = captured
+        self._told: set[str] = set()
+
+    def event(self, document: bytes) -> None:
+        """Tell of a change event of another type than those of documents."""
+        event = _decoded(document)
+        self._tell(event.get("clusterTime"), _of_event(event))
+
+    def entry(self, document: bytes) -> None:
+        """Tell of an entry of the oplog that is a command."""
+        entry = _decoded(document)
+        if isinstance(entry.get("o"), Mapping):
+            self._tell(entry.get("ts"), _of_entry(split(str(entry.get("ns", "")))[0], entry["o"]))
+
+    def _tell(self, at: object, told: tuple[str, Namespace, Namespace] | None) -> None:
+        if told is None:
+            return
+        for sentence in self._sentences(*told):
+            if len(self._told) < _REMEMBERED and f"{at} {sentence}" not in self._told:
+                self._told.add(f"{at} {sentence}")
+                log.warning("%s", sentence)
+
+    def _sentences(self, kind: str, of: Namespace, to: Namespace) -> Iterator[str]:
+        """Yield sentences on a command of a collection, or of a database where `of` has none; `to` is its new name."""
+        if kind == "dropDatabase":
+            if self._captured.includes_database(of[0]):
+                yield f"the database {of[0]} was dropped: what was made of its collections stays as it is; {_OVER}"
+            return
+        if self._captured.includes(*of):
+            name = ".".join(of)
+            if kind == "drop":
+                yield f"{name} was dropped: what was made of it stays as it is; {_OVER}"
+            elif kind == "rename":
+                yield (
+                    f"{name} was renamed to {'.'.join(to)}: what was made of it under the old name stays as it is; "
+                    f"{_OVER}"
+                )
+            else:
+                yield (
+                    f"{name} was altered by {kind}, which may take documents away, and what was made of these stays; "
+                    "the mend is tailrace verify --repair"
+                )
+        if kind == "rename" and self._captured.includes(*to):
+            name = ".".join(to)
+            yield (
+                f"{'.'.join(of)} was renamed to {name}: its documents do not come by the log, and what was made of an "
+                f"earlier {name} stays; the mend is tailrace verify --repair, or to remove that and to read {name} by "
+                "a snapshot (signal execute-snapshot)"
+            )
+
+
+def _decoded(document: bytes) -> Mapping[str, Any]:
+    from bson import CodecOptions, decode
+
+    found: Mapping[str, Any] = decode(document, CodecOptions(unicode_decode_error_handler="replace"))
+    return found
+
+
+def _of_event(event: Mapping[str, Any]) -> tuple[str, Namespace, Namespace] | None:
+    kind = event.get("operationType")
+    if kind not in TOLD or not isinstance(event.get("ns"), Mapping):
+        return None
+    return str(kind), _name(event["ns"]), _name(event.get("to"))
+
+
+def _of_entry(database: str, command: Mapping[str, Any]) -> tuple[str, Namespace, Namespace] | None:
+    kind, named = next(iter(command.items()), ("", None))
+    if kind == "dropDatabase":
+        return kind, (database, ""), ("", "")
+    if kind == "renameCollection":
+        return "rename", split(str(named)), split(str(command.get("to", "")))
+    if kind in ("drop", "convertToCapped", "emptycapped"):
+        return kind, (database, str(named)), ("", "")
+    return None
+
+
+def _name(namespace: Any) -> Namespace:
+    found = namespace if isinstance(namespace, Mapping) else {}
+    return str(found.get("db", "")), str(found.get("coll", ""))

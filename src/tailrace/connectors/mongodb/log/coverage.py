@@ -1,0 +1,47 @@
+"""Coverage: of which captured collections changes do not tell all. Driver, planner; raises PyMongo's errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tailrace.connectors.findings import Finding, listed
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter
+
+if TYPE_CHECKING:
+    from pymongo import MongoClient
+
+
+def findings(client: MongoClient[Any], captured: CollectionFilter) -> Iterator[Finding]:
+    """Yield a warning for each kind of collection of whose documents changes do not tell all."""
+    kinds: dict[str, list[str]] = {}
+    for database in sorted(client.list_database_names()):
+        if not captured.includes_database(database):
+            continue
+        for one in client[database].list_collections():
+            name, kind = str(one["name"]), str(one.get("type", "collection"))
+            if name.startswith("system.") or not captured.includes(database, name):
+                continue
+            if kind == "collection" and one.get("options", {}).get("capped"):
+                kind = "capped"
+            kinds.setdefault(kind, []).append(f"{database}.{name}")
+    for kind, (text, remedy) in _TOLD.items():
+        if kind in kinds:
+            yield Finding("warning", "coverage", f"{text} {listed(sorted(kinds[kind]))}.", remedy)
+
+
+_TOLD = {
+    "view": (
+        "These are views, of which no change comes, and which are not read:",
+        "Capture the collections that they show; or leave the views out of the lists.",
+    ),
+    "timeseries": (
+        "These are time series, of which MongoDB tells no change, and which are not read:",
+        "Leave them out of the lists.",
+    ),
+    "capped": (
+        "These collections are capped, and no change tells of the documents that they drop to make room:",
+        "Remove these from what is made of them by tailrace verify --repair; or let a TTL index drop them, whose "
+        "deletes come.",
+    ),
+}
