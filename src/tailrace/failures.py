@@ -6,13 +6,14 @@ times: with Python's traceback, and again as the cause of what failed because of
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable
 
 from tailrace import errors
 from tailrace.errors import TailraceError
 
-_OWN = re.compile(r"\btailrace\.errors\.(\w+): ([^\n]*(?:\n +(?!at |File |SQLSTATE)[^\n]*)*)")
+_OWN = re.compile(r"\b(tailrace(?:\.\w+)*)\.(\w+): ([^\n]*(?:\n +(?!at |File |SQLSTATE)[^\n]*)*)")
 
 Foreign = Callable[[str], TailraceError | None]
 """The error that a text of exceptions of others describes, as `tailrace.sinks.base.Sink.failure` finds it."""
@@ -38,10 +39,21 @@ def cause(error: BaseException, foreign: Foreign | None = None) -> TailraceError
 def recognise(text: str, foreign: Foreign | None = None) -> TailraceError | None:
     """The deliberate error that a text of exceptions describes; the first, which is the innermost one raised."""
     for found in _OWN.finditer(text):
-        kind = getattr(errors, found.group(1), None)
-        if isinstance(kind, type) and issubclass(kind, TailraceError):
-            return kind(_unescaped(found.group(2)).rstrip())
+        kind = _kind(found[1], found[2])
+        if kind is not None:
+            return kind(_unescaped(found[3]).rstrip())
     return None if foreign is None else foreign(text)
+
+
+def _kind(module: str, name: str) -> type[TailraceError] | None:
+    """Return the class of `tailrace.errors` that a class of ours is, or is derived from; None for any other name."""
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None
+    if not (isinstance(found, type) and issubclass(found, TailraceError)):
+        return None
+    return next(kind for kind in found.__mro__ if kind.__module__ == errors.__name__)
 
 
 def _unescaped(text: str) -> str:

@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tailrace.connectors.postgres.log.identity import EARLIER
 from tailrace.connectors.postgres.schema import coverage, inventory
 from tailrace.connectors.postgres.setup.publications import FOR_ALL_TABLES
+from tailrace.connectors.postgres.setup.slots import STATE
 from tests.simulation.log import TABLES
 
 _OID = 77
 
 QUIET = frozenset(
-    (coverage._RELATED, coverage._PUBLICATION, inventory._PUBLICATION, inventory._HIGHEST, FOR_ALL_TABLES)
+    (
+        coverage._RELATED,
+        coverage._PUBLICATION,
+        inventory._PUBLICATION,
+        inventory._HIGHEST,
+        FOR_ALL_TABLES,
+        STATE,
+        EARLIER,
+    )
 )
 """What a start only looks at: where it dies between these, nothing is left behind."""
 
@@ -31,5 +41,7 @@ ANSWERS: tuple[tuple[str, Callable[[Any, str, Sequence[Any]], list[tuple[Any, ..
     (coverage._PUBLICATION, lambda session, text, values: [(True, False)]),
     (coverage._PUBLISHED, lambda session, text, values: [(oid, None, None) for oid in TABLES]),
     (inventory._PUBLICATION, lambda session, text, values: [(_OID,)]),
+    (EARLIER, lambda session, text, values: []),
+    (STATE, lambda session, text, values: [(None, "")]),
     (inventory._HIGHEST, lambda session, text, values: [(max(TABLES),)]),
 )

@@ -579,8 +579,8 @@ ANSWERS: tuple[tuple[str, Answer], ...] = (
         _slot_row(lambda slot: ("pgoutput", "logical", "d", slot.confirmed)),
     ),
     (
-        "::int8, active_pid from",
-        _slot_row(lambda slot: (slot.confirmed, None if slot.holder is None else 4711)),
+        "::int8, active_pid, case",
+        _slot_row(lambda slot: (slot.confirmed, None if slot.holder is None else 4711, "")),
     ),
     ("'failover'", _slot_row(lambda slot: (False,))),
     ("select pg_replication_slot_advance(", _advance),

@@ -13,7 +13,14 @@ import pytest
 
 from tailrace import cli, errors, sinks
 from tailrace.connectors.postgres.status import describe
-from tailrace.errors import ConnectionFailed, PositionLost, SinkError, TailraceError
+from tailrace.errors import (
+    ConnectionFailed,
+    ConversionError,
+    PositionLost,
+    PrerequisiteError,
+    SinkError,
+    TailraceError,
+)
 from tailrace.failures import cause, recognise
 from tailrace.sinks.console import render
 from tailrace.spark import session
@@ -144,6 +151,27 @@ def test_kafkas_own_exceptions_are_the_sinks() -> None:
     assert recognise(text, sinks.open("console", {}).failure) is None
     assert isinstance(found, SinkError)
     assert "Topic t not present" in found.message
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("tailrace.connectors.postgres.log.endings.SlotInUse: The slot is in use. Stop it.", PrerequisiteError),
+        ("tailrace.connectors.postgres.log.gears.StreamEnded: closed", ConnectionFailed),
+        ("tailrace.formats.avro.values.NullError: a null", ConversionError),
+        ("tailrace.errors.StatementCutOff: too long", ConnectionFailed),
+    ],
+)
+def test_an_error_of_any_room_is_one_of_those_with_an_exit_code(text: str, kind: type[TailraceError]) -> None:
+    found = recognise(f"Traceback\n{text}\n\tat org.apache.X")
+    assert isinstance(found, kind)
+    assert found.exit_code == kind.exit_code
+    assert found.message == text.partition(": ")[2]
+
+
+def test_other_names_of_ours_are_no_errors() -> None:
+    assert recognise("tailrace.no.such.Room: x") is None
+    assert recognise("tailrace.snapshot.windows.Void: x") is None
 
 
 def test_the_cause_is_found_behind_other_exceptions() -> None:

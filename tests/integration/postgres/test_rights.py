@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
+from tailrace.connectors.postgres.captured import captured
+from tailrace.connectors.postgres.compared import compared
 from tailrace.connectors.postgres.server import connection as connections
+from tailrace.connectors.postgres.setup.prerequisites import check
 from tailrace.connectors.registry import parse
+from tailrace.events.settings import EventSettings
 from tests import waiting
 from tests.fix_postgres import Database
 from tests.fix_query import Query
@@ -89,6 +94,63 @@ def test_every_part_works_without_a_superuser(database: Database, modest: Databa
         database.execute("insert into app.t select i, repeat('x', 1000) from generate_series(100, 199) i")
         query.planner.stop_at_present()
         assert until(query, 101, "c")[1:] == list(range(100, 200))
+    finally:
+        query.planner.close()
+
+
+@pytest.fixture
+def hurried(database: Database) -> Iterator[Database]:
+    """The database through the eyes of a role whose sessions end after an instant, unless they set limits of their
+    own."""
+    name = f"hurried_{secrets.token_hex(4)}"
+    limits = {"statement_timeout": 10, "lock_timeout": 10, "idle_in_transaction_session_timeout": 10}
+    if database.server.version >= 17:
+        limits["transaction_timeout"] = 50
+    database.execute(
+        f"create role {name} superuser login replication password 'hurried'",
+        *(f"alter role {name} set {limit} = {value}" for limit, value in limits.items()),
+    )
+    yield replace(database, server=replace(database.server, user=name, password="hurried"))
+    database.execute(f"drop owned by {name}", f"drop role {name}")
+
+
+def test_no_session_ends_by_the_limits_of_its_role(database: Database, hurried: Database) -> None:
+    """Snapshots, windows, the log by both gears, a comparison, the columns of typed rows and the check."""
+    longer = "select pg_sleep(0.06)"
+    database.execute(
+        "create table t (id int primary key, v text)",
+        "insert into t select i, 'v' from generate_series(1, 100) i",
+        "create table signal (id varchar(42) primary key, type varchar(32) not null, data text)",
+    )
+    options = {"signal.data.collection": "public.signal", "table.include.list": "public.t"}
+    query = Query(hurried, **options, **{"incremental.snapshot.chunk.size": "10", "poll.interval.ms": "10"})
+    try:
+        for _ in range(3):
+            query.step()
+            database.execute(longer)
+        until(query, 100, "r")
+        data = json.dumps({"data-collections": ["public.t"], "type": "incremental"})
+        database.execute(f"insert into signal values ('1', 'execute-snapshot', '{data}')", "insert into t values (101)")
+        for _ in range(3):
+            query.step()
+            database.execute(longer)
+        until(query, 201, "r")
+        query.kill()
+        database.execute(longer, "insert into t select i, repeat('x', 1000) from generate_series(102, 200) i")
+        query.planner.stop_at_present()
+        until(query, 100, "c")
+        config = parse("postgres", hurried.options(**query.options))
+        settings = EventSettings.from_options(config, "run")
+        with closing(compared(config, settings)) as both:
+            database.execute(longer)
+            both.take()
+            database.execute(longer)
+            [table] = both.tables
+            rows = [rows for task in both.of_table(table) for rows in task.read()]
+            assert sum(map(len, rows)) == 200
+            assert not both.touched(table, both.committed, both.position).everything
+        assert "public.t" in [str(one.id) for one in captured(config, settings).tables]
+        assert not [one for one in check(config) if one.level == "error"]
     finally:
         query.planner.close()
 

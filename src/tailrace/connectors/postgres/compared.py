@@ -81,6 +81,7 @@ class ComparedSnapshot:
         assert self._held is not None
         return [task for task in _single(self._held.tasks) if task.table.id == table.id]
 
+    @connections.explained
     def is_running(self) -> bool:
         row = self._log.execute(_ACTIVE, (self._slot,)).fetchone()
         return bool(row and row[0])

@@ -12,9 +12,10 @@ from tailrace.columns.table import TableSchema
 from tailrace.config import Config, PrefixFilter, TableFilter
 from tailrace.connectors.findings import demanded, listed
 from tailrace.connectors.postgres.chunking import PostgresSnapshots
+from tailrace.connectors.postgres.log import invalidation
 from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.form import FORM
-from tailrace.connectors.postgres.log.identity import CatalogXmin, present, refuse_standby
+from tailrace.connectors.postgres.log.identity import CatalogXmin, present, refuse_standby, way_back
 from tailrace.connectors.postgres.log.reader import LogReader
 from tailrace.connectors.postgres.log.reading import OUTSIDE, Connections, Outside, ReaderSettings, Since, Wanted
 from tailrace.connectors.postgres.log.visible import Streamed
@@ -163,6 +164,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         captured = captured_tables(catalog.tables(), self._tables)
         guard_number(self._config, len(captured))
         if self._streams:
+            self._await_slot(control, since)
             if self._is_republished(since) and not snapshot_mode(self._config).mends:
                 name, slot = self._config["publication.name"], self._config["slot.name"]
                 raise PositionLost(
@@ -186,6 +188,22 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         if prefixes and control.info.server_version < 140000:
             log.warning("servers before PostgreSQL 14 send no logical messages: message.prefix lists have no effect")
         self._prepared = True
+
+    def _await_slot(self, control: psycopg.Connection[Any], since: PostgresOffset) -> None:
+        """Wait for a slot that somebody else still reads, before a snapshot is read for nothing or the slot is dropped.
+
+        Where neither is to come, the reader of the log waits for it. Raises SlotInUse, and PositionLost for a slot that
+        the server has invalidated.
+        """
+        mends, name = snapshot_mode(self._config).mends, self._config["slot.name"]
+        if not (mends or since.is_initial or since.snapshot is not None):
+            return
+        reason = slots.await_free(control, self._config, self._outside.runtime)
+        if reason and not mends:
+            raise invalidation.invalidated(name, reason)
+        if reason and since.is_initial:
+            log.warning("the replication slot %s is made anew: %s", name, invalidation.why(reason))
+            slots.drop(control, name)
 
     def _publishable(self, control: psycopg.Connection[Any], captured: Sequence[CapturedTable]) -> list[CapturedTable]:
         """Return the captured tables that a publication may list: the server refuses one with an unlogged table."""
@@ -274,7 +292,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         if slots.find_slot(self._connect(), config) is None:
             raise PositionLost(
                 f"The replication slot {config['slot.name']} is gone.",
-                "The changes since the last commit are lost: delete the checkpoint to start again with a snapshot.",
+                way_back(self._connect(), config["slot.name"], since.log.safe_lsn),
             )
         replayed = None if until is None else (until.schemas, until.log)
         history = SchemaHistory(since.schemas, since.log, replayed)

@@ -123,6 +123,7 @@ class PostgresPresent:
         self._config, self._settings, self._connection = config, settings, connection
         self._catalog = Catalog(connection, config["database.dbname"], settings.shaping.comments)
 
+    @connections.explained
     def table(self, name: Name) -> PostgresTable:
         wanted = TableId(*name)
         oids = [oid for oid, one, _ in self._catalog.tables() if one == wanted]
@@ -153,6 +154,7 @@ class PostgresPresent:
     def _writers(self, oid: int) -> set[str]:
         return {row[0] for row in self._connection.execute(_WRITERS, (oid,)).fetchall()}
 
+    @connections.explained
     def position(self) -> str:
         return position_text(end_of_log(self._connection))
 

@@ -38,7 +38,7 @@ def classify(error: Exception, slot: str) -> TailraceError | None:
     if state == NOT_IN_STATE:
         return PositionLost(
             f"The replication slot {slot} cannot be read any more: {text}.",
-            "The server has removed WAL that it needs (max_slot_wal_keep_size): drop the slot and the checkpoint to "
+            "pg_replication_slots says why (wal_status, invalidation_reason): drop the slot and the checkpoint to "
             "start again with a snapshot.",
         )
     if state == UNDEFINED_OBJECT:

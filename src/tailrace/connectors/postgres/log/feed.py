@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailrace.columns.batch import Int32s
+from tailrace.connectors.postgres.log import invalidation
 from tailrace.connectors.postgres.log.endings import OBJECT_IN_USE, SlotInUse, classify, exhausted
 from tailrace.connectors.postgres.log.gears import Messages, SliceTooLarge, Streaming
 from tailrace.connectors.postgres.log.identity import (
@@ -23,6 +24,7 @@ from tailrace.connectors.postgres.log.identity import (
     flushed_end,
     identify,
     refuse_new_standby,
+    way_back,
 )
 from tailrace.connectors.postgres.log.in_progress import AfterCommit, StreamedTransactions
 from tailrace.connectors.postgres.log.indexing import Indexer, Step
@@ -208,15 +210,14 @@ class PostgresFeed:
         refuse_new_standby(self._control)
         self._replication, server = self._identified()
         row = self._control.execute(
-            "select (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, active_pid from pg_replication_slots "
-            "where slot_name = %s",
+            f"select (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, active_pid, {invalidation.REASON} "
+            "from pg_replication_slots s where slot_name = %s".encode(),
             (self.settings.slot,),
         ).fetchone()
+        if row is not None and row[2]:
+            raise invalidation.invalidated(self.settings.slot, row[2])
         if row is None or row[0] is None:
-            raise PositionLost(
-                f"The replication slot {self.settings.slot} is gone.",
-                "Changes since the last commit are lost: delete the checkpoint to start again with a snapshot.",
-            )
+            raise PositionLost(f"The replication slot {self.settings.slot} is gone.", self._way_back())
         stands, holder = confirmed(int(row[0])), row[1]
         if holder is not None:
             raise SlotInUse(self.settings.slot, holder)
@@ -251,8 +252,12 @@ class PostgresFeed:
             raise PositionLost(
                 f"The replication slot {self.settings.slot} stands at {lsn_text(lsn)}, ahead of the checkpoint "
                 f"at {lsn_text(self._read_lsn)}: it was created anew or read by someone else.",
-                "The changes between are lost: delete the checkpoint to start again with a snapshot.",
+                self._way_back(),
             )
+
+    def _way_back(self) -> str:
+        assert self._control is not None
+        return way_back(self._control, self.settings.slot, self._read_lsn)
 
     def _flushed_end(self) -> FlushedLsn:
         assert self._control is not None

@@ -215,6 +215,26 @@ class CatalogXmin:
         return self._known
 
 
+EARLIER = """
+select slot_name::text from pg_catalog.pg_replication_slots
+where slot_type = 'logical' and plugin = 'pgoutput' and not temporary and slot_name <> %s
+  and database = pg_catalog.current_database() and confirmed_flush_lsn <= %s::pg_lsn
+order by confirmed_flush_lsn desc, slot_name limit 5
+"""
+"""Other slots of the database that stand at or before a position: of which the slot of before is one, where it is
+there."""
+
+
+def way_back(connection: psycopg.Connection[Any], slot: str, lsn: int) -> str:
+    """Return the remedy for a slot that does not lead on from a checkpoint at `lsn`."""
+    anew = "delete the checkpoint to start again with a snapshot."
+    others = [name for (name,) in connection.execute(EARLIER, (slot, lsn_text(lsn))).fetchall()]
+    if not others:
+        return f"The changes since the checkpoint are lost: {anew}"
+    listed = ", ".join(others)
+    return f"If slot.name was another one before, set it back and nothing is lost: there is {listed}. Otherwise {anew}"
+
+
 def refuse_standby(connection: psycopg.Connection[Any]) -> None:
     """Raises PrerequisiteError when the server is a standby: nothing can be made there, no publication and no slot."""
     row = connection.execute("select pg_is_in_recovery()").fetchone()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _SESSION = """
 select host(inet_client_addr()), host(inet_server_addr()), (select setting from pg_settings
-  where name = 'max_slot_wal_keep_size')
+  where name = 'max_slot_wal_keep_size'), current_setting('idle_replication_slot_timeout', true)
 """
 # Who bypasses row-level security may need to: policies hide rows of captured tables from others.
 _RIGHTS = """
@@ -33,7 +33,7 @@ def advice(
     """Warnings of `tailrace check` alone: none of them keeps a pipeline from its work."""
     row = connection.execute(_SESSION).fetchone()
     assert row is not None
-    client, server, kept = row
+    client, server, kept, idle = row
     if is_open_to_others(client, server, connection.pgconn.ssl_in_use):
         yield in_the_clear(
             config["database.hostname"],
@@ -45,6 +45,13 @@ def advice(
             "wal_keep",
             "max_slot_wal_keep_size is -1: a slot that nobody reads keeps the log until the server's disk is full.",
             "alter system set max_slot_wal_keep_size = '…'; select pg_reload_conf(); with what the disk can spare.",
+        )
+    if streams and idle not in (None, "0"):
+        yield Finding(
+            "warning",
+            "idle_slot",
+            f"idle_replication_slot_timeout is {idle}: a slot that nobody reads for so long cannot be read again.",
+            "Let the pipeline run more often than that, or set it to 0.",
         )
     rights = connection.execute(_RIGHTS, ([oid for oid, _, _ in captured],)).fetchone()
     more = [word for word, given in zip(_WORDS, rights or (), strict=True) if given] if rights else []

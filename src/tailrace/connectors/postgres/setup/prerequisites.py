@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed
+from tailrace.connectors.postgres.log import invalidation
 from tailrace.connectors.postgres.log.identity import NAME_PRIMARY
 from tailrace.connectors.postgres.schema import coverage
 from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.server.causes import more_locks
-from tailrace.connectors.postgres.server.connection import connect
+from tailrace.connectors.postgres.server.connection import connect, explained
 from tailrace.connectors.postgres.setup.advice import advice
 from tailrace.connectors.postgres.snapshot.session import quoted
 from tailrace.connectors.postgres.snapshot.signal_table import SignalTable
@@ -37,6 +38,10 @@ def check(config: Config) -> list[Finding]:
 
     Raises ConnectionFailed or PrerequisiteError when no connection comes about: then there is nothing to look at.
     """
+    return explained(_check)(config)
+
+
+def _check(config: Config) -> list[Finding]:
     with closing(connect(config)) as connection:
         inspection = _Inspection(config, connection)
         found = list(inspection.run())
@@ -46,8 +51,12 @@ def check(config: Config) -> list[Finding]:
 
 def demand(config: Config) -> list[Finding]:
     """The same findings without the advice; raises PrerequisiteError with all errors among them when there are any."""
+    return demanded(explained(_findings)(config))
+
+
+def _findings(config: Config) -> list[Finding]:
     with closing(connect(config)) as connection:
-        return demanded(list(_Inspection(config, connection).run()))
+        return list(_Inspection(config, connection).run())
 
 
 class _Inspection:
@@ -135,9 +144,10 @@ class _Inspection:
             "current_setting('max_wal_senders')::int, (select count(*) from pg_stat_get_wal_senders())"
         )
         found = self.connection.execute(
-            "select slot_type, plugin, database, active_pid, coalesce(to_jsonb(s)->>'wal_status', ''), pg_size_pretty("
+            f"select slot_type, plugin, database, active_pid, {invalidation.REASON}, "
+            "coalesce(wal_status = 'unreserved', false), pg_size_pretty("
             "case when pg_is_in_recovery() then pg_last_wal_receive_lsn() else pg_current_wal_lsn() end - restart_lsn) "
-            "from pg_replication_slots s where slot_name = %s",
+            "from pg_replication_slots s where slot_name = %s".encode(),
             (name,),
         ).fetchone()
         if found is None:
@@ -164,7 +174,7 @@ class _Inspection:
             yield Finding("ok", "senders", f"{sending} of {senders} WAL senders are busy.")
 
     def _existing_slot(self, name: str, found: tuple[Any, ...]) -> Finding:
-        kind, plugin, database, pid, wal, held = found
+        kind, plugin, database, pid, reason, runs_out, held = found
         other = "Choose another slot.name, or drop that slot."
         if kind != "logical":
             return Finding("error", "slot", f"The slot {name} is a {kind} one.", other)
@@ -172,15 +182,10 @@ class _Inspection:
             return Finding("error", "slot", f"The slot {name} belongs to the plug-in {plugin}, not pgoutput.", other)
         if database != self.database:
             return Finding("error", "slot", f"The slot {name} belongs to the database {database}.", other)
-        if wal == "lost":
-            return Finding(
-                "error",
-                "slot",
-                f"The slot {name} is lost: the server has removed log that it needs.",
-                f"select pg_drop_replication_slot('{name}'); then delete the checkpoint for a new snapshot, and raise "
-                "max_slot_wal_keep_size.",
-            )
-        if wal == "unreserved":
+        if reason:
+            text = f"The slot {name} cannot be read any more: {invalidation.why(reason)}."
+            return Finding("error", "slot", text, invalidation.remedy(name, reason))
+        if runs_out:
             return Finding(
                 "warning",
                 "slot",

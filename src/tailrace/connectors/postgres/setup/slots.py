@@ -8,11 +8,15 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tailrace.connectors.postgres.log import invalidation
+from tailrace.connectors.postgres.log.endings import SlotInUse
 from tailrace.connectors.postgres.log.identity import ServerId, branched_off, flushed_end, identify
 from tailrace.connectors.postgres.protocol.position import ForgettableLsn, LogPosition, confirmed, lsn_value
 from tailrace.connectors.postgres.server.connection import Connect
 from tailrace.connectors.postgres.snapshot.session import quoted
 from tailrace.errors import PrerequisiteError
+from tailrace.log.feed import Setback
+from tailrace.runtime import Runtime
 
 if TYPE_CHECKING:
     import psycopg
@@ -30,6 +34,9 @@ class NewSlot:
 
     consistent_lsn: ForgettableLsn
     snapshot: str
+
+
+STATE = f"select active_pid, {invalidation.REASON} from pg_replication_slots s where slot_name = %s"
 
 
 def find_slot(connection: psycopg.Connection[Any], config: Mapping[str, Any]) -> ForgettableLsn | None:
@@ -73,15 +80,10 @@ def lost_position(
     stands = find_slot(connection, config)
     if stands is None:
         return f"the replication slot {name} is gone"
-    row = connection.execute(
-        "select restart_lsn is null or wal_status is not distinct from 'lost' from pg_replication_slots "
-        "where slot_name = %s",
-        (name,),
-    ).fetchone()
-    assert row is not None
-    if row[0]:
+    row = connection.execute(STATE, (name,)).fetchone()
+    if row is not None and row[1]:
         drop(connection, name)
-        return f"the server has removed log that the replication slot {name} needs"
+        return f"the replication slot {name} cannot be read any more: {invalidation.why(row[1])}"
     if stands > position.safe_lsn:
         return f"the replication slot {name} stands ahead of the checkpoint"
     if flushed_end(connection) < position.safe_lsn:
@@ -92,6 +94,27 @@ def lost_position(
             if reason:
                 return f"the server's log is not the one that was read: {reason}"
     return ""
+
+
+def await_free(connection: psycopg.Connection[Any], config: Mapping[str, Any], runtime: Runtime) -> str:
+    """Wait until nobody else reads the slot, as `slot.max.retries` and `slot.retry.delay.ms` say; return the reason for
+    which the server has invalidated it, "" where it can be read or made.
+
+    Raises SlotInUse where another process keeps reading it.
+    """
+    name = config["slot.name"]
+    busy = Setback("slot", "", config["slot.max.retries"], 0.2, config["slot.retry.delay.ms"] / 1000)
+    failures = 0
+    while True:
+        holder, reason = connection.execute(STATE, (name,)).fetchone() or (None, "")
+        if holder is None or reason:
+            return str(reason)
+        if 0 <= busy.limit <= failures:
+            raise SlotInUse(name, holder)
+        pause = busy.pause(failures)
+        log.warning("the replication slot %s is in use by process %d; trying again in %.1f s", name, holder, pause)
+        runtime.sleep(pause)
+        failures += 1
 
 
 @dataclass(slots=True)
