@@ -76,7 +76,9 @@ def stream_to(tmp_path: Path) -> Iterator[Callable[..., Stream]]:
     def stream(database: Database, options: dict[str, str], **more: str) -> Stream:
         named = {name.replace(".", "_"): text for name, text in options.items()}
         opened.append(made(database, **named | more))
-        return started(opened[-1], tmp_path)
+        found = started(opened[-1], tmp_path)
+        found.query.id = f"query {len(opened)}"
+        return found
 
     yield stream
     for sink in opened:
@@ -141,6 +143,107 @@ def test_a_new_field_is_a_new_column(database: Database, stream_to: Callable[...
 def test_a_value_that_the_database_did_not_tell_stays(database: Database, stream_to: Callable[..., Stream]) -> None:
     stream_to(database, UPSERT).batch([put("c", 1, "a long one"), put("u", 1, "__debezium_unavailable_value")])
     assert rows_of(database) == [(1, "a long one")]
+
+
+BIG = {"type": "string", "optional": False, "field": "big"}
+HIDDEN = "__debezium_unavailable_value"
+
+
+def moved(old: int, new: int, *, big: str = HIDDEN) -> list[Row]:
+    """The records of a change of the key, beside which the log does not carry the value of `big`."""
+    headers = [
+        [{"key": f"__debezium.{kind}", "value": document(struct(ID), {"id": number})}]
+        for kind, number in (("newkey", new), ("oldkey", old))
+    ]
+    gone = event("d", old) | {"headers": headers[0]}
+    made = event("c", new, {"id": new, "V": "moved", "big": big}, BIG) | {"headers": headers[1]}
+    return [gone, tombstone(old) | {"headers": headers[0]}, made]
+
+
+def big(op: str, number: int, text: str) -> Row:
+    return event(op, number, {"id": number, "V": "v", "big": text}, BIG)
+
+
+def test_a_row_that_changes_its_key_keeps_what_the_log_leaves_out(
+    database: Database, stream_to: Callable[..., Stream]
+) -> None:
+    stream = stream_to(database, UPSERT, batch_size="2")
+    stream.batch([big("c", 1, "one"), big("c", 2, "two"), *moved(1, 5), big("c", 1, "another")])
+    wanted = [(1, "v", "another"), (2, "v", "two"), (5, "moved", "one")]
+    assert rows_of(database) == wanted
+    # a row in whose place another one comes, and the whole batch after a crash
+    batch = [event("d", 2), tombstone(2), *moved(1, 2), *moved(5, 1)]
+    stream.batch(batch)
+    wanted = [(1, "moved", "one"), (2, "moved", "another")]
+    assert rows_of(database) == wanted
+    stream.batch(batch, stream.number)
+    assert rows_of(database) == wanted
+    for options, words in (
+        ({"delete.enabled": "false"}, "only the old row has big: that needs delete.enabled = true"),
+        ({"insert.mode": "insert"}, "only the old row has big: that needs insert.mode = upsert"),
+    ):
+        with pytest.raises(SinkError, match=words):
+            stream_to(database, UPSERT | options).batch(moved(2, 3))
+
+
+def test_an_update_leaves_a_value_that_may_not_be_null(
+    database: Database, stream_to: Callable[..., Stream], caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = stream_to(database, UPSERT)
+    stream.batch([big("c", 1, "one"), big("u", 1, HIDDEN), big("u", 1, HIDDEN)])
+    assert rows_of(database) == [(1, "v", "one")]
+    database.execute("alter table p_public_t alter big drop not null")
+    with caplog.at_level(logging.WARNING, "tailrace"):
+        stream.batch([big("u", 1, HIDDEN), big("u", 2, HIDDEN), big("u", 3, HIDDEN)])
+    assert rows_of(database) == [(1, "v", "one"), (2, "v", None), (3, "v", None)]
+    assert [one.message[:66] for one in caplog.records] == [
+        "jdbc: p_public_t had no row of a key whose change leaves out big, w"[:66]
+    ]
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_what_was_inserted_before_a_crash_is_not_inserted_again(
+    database: Database, stream_to: Callable[..., Stream], keyed: bool
+) -> None:
+    """The process ends after some groups of a batch, and after its last one, before Spark has committed it."""
+    mode = {"primary.key.mode": "record_key"} if keyed else {"primary.key.mode": "none"}
+    options = {"insert.mode": "insert", "schema.evolution": "basic", **mode}
+    batch = [put("c", number, "a") for number in range(1, 6)]
+    for part in (batch[:2], batch, batch):
+        stream = stream_to(database, options, batch_size="2")
+        stream.query.id = "one query"
+        stream.batch(part, 7)
+        assert rows_of(database) == [(number, "a") for number in range(1, len(part) + 1)]
+    stream.batch([put("c", 6, "a")])
+    assert len(rows_of(database)) == 6
+    if keyed:
+        # rows of a snapshot are read anew, and may be others
+        stream.batch([put("r", 8, "a"), put("c", 9, "a")], 9)
+        again = stream_to(database, options)
+        again.query.id = "one query"
+        again.batch([put("r", 8, "b"), put("r", 10, "b"), put("c", 9, "a")], 9)
+        assert rows_of(database)[6:] == [(8, "b"), (9, "a"), (10, "b")]
+
+
+def test_inserts_need_a_table_that_tells_what_is_there(
+    database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.execute(
+        "create role writer login password 'w'", "revoke create on schema public from public",
+        "create table t (id int)", "grant all on t to writer",
+    )  # fmt: skip
+    try:
+        login = {"connection_username": "writer", "connection_password": "w"}
+        with pytest.raises(SinkError, match=r"tailrace_batches.*cannot be used.*create table tailrace_batches"):
+            started(made(database, **login), tmp_path)
+        options = {"insert_mode": "upsert", "primary_key_mode": "record_key"}
+        with caplog.at_level(logging.WARNING, "tailrace"):
+            sink = made(database, **login, **options)
+            started(sink, tmp_path)
+            sink.close()
+        assert "the table tailrace_batches cannot be used" in caplog.text
+    finally:
+        database.execute("drop owned by writer", "drop role writer")
 
 
 def test_tables_and_names(database: Database, stream_to: Callable[..., Stream]) -> None:

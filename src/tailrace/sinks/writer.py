@@ -91,6 +91,11 @@ class OneWriter(Sink):
         self._running.wait()
         return f"{self._query.id if self._query is not None else ''}-{self._number}"
 
+    def query_name(self) -> str:
+        """Return what distinguishes the query from all others; the same after a restart."""
+        self._running.wait()
+        return str(self._query.id) if self._query is not None else ""
+
     def wait(self, seconds: float) -> None:
         """Let time pass before the next try; raises Interrupted as soon as the query is being stopped."""
         end = time.monotonic() + seconds

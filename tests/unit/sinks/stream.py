@@ -66,6 +66,7 @@ class Stream:
     def __init__(self) -> None:
         self.columns: tuple[str, ...] = ()
         self.query = Query()
+        self.number = -1
         self._write: Callable[[Any, int], None] | None = None
 
     def select(self, *columns: str) -> Stream:
@@ -92,9 +93,11 @@ class Stream:
     def start(self) -> Query:
         return self.query
 
-    def batch(self, rows: Sequence[Row], number: int = 0) -> None:
-        """Give the sink a batch, with the columns that it reads alone."""
+    def batch(self, rows: Sequence[Row], number: int | None = None) -> None:
+        """Give the sink a batch, with the columns that it reads alone: the next one, or again that of a number."""
         assert self._write is not None
+        number = self.number + 1 if number is None else number
+        self.number = number
         self._write(Batch(rows, row_schema(self.columns)), number)
 
 

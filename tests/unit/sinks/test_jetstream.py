@@ -299,9 +299,9 @@ def test_a_replay_is_passed_over_by_ids(nats: NatsServer, stream_to: Callable[..
     stream = stream_to(nats.url, message_id_enabled="true")
     # Three records of one change, of which two are sent, and a row of another table at the same place.
     rows = [row("a", 1, op="d"), row("a", 1, op="tombstone", value=None), row("a", 1, op="c"), row("b", 1, op="c")]
-    stream.batch(rows[:2])
-    stream.batch(rows)
-    stream.batch(rows)
+    stream.batch(rows[:2], 0)
+    stream.batch(rows, 0)
+    stream.batch(rows, 0)
     stream.batch(rows, 1)
     kept = [one for one in rows if one["value"] is not None]
     assert [(one.subject, one.payload) for one in nats.messages("S")] == [(o["topic"], o["value"]) for o in kept * 2]

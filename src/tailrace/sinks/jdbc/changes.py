@@ -74,6 +74,15 @@ class Reader:
         return start, schema
 
 
+def header_payload(data: bytes) -> Any:
+    """Return what a header of JSON holds, with a schema or without. Raises Unreadable."""
+    try:
+        found = json.loads(data, parse_float=str)
+    except ValueError:
+        raise Unreadable("a header is no JSON") from None
+    return found["payload"] if isinstance(found, dict) and found.keys() == {"schema", "payload"} else found
+
+
 def cells(schema: Mapping[str, Any], payload: Mapping[str, Any]) -> list[Cell]:
     """The columns of a struct, in their order; raises Unreadable for a field that cannot be written."""
     found = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config.config import Config
@@ -15,9 +15,20 @@ from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.events.settings import EventSettings
 from tailrace.sinks.base import Settings
 from tailrace.sinks.jdbc import tables
-from tailrace.sinks.jdbc.changes import Cell, Parsed, Reader, Unreadable, cells, part, placeholders
-from tailrace.sinks.jdbc.tables import Name, Statement, Tables
+from tailrace.sinks.jdbc.changes import (
+    Cell,
+    Parsed,
+    Reader,
+    Unreadable,
+    cells,
+    header_payload,
+    part,
+    placeholders,
+)
+from tailrace.sinks.jdbc.done import MADE, NAME, Done, Place
+from tailrace.sinks.jdbc.tables import Name, Tables
 from tailrace.sinks.jdbc.url import libpq
+from tailrace.sinks.jdbc.writing import Change, Planned, Writing
 from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
 
 if TYPE_CHECKING:
@@ -47,17 +58,9 @@ _PLACE = re.compile(r"\$\{([^}]*)\}")
 
 # Classes of SQLSTATE: what passes by itself (connections, shutdowns, conflicts of transactions, lack of resources), and
 # what a value is to blame for.
+_NOT_ALLOWED = ("42", "3F", "25")
+NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 _PASSING, _OF_A_VALUE = ("08", "40", "53", "55", "57"), ("21", "22", "23")
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What a record does: a statement on a table, which has to have the columns of `key` and `row`; None: any table."""
-
-    table: Name
-    statement: Statement
-    key: Sequence[Cell] = ()
-    row: Sequence[Cell] | None = None
 
 
 class JdbcSink(OneWriter):
@@ -68,7 +71,7 @@ class JdbcSink(OneWriter):
     """
 
     name = "jdbc"
-    columns = ("op", "topic", "key", "value", "position", "ordinal")
+    columns = ("op", "topic", "key", "value", "headers", "position", "ordinal")
     delivery = "at least once"
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -100,6 +103,10 @@ class JdbcSink(OneWriter):
         self._hidden = placeholders(b"__debezium_unavailable_value")
         self._reader = Reader()
         self._connection: psycopg.Connection[Any] | None = None
+        self._done = Done()
+        # of the batch that is written: how far it has come, and how far it was there when it began
+        self._place, self._before = Place(), Place()
+        self._writing = Writing(self._tables, self._done)
 
     def _check(self, settings: Settings) -> None:
         if self._keys in ("kafka", "record_header"):
@@ -155,9 +162,36 @@ class JdbcSink(OneWriter):
         import psycopg
 
         try:
-            self._opened()
+            self._open_done(self._opened())
         except psycopg.Error as error:
+            self.close()
             raise self._failed(error) from None
+        except SinkError:
+            self.close()
+            raise
+
+    def _open_done(self, connection: psycopg.Connection[Any]) -> None:
+        """Find the table of what is done, or make it. Raises SinkError where inserts cannot do without."""
+        import psycopg
+
+        try:
+            self._done.open(connection)
+        except psycopg.Error as error:
+            if connection.closed or not (error.sqlstate or "").startswith(_NOT_ALLOWED):
+                raise
+            connection.rollback()
+            if self._mode == "insert":
+                raise SinkError(
+                    f"The table {NAME}, which tells after a crash what was inserted, cannot be used: {_reason(error)}.",
+                    f"Let an owner run: {MADE}; grant select, insert, update on it. Or set insert.mode = upsert.",
+                ) from None
+            log.warning(
+                "jdbc: the table %s cannot be used (%s), so that a batch that comes again after a crash is written "
+                "again; to have it left out, let an owner run: %s, and grant select, insert, update on it",
+                NAME,
+                _reason(error),
+                MADE,
+            )
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -169,39 +203,64 @@ class JdbcSink(OneWriter):
         return record["op"] in _ROWS or record["op"] == _QUARANTINE
 
     def deliver(self, records: Sequence[Record], first: int) -> None:
-        planned = []
+        if first == 0:
+            self._place, self._before = Place(), self._reached()
+        planned: list[Planned] = []
         for record in records:
+            self._place = Place(self._place.records + 1, self._place.changes + (record["op"] != "r"))
+            # rows of a snapshot are read anew when a batch comes again, and the changes behind them have to follow
+            if self._before.records == self._before.changes >= self._place.records:
+                continue
             try:
                 change = self._read(record)
             except Unreadable as reason:
                 self.refuse(record, str(reason))
             else:
                 if change is not None:
-                    planned.append((record, change))
+                    planned.append((record, change, self._place))
         self._deliver(planned)
 
-    def _deliver(self, planned: Sequence[tuple[Record, _Change]]) -> None:
+    def _reached(self) -> Place:
+        """Return the place up to which the batch that is written is in the database."""
+        import psycopg
+
+        tries = 0
+        while True:
+            try:
+                return self._done.begin(self._opened(), self.query_name(), self._number) or Place()
+            except psycopg.Error as error:
+                self._wait_out(error, tries)
+            tries += 1
+
+    def _deliver(self, planned: Sequence[Planned]) -> None:
         import psycopg
 
         tries = 0
         while planned:
             try:
-                self._flush([change for _, change in planned])
+                self._writing.flush(self._opened(), planned)
                 return
             except psycopg.Error as error:
-                state = error.sqlstate or ""
-                if state.startswith(_OF_A_VALUE):
+                if (error.sqlstate or "").startswith(_OF_A_VALUE):
                     self._roll_back()
                     self._refuse(planned, error)
                     return
-                self.close()
-                if (state and not state.startswith(_PASSING)) or tries == self._retries:
-                    raise self._failed(error) from None
-                tries += 1
-                log.warning("jdbc: %s; try %d of %d follows", _reason(error), tries, self._retries)
-            self.wait(self._delay)
+                self._wait_out(error, tries)
+            tries += 1
+            # what was lost may have been the answer to a commit alone
+            there = self._reached()
+            planned = [one for one in planned if one[2].records > there.records]
 
-    def _refuse(self, planned: Sequence[tuple[Record, _Change]], error: psycopg.Error) -> None:
+    def _wait_out(self, error: psycopg.Error, tries: int) -> None:
+        """Wait before another try. Raises ConnectionFailed or SinkError where none helps, or none is left."""
+        state = error.sqlstate or ""
+        self.close()
+        if (state and not state.startswith(_PASSING)) or tries == self._retries:
+            raise self._failed(error) from None
+        log.warning("jdbc: %s; try %d of %d follows", _reason(error), tries + 1, self._retries)
+        self.wait(self._delay)
+
+    def _refuse(self, planned: Sequence[Planned], error: psycopg.Error) -> None:
         """Put the record aside that is to blame; where there are several, that shows when each goes alone."""
         if len(planned) == 1:
             self.refuse(planned[0][0], _reason(error))
@@ -209,29 +268,7 @@ class JdbcSink(OneWriter):
             for one in planned:
                 self._deliver([one])
 
-    def _flush(self, changes: Sequence[_Change]) -> None:
-        """Write changes in one transaction. Statements that are alike and follow each other go together."""
-        connection = self._opened()
-        with connection.cursor() as cursor:
-            run: list[list[str | None]] = []
-            last = ""
-            for change in changes:
-                if change.row is None:
-                    if not self._tables.has(connection, change.table):
-                        continue
-                else:
-                    self._tables.fit(connection, change.table, change.key, change.row)
-                text, parameters = change.statement
-                if text != last and run:
-                    cursor.executemany(last.encode(), run)
-                    run = []
-                last = text
-                run.append(parameters)
-            if run:
-                cursor.executemany(last.encode(), run)
-        connection.commit()
-
-    def _read(self, record: Record) -> _Change | None:
+    def _read(self, record: Record) -> Change | None:
         """What a record does to its table; None where that is nothing. Raises Unreadable."""
         topic = record["topic"]
         if record["op"] == _QUARANTINE:
@@ -244,18 +281,22 @@ class JdbcSink(OneWriter):
             return self._row(record, value, value.schema, payload)
         if payload["op"] == "t":
             table = self._table(topic, value)
-            return _Change(table, tables.truncate(table)) if self._truncates else None
+            return Change(table, tables.truncate(table)) if self._truncates else None
         if payload["op"] == "d":
             return self._deletion(record, value)
         return self._row(record, value, part(value.schema, "after"), payload.get("after"))
 
-    def _deletion(self, record: Record, value: Parsed | None) -> _Change | None:
+    def _deletion(self, record: Record, value: Parsed | None) -> Change | None:
         if not self._deletes or (value is None and self._asks_source):
             return None
-        table = self._table(record["topic"], value)
-        return _Change(table, tables.delete(table, self._key(record, None)))
+        table, key = self._table(record["topic"], value), self._key(record, None)
+        moved = None if self._mode == "insert" else self._other_key(record, NEW_KEY)
+        if moved is None:
+            return Change(table, tables.delete(table, key))
+        # its values that the log leaves out go with it
+        return Change(table, tables.delete(table, key), first=tables.move(table, key, moved))
 
-    def _row(self, record: Record, value: Parsed, schema: Mapping[str, Any], row: Any) -> _Change | None:
+    def _row(self, record: Record, value: Parsed, schema: Mapping[str, Any], row: Any) -> Change | None:
         if not isinstance(row, dict):
             raise Unreadable("its row is no struct")
         table = self._table(record["topic"], value)
@@ -265,10 +306,35 @@ class JdbcSink(OneWriter):
         others = [cell for cell in found if cell.name not in names]
         # What the database did not tell stays as the table has it.
         told = [cell for cell in others if cell.text not in self._hidden]
+        unknown = tuple(cell.name for cell in others if cell.text in self._hidden)
+        if unknown and self._other_key(record, OLD_KEY) is not None and (self._mode == "insert" or not self._deletes):
+            needed = "insert.mode = upsert" if self._mode == "insert" else "delete.enabled = true"
+            raise Unreadable(f"its key has changed, and only the old row has {unknown[0]}: that needs {needed}")
         if self._mode == "update":
-            return _Change(table, tables.update(table, key, told), key, others) if told else None
-        make = tables.upsert if self._mode == "upsert" else tables.insert
-        return _Change(table, make(table, key, told), key, others)
+            return Change(table, tables.update(table, key, told), key, others) if told else None
+        # what is inserted again, beside rows of a snapshot, finds itself
+        before = self._before.records > 0 if record["op"] == "r" else self._place.changes <= self._before.changes
+        if self._mode == "insert" and not (key and before):
+            return Change(table, tables.insert(table, key, told), key, others)
+        upsert = tables.upsert(table, key, told)
+        if not unknown:
+            return Change(table, upsert, key, others)
+        # an insert would ask for columns that may not be null before it finds that the row is there
+        return Change(table, tables.update(table, key, told or key), key, others, upsert, unknown)
+
+    def _other_key(self, record: Record, header: str) -> list[Cell] | None:
+        """Return the key that a header of a key change holds; None where there is none, or not all of it."""
+        if self._keys != "record_key" or record["key"] is None:
+            return None
+        for one in record["headers"] or ():
+            if one["key"] == header:
+                try:
+                    payload = header_payload(bytes(one["value"]))
+                    key = self._reader.read(bytes(record["key"]), f"{record['topic']}\0key")
+                    return self._whole(self._of_the_key(replace(key, payload=payload)))
+                except Unreadable:
+                    return None
+        return None
 
     def _key(self, record: Record, row: Sequence[Cell] | None) -> list[Cell]:
         """The columns of the primary key, with their values; `row` are the columns of the value."""
@@ -281,6 +347,10 @@ class JdbcSink(OneWriter):
                 raise Unreadable("it has no key")
             key = self._reader.read(bytes(record["key"]), f"{record['topic']}\0key")
             found = self._of_the_key(key)
+        return self._whole(found)
+
+    def _whole(self, found: Sequence[Cell]) -> list[Cell]:
+        """Return the columns of the key of those that were found. Raises Unreadable where one has no value."""
         if self._key_fields:
             wanted = [self._folded(name) for name in self._key_fields]
             found = [cell for cell in found if cell.name in wanted]

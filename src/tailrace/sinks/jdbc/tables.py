@@ -109,6 +109,14 @@ def update(table: Name, key: Sequence[Cell], row: Sequence[Cell]) -> Statement:
     return f"update {_sql(table)} set {changes} where {_condition(key)}", _texts([*row, *key])
 
 
+def move(table: Name, key: Sequence[Cell], to: Sequence[Cell]) -> Statement:
+    """Return the statement that gives a row another key, unless a row has that key already."""
+    changes = ", ".join(f"{quoted(cell.name)} = %s" for cell in to)
+    there = f"select from {_sql(table)} where {_condition(to)}"
+    statement = f"update {_sql(table)} set {changes} where {_condition(key)} and not exists ({there})"
+    return statement, _texts([*to, *key, *to])
+
+
 def delete(table: Name, key: Sequence[Cell]) -> Statement:
     """The row of a key goes."""
     return f"delete from {_sql(table)} where {_condition(key)}", _texts(key)

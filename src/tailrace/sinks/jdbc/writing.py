@@ -1,0 +1,94 @@
+"""Writing changes into tables: statements that are alike together, and what follows where one finds no row. Driver."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tailrace.sinks.jdbc import tables
+from tailrace.sinks.jdbc.changes import Cell
+from tailrace.sinks.jdbc.done import Done, Place
+from tailrace.sinks.jdbc.tables import Name, Statement, Tables
+from tailrace.sinks.writer import Record
+
+if TYPE_CHECKING:
+    import psycopg
+
+log = logging.getLogger("tailrace")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a record does: a statement on a table, which has to have the columns of `key` and `row`; None: any table.
+
+    Where the statement finds no row, `otherwise` follows, of which `unknown` names the columns that nobody has.
+    `first` comes before it, whatever it finds.
+    """
+
+    table: Name
+    statement: Statement
+    key: Sequence[Cell] = ()
+    row: Sequence[Cell] | None = None
+    otherwise: Statement | None = None
+    unknown: tuple[str, ...] = ()
+    first: Statement | None = None
+
+
+Planned = tuple[Record, Change, Place]
+"""A record, what it does, and the place behind it in its batch."""
+
+
+class Writing:
+    """Writes what is planned into the tables, and with it how far that is."""
+
+    def __init__(self, known: Tables, done: Done) -> None:
+        self._tables, self._done = known, done
+        self._told: set[Name] = set()
+
+    def flush(self, connection: psycopg.Connection[Any], planned: Sequence[Planned]) -> None:
+        """Write changes in one transaction. Statements that are alike and follow each other go together."""
+        if not planned:
+            return
+        with connection.cursor() as cursor:
+            run: list[Change] = []
+            for _, change, _ in planned:
+                if change.row is None:
+                    if not self._tables.has(connection, change.table):
+                        continue
+                else:
+                    self._tables.fit(connection, change.table, change.key, change.row)
+                if run and (change.first is not None or change.statement[0] != run[0].statement[0]):
+                    self._execute(cursor, run)
+                    run = []
+                if change.first is not None:
+                    cursor.execute(change.first[0].encode(), change.first[1])
+                run.append(change)
+            if run:
+                self._execute(cursor, run)
+            self._done.keep(cursor, planned[-1][2])
+        connection.commit()
+
+    def _execute(self, cursor: psycopg.Cursor[Any], run: Sequence[Change]) -> None:
+        """Execute changes of one statement; of those that find no row what comes otherwise."""
+        statement = run[0].statement[0].encode()
+        cursor.executemany(statement, [change.statement[1] for change in run])
+        if run[0].otherwise is None or cursor.rowcount >= len(run):
+            return
+        for change in run:
+            cursor.execute(statement, change.statement[1])
+            if not cursor.rowcount and change.otherwise is not None:
+                cursor.execute(change.otherwise[0].encode(), change.otherwise[1])
+                self._tell_unknown(change)
+
+    def _tell_unknown(self, change: Change) -> None:
+        """Warn, once for each table, of a row whose values neither the log nor the table has."""
+        if change.table not in self._told:
+            self._told.add(change.table)
+            log.warning(
+                "jdbc: %s had no row of a key whose change leaves out %s, which is null there now. Read such rows by "
+                "an incremental snapshot, or capture the table with REPLICA IDENTITY FULL.",
+                tables.shown(change.table),
+                ", ".join(change.unknown),
+            )
