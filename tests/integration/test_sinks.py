@@ -23,6 +23,7 @@ from tailrace.columns import ROW_SCHEMA
 from tailrace.errors import ConversionError, SinkError
 from tailrace.failures import cause
 from tailrace.sinks.console import ConsoleSink
+from tailrace.sinks.files import line
 from tests.fix_kafka import Kafka
 from tests.integration.frames import Frames
 from tests.servers.web import Request, WebServer, always
@@ -162,6 +163,22 @@ def test_json_lines_hold_the_records_in_the_order_of_their_names(stream: DataFra
     ]
     # The JSON of a record goes in as it is, byte for byte.
     assert expected[0]["value"].decode() in lines[0]
+
+
+def test_a_line_is_json_whatever_the_format_is(spark: SparkSession) -> None:
+    said = 'a "text",\n\\ \u2028é'
+    data = bytes(range(256))
+    one = {"topic": 'o"dd', "key": said.encode(), "value": data, "headers": [{"key": 'n"', "value": b"5"}]}
+    none = {"topic": "t", "key": None, "value": None, "headers": [{"key": "n", "value": None}]}
+    kinds = "topic string, key binary, value binary, headers array<struct<key string, value binary>>"
+    frame = spark.createDataFrame([one, none], kinds)
+    forms = {"key": "text", "value": "bytes", "header": "json"}
+    found = [json.loads(text) for (text,) in frame.selectExpr(line(forms)).collect()]
+    assert [base64.b64decode(entry.pop("value") or "") for entry in found] == [data, b""]
+    assert found == [
+        {"topic": 'o"dd', "key": said, "headers": [{"key": 'n"', "value": 5}]},
+        {"topic": "t", "key": None, "headers": [{"key": "n", "value": None}]},
+    ]
 
 
 def test_a_replayed_batch_is_left_as_it_is(batches: Frames, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from tailrace.errors import ConfigError
 from tailrace.extensions import Extensions
@@ -99,6 +99,17 @@ def part_format(values: Mapping[str, Any], part: str) -> Format | str:
     if (name == "json" and not options) or not hasattr(_found(name), "with_options"):
         return name
     return Format(name, part, tuple(sorted(options.items())))
+
+
+def form_of(values: Mapping[str, Any], part: str) -> Literal["json", "text", "bytes"]:
+    """Return what the bytes of keys, values or headers are: JSON, other text, or neither as far as is known."""
+    name = format_of(values[f"{part}.converter"])
+    if name == "cloudevents":
+        serializers = [text for option, text in _options(values, part) if option == "serializer.type"]
+        return "bytes" if "avro" in serializers[-1:] else "json"
+    if name in ("json", "json-apicurio"):
+        return "json"
+    return "text" if name in ("simplestring", "simpleheader") else "bytes"
 
 
 def _options(values: Mapping[str, Any], part: str) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tailrace.config.config import Config
+from tailrace.config.formats import PARTS, form_of
 from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.batches import FILES, Batches, number_of
 from tailrace.sinks.claim import claim
@@ -16,18 +18,31 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-# The texts of key, value and headers are JSON already and go in as they are; the names are escaped by to_json, whose
-# closing brace is cut off.
-_HEADER = (
-    "concat(regexp_replace(to_json(named_struct('key', h.key)), '[}]$', ''), ',\"value\":', "
-    "coalesce(cast(h.value as string), 'null'), '}')"
-)
-LINE = (
-    "concat(regexp_replace(to_json(named_struct('topic', topic)), '[}]$', ''), ',\"key\":', "
-    "coalesce(cast(key as string), 'null'), ',\"value\":', coalesce(cast(value as string), 'null'), "
-    f"',\"headers\":[', array_join(transform(coalesce(headers, array()), h -> {_HEADER}), ','), ']}}')"
-)
-"""Spark SQL: one record as a line of JSON, `{"topic":…,"key":…,"value":…,"headers":[{"key":…,"value":…}]}`."""
+# JSON goes in as it is. A text is escaped by to_json, as the element of an array whose brackets are cut off.
+_IN_JSON = {
+    "json": "cast({} as string)",
+    "text": "regexp_extract(to_json(array(cast({} as string))), '(?s)^.(.*).$', 1)",
+    # Spark cuts base64 into lines
+    "bytes": "concat('\"', replace(replace(base64({}), char(13)), char(10)), '\"')",
+}
+
+
+def line(forms: Mapping[str, str]) -> str:
+    """Return the SQL of Spark that makes a line of JSON of a record.
+
+    It is `{"topic":…,"key":…,"value":…,"headers":[{"key":…,"value":…}]}`. `forms` has what `config.formats.form_of`
+    says of `key`, `value` and `header`: JSON is written as such, other texts as strings, bytes in base64.
+    """
+    key, value, header = (
+        f"if({column} is null, 'null', {_IN_JSON[forms[part]].format(column)})"
+        for part, column in (("key", "key"), ("value", "value"), ("header", "h.value"))
+    )
+    named = "concat(regexp_replace(to_json(named_struct('key', h.key)), '[}]$', '')"
+    return (
+        f"concat(regexp_replace(to_json(named_struct('topic', topic)), '[}}]$', ''), ',\"key\":', {key}, "
+        f"',\"value\":', {value}, ',\"headers\":[', array_join(transform(coalesce(headers, array()), "
+        f"h -> {named}, ',\"value\":', {header}, '}}')), ','), ']}}')"
+    )
 
 
 class _FilesSink(Sink):
@@ -54,6 +69,14 @@ class JsonLinesSink(_FilesSink):
     columns = ("topic", "key", "value", "headers")
     delivery = "exactly once"
 
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._forms: dict[str, str] = dict.fromkeys(PARTS, "json")
+
+    def adopt(self, source: Config) -> None:
+        super().adopt(source)
+        self._forms = {part: form_of(source, part) for part in PARTS}
+
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
     ) -> StreamingQuery:
@@ -68,7 +91,7 @@ class JsonLinesSink(_FilesSink):
             writer = batch.write.option("compression", "none")
             batches.write(number, writer.text)
 
-        writer = frame.selectExpr(f"{LINE} as value").writeStream.queryName(query).trigger(**trigger)
+        writer = frame.selectExpr(f"{line(self._forms)} as value").writeStream.queryName(query).trigger(**trigger)
         return writer.option("checkpointLocation", str(checkpoint)).foreachBatch(briefly(write)).start()
 
 

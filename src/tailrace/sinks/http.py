@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from tailrace.config.config import Config
-from tailrace.config.formats import format_of
+from tailrace.config.formats import form_of, format_of
 from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
@@ -68,11 +68,13 @@ class HttpSink(OneWriter):
         super().adopt(source)
         form = format_of(source["value.converter"]).rpartition(".")[2].lower()
         form = form.removesuffix("converter").removeprefix("simple")
-        if self._batches and form not in _MEDIA_BATCH:
+        is_avro = form == "cloudevents" and form_of(source, "value") == "bytes"
+        if self._batches and (form not in _MEDIA_BATCH or is_avro):
             raise SinkError(
                 "debezium.sink.http.batch.enabled = true is not supported with values that are not JSON.",
                 "Set debezium.format.value = json, or leave it out.",
             )
+        form = "cloudevents in avro" if is_avro else form
         self._media = (_MEDIA_BATCH if self._batches else _MEDIA).get(form, "application/octet-stream")
 
     def missing(self) -> list[Finding]:

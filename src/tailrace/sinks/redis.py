@@ -25,6 +25,8 @@ _KNOWN = (
 _PASSING = ("OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF")
 _LOGIN = ("NOAUTH", "WRONGPASS")
 _CLUSTER = ("MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN")
+_TOO_SLOW = 5
+"""How often one record may take too long while Redis answers otherwise."""
 _MAX_CLIENTS = "max number of clients"
 
 
@@ -70,6 +72,8 @@ class RedisSink(OneWriter):
         self._limit = settings.number("memory.limit.mb", 0) << 20
         self._skips_heartbeats = settings.flag("skip.heartbeat.messages", True)
         self._connection: RedisConnection | None = None
+        # how many records go at once: less than batch.size where that took too long
+        self._most = self._size
 
     def missing(self) -> list[Finding]:
         if self._address:
@@ -111,26 +115,65 @@ class RedisSink(OneWriter):
         return not (self._skips_heartbeats and record["op"] == "heartbeat")
 
     def deliver(self, records: Sequence[Record], first: int) -> None:
-        commands: list[Sequence[bytes | str | int]] = [self._entry(record) for record in records]
-        delay, told = self._delay, ""
+        low = 0
+        while low < len(records):
+            group = records[low : low + self._most]
+            refused = self._taken(group)
+            if refused is None:
+                # in time it may be taken in parts; this holds from now on
+                self._most = max(len(group) // 2, 1)
+                log.warning(
+                    "redis %s: a group of %d records takes longer than socket.timeout.ms; groups have %d from now on",
+                    self._address,
+                    len(group),
+                    self._most,
+                )
+                continue
+            for number, fault in refused:
+                self.refuse(group[number], f"Redis answers {fault}")
+            low += len(group)
+
+    def _taken(self, group: Sequence[Record]) -> list[tuple[int, RedisFault]] | None:
+        """Send a group until Redis takes it: return its records that were refused, by number.
+
+        None stands for a group of several that took too long. Raises ConnectionFailed where one record alone does so
+        again and again, while Redis answers.
+        """
+        commands: list[Sequence[bytes | str | int]] = [self._entry(record) for record in group]
+        delay, told, slow = self._delay, "", 0
         while True:
+            is_sent = False
             try:
                 self._spare_memory()
+                is_sent = True
                 refused = self._transaction(commands)
+                is_sent = False
                 self._replicate()
-                break
+                return refused
             except (OSError, RedisFault) as error:
                 self.close()
                 if isinstance(error, RedisFault) and not _passes(error):
                     raise self._unreachable(error) from None
+                if is_sent and isinstance(error, TimeoutError):
+                    if len(group) > 1:
+                        return None
+                    slow += 1
+                    if slow == _TOO_SLOW:
+                        raise self._too_slow(group[0]) from None
                 reason = _reason(error)
                 if reason != told:
                     told = reason
                     log.warning("redis %s: %s; the sink tries again until it is taken", self._address, reason)
             self.wait(delay)
             delay = min(2 * delay, self._longest)
-        for number, fault in refused:
-            self.refuse(records[number], f"Redis answers {fault}")
+
+    def _too_slow(self, record: Record) -> ConnectionFailed:
+        size = len(record["key"] or b"") + len(record["value"] or b"")
+        return ConnectionFailed(
+            f"Redis at {self._address} has not taken a record of {size} bytes for {record['topic']}, at the position "
+            f"{record['position']}, within {self._answering * 1000:.0f} ms, {_TOO_SLOW} times in turn.",
+            "Raise debezium.sink.redis.socket.timeout.ms, or check the network and the server.",
+        )
 
     def _entry(self, record: Record) -> tuple[bytes | str, ...]:
         key = self._null_key if record["key"] is None else bytes(record["key"])

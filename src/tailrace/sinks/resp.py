@@ -52,7 +52,10 @@ class RedisConnection:
 
     def calls(self, commands: Sequence[Sequence[bytes | str | int]]) -> list[Any]:
         """The answers to commands that are sent at once; errors are among them as RedisFault."""
-        self._socket.sendall(b"".join(_encoded(command) for command in commands))
+        data = memoryview(b"".join(_encoded(command) for command in commands))
+        while data:
+            # each part in time: `sendall` would give all of them together the time of one
+            data = data[self._socket.send(data) :]
         return [self._answer() for _ in commands]
 
     def _answer(self) -> Any:

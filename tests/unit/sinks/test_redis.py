@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import socket
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +18,7 @@ from tailrace import sinks
 from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.sinks.interruption import Interrupted
 from tailrace.sinks.redis import RedisSink
-from tailrace.sinks.resp import RedisFault
+from tailrace.sinks.resp import RedisConnection, RedisFault
 from tests.servers.certificates import Authority
 from tests.servers.redis import RedisServer
 from tests.unit.sinks.stream import Stream, in_background, row, started
@@ -123,6 +127,92 @@ def test_a_server_that_is_killed_gets_the_batch_again(redis_program: None, tmp_p
         stream.batch(rows[2:], 1)
         assert server.entries("a") == pairs(*rows, *rows[2:])
         sink.close()
+
+
+class SlowServer:
+    """A server that takes groups of up to `most` entries, and answers no others, nor those with the value b"never"."""
+
+    def __init__(self, most: int) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.groups: list[int] = []
+        self._most = most
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._answer, args=(client,), daemon=True).start()
+
+    def _answer(self, client: socket.socket) -> None:
+        data, values = b"", []
+        with client, suppress(OSError):
+            while part := client.recv(1 << 16):
+                data += part
+                while (found := _command(data)) is not None:
+                    words, data = found
+                    if words[0] == b"XADD":
+                        values.append(words[-1])
+                        client.sendall(b"+QUEUED\r\n")
+                    elif words[0] != b"EXEC":
+                        client.sendall(b"+OK\r\n")
+                    elif len(values) <= self._most and b"never" not in values:
+                        self.groups.append(len(values))
+                        client.sendall(b"*%d\r\n" % len(values) + b"$3\r\n1-1\r\n" * len(values))
+                        values = []
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def _command(data: bytes) -> tuple[list[bytes], bytes] | None:
+    """The words of the first command, and what is behind it; None where it is not there whole."""
+    if not data.endswith(b"\r\n") and b"\r\n" not in data:
+        return None
+    head, _, rest = data.partition(b"\r\n")
+    words = []
+    for _ in range(int(head[1:])):
+        size, mark, rest = rest.partition(b"\r\n")
+        if not mark or len(rest) < int(size[1:]) + 2:
+            return None
+        words.append(rest[: int(size[1:])])
+        rest = rest[int(size[1:]) + 2 :]
+    return words, rest
+
+
+def test_a_group_that_takes_too_long_goes_in_parts(tmp_path: Path) -> None:
+    server = SlowServer(most=3)
+    options = {"batch_size": "8", "socket_timeout_ms": "250", "memory_threshold_percentage": "0"}
+    sink = made(server.address, **options)
+    try:
+        stream = started(sink, tmp_path)
+        stream.batch([row("a", number) for number in range(8)])
+        stream.batch([row("a", number) for number in range(3)])
+        assert server.groups == [2, 2, 2, 2, 2, 1]
+        with pytest.raises(ConnectionFailed, match=r"a record of 13 bytes for a, at .*socket\.timeout\.ms"):
+            stream.batch([row("a", 1, value=b"never")])
+    finally:
+        sink.close()
+        server.close()
+
+
+def test_what_is_sent_may_take_longer_than_one_part_of_it() -> None:
+    class Parts:
+        """A socket that takes a few bytes at once."""
+
+        def __init__(self) -> None:
+            self.data = b""
+
+        def send(self, data: memoryview) -> int:
+            self.data += bytes(data[:5])
+            return len(data[:5])
+
+    connection = RedisConnection.__new__(RedisConnection)
+    connection._socket = parts = cast(Any, Parts())
+    connection._answers = cast(Any, io.BytesIO(b"+PONG\r\n"))
+    assert connection.calls([("PING",)]) == ["PONG"]
+    assert parts.data == b"*1\r\n$4\r\nPING\r\n"
 
 
 def test_a_server_that_is_away_at_the_start_is_an_error(tmp_path: Path) -> None:
