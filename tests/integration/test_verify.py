@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tailrace.connectors.postgres.compared import ComparedSnapshot
 from tailrace.connectors.registry import from_entries
-from tailrace.errors import ConfigError, SinkError
+from tailrace.errors import ConfigError, PrerequisiteError, SinkError
+from tailrace.failures import cause
 from tailrace.pipeline import Pipeline
 from tailrace.sinks.tables.formats.iceberg.library import is_there
 from tailrace.sinks.tables.formats.known import found_at
@@ -288,6 +290,51 @@ def test_tables_of_iceberg_are_compared_and_mended(make: Callable[..., Lake], da
         assert found(verification(made).run((), 0)) == {"public.t": shown}
     assert repaired(made, "--wait", "300") == (0, {("public.t", key): kind for key, kind in wrong.items()})
     made.equals("t")
+
+
+@pytest.mark.usefixtures("stepped")
+def test_rows_that_the_role_may_not_see_are_not_deleted(
+    make: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a table whose rows a policy hides a comparison sees less than there is: from the start, or from its middle
+    on."""
+    role = f"blind_{database.name}"
+    database.execute(
+        SIGNALS,
+        "create table t (id int primary key, v int)",
+        "insert into t select i, i from generate_series(1, 9) i",
+        f"create role {role} login replication password 'blind'",
+        f"grant select on t, signals to {role}",
+        f"grant insert on signals to {role}",
+    )
+    try:
+        made = make()
+        made.run()
+        database.execute("update t set v = 0 where id = 1")
+        made.run()
+        made.set(
+            source_database_user=role, source_database_password="blind", source_publication_autocreate_mode="disabled"
+        )
+        hide = ("create policy p on t using (id > 5)", "alter table t enable row level security")
+        take = ComparedSnapshot.take
+
+        def taken(self: ComparedSnapshot) -> None:
+            take(self)
+            database.execute(*hide)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(ComparedSnapshot, "take", taken)
+            with pytest.raises(Exception, match="row-level security") as caught:
+                verify(made, "--repair", "--wait", "300")
+        known = cause(caught.value)
+        assert isinstance(known, PrerequisiteError)
+        assert "row-level security hides rows of it" in known.message
+        made.equals("t")
+        with pytest.raises(PrerequisiteError, match=r"public\.t: row-level security hides rows of it"):
+            verify(made, "--repair", "--wait", "300")
+        made.equals("t")
+    finally:
+        database.execute(f"drop owned by {role}", f"drop role {role}")
 
 
 def test_what_cannot_be_compared_is_refused_by_name(make: Callable[..., Lake], database: Database) -> None:

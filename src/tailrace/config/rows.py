@@ -16,6 +16,11 @@ def is_typed(values: Mapping[str, Any]) -> bool:
     return bool(values["rows"] == TYPED)
 
 
+def keeps_copies(values: Mapping[str, Any]) -> bool:
+    """Return True where rows are for a table that is to equal its source, and not Debezium's events alone."""
+    return is_typed(values) or bool(values["row.blocks"]) or bool(values["row.copy"])
+
+
 def faults(values: Mapping[str, Any]) -> list[str]:
     """What is wrong with the options."""
     found = []

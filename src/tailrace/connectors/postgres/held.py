@@ -51,6 +51,8 @@ class HeldSnapshot:
     def __init__(self, config: Config, settings: EventSettings, *, is_told_apart: bool = True) -> None:
         """Takes the snapshot; its sessions can be told from others, or are those that workers keep. Raises
         TailraceError."""
+        # whoever asks sees all rows of a table, or an error
+        config = replace(config, typed=config.typed | {"row.copy": True})
         self._name = f"tailrace_read_{secrets.token_hex(8)}"
         self._is_told_apart = is_told_apart
         self._hypertables = HypertableCatalog(config, settings, connections.connect)

@@ -366,7 +366,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             return
         try:
             connection = self._connect()
-            with connections.own_path(connection):
+            with connections.own_path(connection), connections.own_policies(connection, self._config):
                 connection.execute(query.encode())
         except psycopg.Error as error:
             reason = error.diag.message_primary or type(error).__name__

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailrace.connectors.postgres.server.causes import out_of_locks
+from tailrace.connectors.postgres.server.causes import deliberate
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, SpoolFailed, TailraceError
 
 # SQLSTATEs of errors that another try does not mend.
@@ -31,8 +31,8 @@ def classify(error: Exception, slot: str) -> TailraceError | None:
     """The lasting error behind `error`, or None when a new session may succeed."""
     if isinstance(error, TailraceError) and not isinstance(error, ConnectionFailed | SpoolFailed):
         return error
-    if (lacking := out_of_locks(error)) is not None:
-        return lacking
+    if (found := deliberate(error)) is not None:
+        return found
     state = getattr(error, "sqlstate", None)
     text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if state == NOT_IN_STATE:

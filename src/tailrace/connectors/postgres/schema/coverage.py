@@ -15,6 +15,7 @@ from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config
 from tailrace.connectors.findings import Finding, Level, demanded, listed
 from tailrace.connectors.postgres.schema.captured import CapturedTable
+from tailrace.connectors.postgres.server.causes import HIDES, SHOW
 from tailrace.errors import PrerequisiteError
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
@@ -374,8 +375,8 @@ def _in_part(one: Coverage, copies: bool) -> Iterator[tuple[Level, str, str]]:
     if one.hides_rows:
         yield (
             wrong,
-            "row-level security hides rows of it from this role, and the log shows their changes",
-            "alter role … bypassrls; or leave it out.",
+            HIDES,
+            SHOW,
         )
     if one.uncarried:
         names = ", ".join(f"{name} ({why})" for name, why in one.uncarried)

@@ -31,6 +31,25 @@ def out_of_locks(error: Exception) -> PrerequisiteError | None:
     return None if found is None else PrerequisiteError("PostgreSQL has no room for more locks.", more_locks(found[0]))
 
 
+# The server's own words, where they are English: a table's name and no data.
+_HIDDEN = re.compile(r'row-level security policy for table "((?:[^"]|"")+)"')
+
+
+def hidden_rows(error: Exception) -> PrerequisiteError | None:
+    """Return the deliberate error of a read that the server refuses because a policy would hide rows from the role."""
+    found = _HIDDEN.search(str(error))
+    return None if found is None else PrerequisiteError(f"{found[1]}: {HIDES}.", SHOW)
+
+
+HIDES = "row-level security hides rows of it from this role, and the log shows their changes"
+SHOW = "alter role … bypassrls; or leave it out."
+
+
+def deliberate(error: Exception) -> PrerequisiteError | None:
+    """Return the deliberate error of a statement that no other try mends; None for other failures."""
+    return out_of_locks(error) or hidden_rows(error)
+
+
 def more_locks(setting: str = "max_locks_per_transaction") -> str:
     """Return the remedy of a server that has too few locks."""
     return (

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from weakref import WeakKeyDictionary
 
-from tailrace.connectors.postgres.server.causes import CAUSES, TLS, known, out_of_locks
+from tailrace.config.rows import keeps_copies
+from tailrace.connectors.postgres.server.causes import CAUSES, TLS, deliberate, known
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
 from tailrace.runtime import THREADS, Runtime
 
@@ -37,6 +38,8 @@ _OUTPUT = {
 # What a role, a database or the server may set to end sessions that work for long, as those here do. Statements of
 # database.initial.statements may set them again.
 _LIMITS = {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
+# For copies: the server refuses what it would answer with a part of the rows.
+_WHOLE = {"row_security": "off"}
 _TRANSACTION_LIMIT, _LIMITS_TRANSACTIONS = "transaction_timeout", 170000
 # Names of our own statements mean the server's own functions, operators and types. With any other path an overload
 # whose argument types fit better, in a schema that others may create in, would run as the connector's role.
@@ -48,8 +51,8 @@ PINNED = f"select pg_catalog.set_config('search_path', '{_PATH}', false)"
 OWN = f"select pg_catalog.set_config('search_path', pg_catalog.current_setting('{_OWN_PATH}', true), false)"
 """Names are looked for where the role's own search_path says: for SQL that users wrote. In a transaction, until its
 end if that fails."""
-OWN_HERE = OWN.replace(", false)", ", true)")
-"""The same until the transaction's end, whatever comes of it."""
+OWN_HERE = OWN.replace(", false)", ", true)") + ", pg_catalog.set_config('row_security', 'on', true)"
+"""The same until the transaction's end, whatever comes of it, for what is written: policies are the table's own."""
 # One statement, evaluated from left to right: the walsenders of older servers take no more.
 _PIN = f"select pg_catalog.set_config('{_OWN_PATH}', pg_catalog.current_setting('search_path'), false), " + ", ".join(
     f"pg_catalog.set_config('{name}', '{value}', false)" for name, value in (_OUTPUT | {"search_path": _PATH}).items()
@@ -64,6 +67,7 @@ def parameters(config: Mapping[str, Any], *, any_bytes: bool = False) -> dict[st
     With `any_bytes`, meant for sessions that read values of a database without an encoding, texts come as they are
     stored; else the server refuses to send one that is not UTF-8, and the session cannot read past it.
     """
+    settings = _OUTPUT | _LIMITS | (_WHOLE if keeps_copies(config) else {})
     timeout_s = -(-config["connection.validation.timeout.ms"] // 1000)
     named = {
         "host": config["database.hostname"],
@@ -81,7 +85,7 @@ def parameters(config: Mapping[str, Any], *, any_bytes: bool = False) -> dict[st
         "application_name": "tailrace",
         # A database in another encoding must not leak it into the events.
         "client_encoding": NO_ENCODING if any_bytes else "UTF8",
-        "options": " ".join(f"-c {name}={value}" for name, value in (_OUTPUT | _LIMITS).items()),
+        "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
     }
     return {name: str(value) for name, value in named.items() if value not in (None, "")}
 
@@ -218,6 +222,20 @@ def own_path(connection: psycopg.Connection[Any]) -> Iterator[None]:
 
 
 @contextmanager
+def own_policies(connection: psycopg.Connection[Any], config: Mapping[str, Any]) -> Iterator[None]:
+    """Inside, row-level security is as in any session of the role: for statements of users that write."""
+    if not keeps_copies(config):
+        yield
+        return
+    connection.execute("set row_security = on")
+    try:
+        yield
+    finally:
+        if not connection.closed:
+            connection.execute("set row_security = off")
+
+
+@contextmanager
 def one_moment(connection: psycopg.Connection[Any]) -> Iterator[None]:
     """Inside, all queries of a connection in autocommit mode see what is committed at the first one: a table that is
     altered meanwhile is not half the old one."""
@@ -272,8 +290,8 @@ def refused(error: psycopg.Error) -> TailraceError:
 
     text = error.diag.message_primary or (str(error).strip().splitlines() or [type(error).__name__])[0]
     text = text.rstrip(".")
-    if (lacking := out_of_locks(error)) is not None:
-        return lacking
+    if (known_one := deliberate(error)) is not None:
+        return known_one
     if isinstance(error, psycopg.errors.QueryCanceled):
         return ConnectionFailed(
             f"A statement was cut off: {text}.",

@@ -11,6 +11,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config, TableFilter
+from tailrace.config.rows import keeps_copies
 from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed
 from tailrace.connectors.postgres.log import invalidation
 from tailrace.connectors.postgres.log.identity import NAME_PRIMARY
@@ -284,8 +285,8 @@ class _Inspection:
             yield from self._lockable(len(captured))
         yield from self._collisions(captured)
         if self.streams:
-            copies = EventSettings.from_options(self.config).copies
-            yield from coverage.findings(coverage.read(self.connection, self.config, captured), copies=copies)
+            covered = coverage.read(self.connection, self.config, captured)
+            yield from coverage.findings(covered, copies=keeps_copies(self.config))
 
     def signals(self) -> Iterator[Finding]:
         table = SignalTable(self.config)

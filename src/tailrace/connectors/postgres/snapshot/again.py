@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.server.arrow import KeptConnection
+from tailrace.connectors.postgres.server.causes import hidden_rows
 from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.snapshot.keyed import OPERATORS, literal
 from tailrace.connectors.postgres.snapshot.session import only, qualified, quoted
@@ -128,6 +129,8 @@ def _texts(column: pa.Array) -> pa.Array:
 
 def _failure(table: TableSchema, error: Error) -> Exception:
     """What is raised for an error of the driver: a query that the server refuses, or a server that is not reached."""
+    if (hidden := hidden_rows(error)) is not None:
+        return hidden
     state = getattr(error, "sqlstate", None)
     if state and not state.startswith(("08", "57P")):
         return Unreadable(f"cannot read {table.id} again: its query fails with SQLSTATE {state}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.server.arrow import KeptConnection
-from tailrace.connectors.postgres.server.causes import out_of_locks
+from tailrace.connectors.postgres.server.causes import deliberate
 from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.snapshot.rows import read_chunk
 from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, override_error
@@ -152,8 +152,8 @@ _HALF_WAY = "has ended half-way (the server's log says why)"
 
 
 def _failure(table: TableSchema, error: Exception, once: bool = False) -> TailraceError:
-    if (lacking := out_of_locks(error)) is not None:
-        return lacking
+    if (found := deliberate(error)) is not None:
+        return found
     text = str(error).strip().splitlines()[0].rstrip(".")
     return ConnectionFailed(
         f"Reading {table.id} for the snapshot failed: {text}.",

@@ -28,7 +28,7 @@ from tailrace.connectors.postgres.protocol.segment import transactions_of
 from tailrace.connectors.postgres.schema.captured import CapturedTable
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.schema.coverage import Carried
-from tailrace.connectors.postgres.server.causes import out_of_locks
+from tailrace.connectors.postgres.server.causes import deliberate
 from tailrace.connectors.postgres.server.connection import OWN_HERE, hold_open, is_lost
 from tailrace.connectors.postgres.snapshot.conditions import LOCK_NOT_AVAILABLE, is_own_fault, is_passing
 from tailrace.connectors.postgres.snapshot.keyed import (
@@ -402,9 +402,9 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
             if error.sqlstate == LOCK_NOT_AVAILABLE or _has_gone(connection, table, error.sqlstate):
                 raise ChangedTable(collection) from None
             if is_passing(error.sqlstate) and (collection.filter is None or not is_own_fault(error.sqlstate)):
-                log.warning("a query of %s is tried again: %s", collection, out_of_locks(error) or error.sqlstate)
+                log.warning("a query of %s is tried again: %s", collection, deliberate(error) or error.sqlstate)
                 raise ChangedTable(collection) from None
-            log.warning("a query of %s fails with SQLSTATE %s", collection, error.sqlstate)
+            log.warning("a query of %s fails: %s", collection, deliberate(error) or f"SQLSTATE {error.sqlstate}")
             raise Unusable("SQL_EXCEPTION") from None
         self._number += len(chunks)
         rows = cursor.rows + sum(chunk.rows for chunk in chunks)
