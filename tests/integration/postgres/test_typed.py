@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
 
 from tailrace.connectors.postgres.held import held
 from tailrace.connectors.registry import parse
@@ -248,9 +249,18 @@ def test_a_read_is_of_one_position(spark: SparkSession, database: Database) -> N
         assert 0 < int(position, 16) < row[0]
         slots = connection.execute("select count(*) from pg_replication_slots").fetchone()
         assert slots == (0,)
-    # another action of the same DataFrame reads at a position of its own, or the one that is held
+    # another action of the same DataFrame reads at a position of its own, and all of its tasks at the same
     database.execute("delete from t where id > 10")
-    assert read(spark, database, rows="typed").count() == 10
+    assert source.count() == 10
+    database.execute("insert into t values (11)")
+    ids = source.select("after.id")
+    assert ids.join(ids.withColumnRenamed("id", "other"), ids.id == col("other")).count() == 11
+    kept = source.persist()
+    assert kept.count() == 11
+    database.execute("insert into t values (12)")
+    assert kept.count() == 11
+    kept.unpersist()
+    assert sorted(row.id for row in ids.collect()) == [*range(1, 13)]
 
 
 def test_a_read_has_the_changes_up_to_its_position_and_no_other(

@@ -155,6 +155,8 @@ def _failure(table: TableSchema, error: Exception, once: bool = False) -> Tailra
     if (found := deliberate(error)) is not None:
         return found
     text = str(error).strip().splitlines()[0].rstrip(".")
+    if "invalid snapshot identifier" in text:
+        text = "the snapshot is no longer kept"
     return ConnectionFailed(
         f"Reading {table.id} for the snapshot failed: {text}.",
         "Load again: that takes a new snapshot. One that nobody reads is kept for read.hold.ms."
