@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -424,21 +425,30 @@ def test_a_table_that_was_written_anew_for_another_type_has_no_values_in_a_new_c
         relation("a", "c"), older, Present(200, 5000, (shown(1, "a", 105), shown(2, "c", 105)), file=8), at(110)
     )
     assert filled(found) == []
-    assert retyped(older, found, 8) == ["a"]
-    assert retyped(replace(older, kinds=(INT,)), found, 8) == []
-    assert retyped(replace(older, file=8), found, 8) == []
-    assert retyped(replace(older, file=0), found, 8) == ["a"]
-    assert retyped(older, found, 0) == []
+    assert retyped(older, found) == ["a"]
+    assert retyped(replace(older, kinds=(INT,)), found) == []
+    assert retyped(replace(older, file=8), found) == []
+    assert retyped(replace(older, past_file=6), replace(found, file=7)) == ["a"]
 
 
-def test_a_file_is_kept_once_the_catalog_cannot_show_that_of_a_later_statement() -> None:
+def test_a_past_file_is_kept_once_the_catalog_cannot_show_that_of_a_later_statement() -> None:
     """A change before the statement that writes a table anew comes when the catalog shows the new file already."""
-    older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1, kinds=(INT,))
+    older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1, kinds=(INT,), past_file=7)
     present = Present(200, 5000, (shown(1, "a", 105),), file=8, xmin=105)
-    before = evolve(relation("a"), older, present, at(104), resent=False)[0]
-    within = evolve(relation("a"), older, present, at(105), resent=False)[0]
-    behind = evolve(relation("a"), older, present, at(110), resent=True)[0]
-    assert (before.file, within.file, behind.file) == (7, 7, 8)
+    found = [evolve(relation("a"), older, present, at(xid), resent=xid == 110)[0] for xid in (104, 105, 110)]
+    assert [(one.file, one.past_file) for one in found] == [(8, 7), (8, 7), (8, 8)]
+    assert Attributes.from_json(json.loads(json.dumps(found[0].to_json()))) == found[0]
+    retold = evolve(relation("a"), replace(found[0], kinds=(20,)), present, at(106), resent=True)[0]
+    assert retold.past_file == 8
+
+
+def test_a_new_file_that_another_type_explains_explains_no_new_column_after_it() -> None:
+    """The catalog shows both alterations when the log brings the first one."""
+    older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1, kinds=(20,), past_file=7)
+    present = Present(200, 5000, (shown(1, "a", 105), shown(2, "c", 107)), file=8, xmin=107)
+    first = evolve(relation("a"), older, present, at(106), resent=True)[0]
+    assert (first.past_file, retyped(older, first)) == (8, ["a"])
+    assert filled(evolve(relation("a", "c"), first, present, at(108), resent=True)[0]) == []
 
 
 def test_a_column_that_was_there_before_it_was_published_has_values() -> None:

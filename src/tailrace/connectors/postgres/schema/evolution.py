@@ -12,7 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tailrace.connectors.postgres.protocol.pgoutput import Relation, RelationColumn
-from tailrace.connectors.postgres.schema.history import Attributes, ColumnFacts, IndexFacts, Place, TypeFacts
+from tailrace.connectors.postgres.schema.history import (
+    UNKNOWN_FILE,
+    Attributes,
+    ColumnFacts,
+    IndexFacts,
+    Place,
+    TypeFacts,
+)
 
 FIRST_USER_OID = 16384
 """Below are the types that every server has; they never change."""
@@ -177,25 +184,27 @@ def evolve(
     if relation.replica_identity == "d":
         indexes = _keyed(indexes, [column.number for column in columns if column.name in flagged])
     types = _types(relation, older.types if older else (), present.types, judge)
-    # the table's row of the catalog may be that of a later statement: its file is compared, and not yet kept
-    is_shown = bool(present.file) and not judge.may_be_later(present.xmin)
-    file = present.file if is_shown else older.file if older else 0
     there = [one.facts.number for one in present.columns if not judge.is_newer(one.xmin)]
     highest = max([*there, older.highest if older else 0], default=0)
     kinds = tuple(column.type_oid for column in relation.columns)
-    if older is not None:
-        found = Attributes(columns, kinds=kinds)
-        # a default that only the statement knew, such as nextval, has written the table anew; other types do, too
-        is_anew = bool(older.file) and present.file not in (0, older.file)
-        is_anew = is_anew and not retyped(older, found, present.file)
-        columns = tuple(
-            replace(one, filled=True, missing=None)
-            if one.number not in known
-            and ((is_anew and _came_with(one.number, present)) or 0 < one.number <= older.highest)
-            else one
-            for one in columns
-        )
-    return Attributes(columns, indexes, types, file, highest, kinds), judge.held
+    file = present.file or (older.file if older else 0)
+    # the catalog may show the file of a later statement, one that gives a column another type
+    is_past = not judge.may_be_later(present.xmin)
+    found = Attributes(columns, indexes, types, file, highest, kinds, file if is_past else UNKNOWN_FILE)
+    if older is None:
+        return found, judge.held
+    other_types = retyped(older, found)
+    # a default that only the statement knew, such as nextval, has written the table anew; other types do, too
+    is_anew = bool(older.file) and file != older.file and not other_types
+    columns = tuple(
+        replace(one, filled=True, missing=None)
+        if one.number not in known
+        and ((is_anew and _came_with(one.number, present)) or 0 < one.number <= older.highest)
+        else one
+        for one in columns
+    )
+    past_file = file if is_past or other_types else older.past_file or older.file
+    return replace(found, columns=columns, past_file=past_file), judge.held
 
 
 def _came_with(number: int, present: Present) -> bool:
@@ -206,13 +215,10 @@ def _came_with(number: int, present: Present) -> bool:
     return not is_after(present.xmin, added) or present.xmin in others
 
 
-def retyped(older: Attributes, newer: Attributes, file: int) -> list[str]:
-    """Return the columns that have other types than before in a table that was written anew.
-
-    `file` is the table's file as the catalog shows it, 0 if the catalog shows none. A table of which no older file is
-    known may have been written anew.
-    """
-    if not file or older.file == file or not older.kinds:
+def retyped(older: Attributes, newer: Attributes) -> list[str]:
+    """Return the columns that have other types than before in a table that was written anew."""
+    file = older.past_file or older.file
+    if not file or file == newer.file or not older.kinds:
         return []
     before = {column.number: kind for column, kind in zip(older.columns, older.kinds, strict=True)}
     return [

@@ -73,6 +73,9 @@ class TypeFacts:
     labels: tuple[tuple[int, str], ...] = ()
 
 
+UNKNOWN_FILE = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Attributes:
     """The properties of a table that a Relation message does not have, in effect from some position on.
@@ -81,6 +84,10 @@ class Attributes:
     written anew; 0 where it has none, or where that is not known. `highest` is the highest number of a column that the
     table has had: one that comes with a lower number was there before, unpublished. `kinds` are the oids of the
     columns' types, empty where they are not known.
+
+    The catalog shows the present, so `file` may be that of a statement that the log has not brought yet. `past_file` is
+    the newest file that the catalog has shown when no such statement could have made it: UNKNOWN_FILE where there is
+    none, and 0 where it is `file`.
     """
 
     columns: tuple[ColumnFacts, ...]
@@ -89,6 +96,7 @@ class Attributes:
     file: int = 0
     highest: int = 0
     kinds: tuple[int, ...] = ()
+    past_file: int = 0
 
     def key(self) -> tuple[str, ...]:
         """The columns of the primary key, else of the unique index that the table is clustered on or that comes first
@@ -112,14 +120,14 @@ class Attributes:
                 ]
                 for kind in self.types
             ],
-            *([self.file, self.highest, list(self.kinds)] if self.file or self.highest else []),
+            *([self.file, self.highest, list(self.kinds), self.past_file] if self.file or self.highest else []),
         ]  # fmt: skip
 
     @classmethod
     def from_json(cls, fields: list[Any]) -> Attributes:
-        # offsets of earlier versions have no file
+        # offsets of earlier versions have no file, or no past file
         columns, indexes, types, *rest = fields
-        file, highest, kinds = rest or (0, 0, ())
+        file, highest, kinds, *past = rest or (0, 0, ())
         return cls(
             tuple(_column(*column) for column in columns),
             tuple(
@@ -133,6 +141,7 @@ class Attributes:
             file,
             highest,
             tuple(kinds),
+            *past,
         )
 
 

@@ -148,7 +148,7 @@ class Relations:
         older = self.history.at(oid, at.place)
         present = self._read(relation, at)
         attributes, held = evolve(relation, older, present, at, resent)
-        changed = retyped(older, attributes, present.file) if older is not None else []
+        changed = retyped(older, attributes) if older is not None else []
         if changed:
             log.warning(
                 "%s.%s was written anew for the type of its column %s: rows that nobody writes since have what the "
