@@ -244,7 +244,7 @@ def _nth_key(session: TableSession, text: str, values: Sequence[Any]) -> Found:
 
 def _named(session: TableSession, text: str, values: Sequence[Any]) -> Found:
     shape = session.server.named(values[1], session.snapshot)
-    return [] if shape is None else [(shape.oid, "r")]
+    return [] if shape is None else [(shape.oid, "r", False)]
 
 
 def _keyed_columns(session: TableSession, text: str, values: Sequence[Any]) -> Found:

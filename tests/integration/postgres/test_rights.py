@@ -12,9 +12,11 @@ import pytest
 
 from tailrace.connectors.postgres.captured import captured
 from tailrace.connectors.postgres.compared import compared
+from tailrace.connectors.postgres.held import held
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.setup.prerequisites import check
 from tailrace.connectors.registry import parse
+from tailrace.errors import PrerequisiteError
 from tailrace.events.settings import EventSettings
 from tests import waiting
 from tests.fix_postgres import Database
@@ -99,6 +101,93 @@ def test_every_part_works_without_a_superuser(database: Database, modest: Databa
 
 
 @pytest.fixture
+def partial(database: Database) -> Iterator[Database]:
+    """The database through the eyes of a user who may read some columns of its tables."""
+    name = f"partial_{secrets.token_hex(4)}"
+    database.execute(
+        'create table t (id int primary key, "the name" text, secret text)',
+        "insert into t select i, 'v' || i, 'hidden' from generate_series(1, 10) i",
+        "create table p (id int primary key, v text, secret text) partition by range (id)",
+        "create table p_1 partition of p for values from (0) to (100)",
+        "insert into p values (1, 'a', 'hidden')",
+        "create table signal (id varchar(42) primary key, type varchar(32) not null, data text)",
+        "create publication dbz_publication for all tables with (publish_via_partition_root = true)",
+        f"create role {name} login replication password 'partial'",
+        f'grant select (id, "the name") on t to {name}',
+        f"grant select (id, v) on p to {name}",
+        f"grant select, insert on signal to {name}",
+    )
+    yield replace(database, server=replace(database.server, user=name, password="partial"))
+    database.execute(f"drop owned by {name}", f"drop role {name}")
+
+
+PARTLY = {
+    "publication.autocreate.mode": "disabled",
+    "publish.via.partition.root": "true",
+    "table.include.list": r"public\.(t|p)",
+    "signal.data.collection": "public.signal",
+    "poll.interval.ms": "50",
+    "incremental.snapshot.chunk.size": "4",
+}
+
+
+def test_a_right_to_the_columns_that_are_captured_is_enough(database: Database, partial: Database) -> None:
+    listed = {"column.include.list": r"public\.signal\..*,public\.t\.(id|the name),public\.p\.(id|v)"}
+    config = parse("postgres", partial.options(**{**PARTLY, **listed, "topic.prefix": "p"}))
+    assert [one.text for one in check(config) if one.level == "error"] == []
+    query = Query(partial, **PARTLY, **listed)
+    try:
+        waiting.until(lambda: (query.step(), len(query.changes) >= 11)[1], "a snapshot")
+        assert sorted(values for _, _, values in query.changes) == sorted(
+            [(b"1", b"a"), *((str(i).encode(), f"v{i}".encode()) for i in range(1, 11))]
+        )
+        database.execute("insert into t values (11, 'v11', 'hidden')")
+        for kind, count in (("incremental", 23), ("blocking", 35)):
+            data = json.dumps({"data-collections": ["public.t", "public.p"], "type": kind})
+            database.execute(f"insert into signal values ('{kind}', 'execute-snapshot', '{data}')")
+            reads = lambda: [one for one in query.changes if one[0] == "r"]  # noqa: E731
+            waiting.until(lambda count=count, reads=reads: (query.step(), len(reads()) >= count)[1], kind)
+        settings = EventSettings.from_options(config, "run")
+        with closing(held(config, settings)) as read:
+            assert sum(len(batch) for task in read.tasks for batch in task.read()) == 12
+    finally:
+        query.planner.close()
+    alone = {**PARTLY, **listed, "table.include.list": "public.t", "topic.prefix": "p"}
+    del alone["signal.data.collection"]
+    config = parse("postgres", partial.options(**alone))
+    assert [str(one.id) for one in captured(config, settings).tables] == ["public.t"]
+
+
+def test_a_column_without_a_right_is_named(
+    database: Database, partial: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = parse("postgres", partial.options(**PARTLY, topic_prefix="p"))
+    told = {one.text: one.remedy for one in check(config) if one.level == "error"}
+    for table, grant in (("t", 'on "public"."t"'), ("p", 'on "public"."p"')):
+        text = f"The role may not read public.{table}: it has no right to secret."
+        assert grant in told[text]
+        assert "column.include.list" in told[text]
+    query = Query(partial, **PARTLY)
+    try:
+        with pytest.raises(PrerequisiteError, match=r"may not read public\.[tp]: it has no right to secret"):
+            query.until(1)
+    finally:
+        query.planner.close()
+    # nor does a signal end the query
+    query = Query(partial, **PARTLY, **{"snapshot.mode": "no_data"})
+    try:
+        query.step()
+        data = json.dumps({"data-collections": ["public.t"], "type": "incremental"})
+        database.execute(f"insert into signal values ('1', 'execute-snapshot', '{data}')")
+        waiting.until(lambda: (query.step(), "public.t is not read" in caplog.text)[1], "the refusal")
+        assert "it has no right to secret" in caplog.text
+        database.execute("insert into t values (11, 'v11', 'hidden')")
+        assert until(query, 1, "c") == [11]
+    finally:
+        query.planner.close()
+
+
+@pytest.fixture
 def hurried(database: Database) -> Iterator[Database]:
     """The database through the eyes of a role whose sessions end after an instant, unless they set limits of their
     own."""
@@ -130,7 +219,7 @@ def test_no_session_ends_by_the_limits_of_its_role(database: Database, hurried: 
             database.execute(longer)
         until(query, 100, "r")
         data = json.dumps({"data-collections": ["public.t"], "type": "incremental"})
-        database.execute(f"insert into signal values ('1', 'execute-snapshot', '{data}')", "insert into t values (101)")
+        database.execute("insert into t values (101)", f"insert into signal values ('1', 'execute-snapshot', '{data}')")
         for _ in range(3):
             query.step()
             database.execute(longer)

@@ -13,6 +13,7 @@ from tailrace.connectors.postgres.schema.captured import captured_tables
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.schema.coverage import carried
 from tailrace.connectors.postgres.server import connection as connections
+from tailrace.connectors.postgres.snapshot.session import locking
 from tailrace.errors import ConnectionFailed, PrerequisiteError
 from tailrace.events.admission import Admission
 from tailrace.events.settings import EventSettings
@@ -69,10 +70,11 @@ def _hold(connection: psycopg.Connection[Any], oid: int, name: str) -> None:
     try:
         connection.execute(f"set local lock_timeout = {_LOCK_MS}".encode())
         row = connection.execute("select %s::oid::regclass::text", (oid,)).fetchone()
-        connection.execute(f"lock table only {row[0] if row else name} in access share mode".encode())
+        connection.execute(locking(f"only {row[0] if row else name}").encode())
     except psycopg.errors.InsufficientPrivilege:
         raise PrerequisiteError(
-            f"The role may not read {name}, whose columns typed rows have.", f"Run: GRANT SELECT ON {name} TO the role."
+            f"The role may not read {name}, whose columns typed rows have.",
+            f"grant select on {name} to the role; or to the columns that column.include.list has.",
         ) from None
     except psycopg.errors.LockNotAvailable:
         raise ConnectionFailed(

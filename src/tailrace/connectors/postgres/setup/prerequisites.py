@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.config.rows import keeps_copies
 from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed
@@ -21,9 +22,10 @@ from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.server.causes import more_locks
 from tailrace.connectors.postgres.server.connection import connect, explained
 from tailrace.connectors.postgres.setup.advice import advice
+from tailrace.connectors.postgres.snapshot.rights import in_part, lacking, refusal
 from tailrace.connectors.postgres.snapshot.session import quoted
 from tailrace.connectors.postgres.snapshot.signal_table import SignalTable
-from tailrace.errors import TailraceError
+from tailrace.errors import PrerequisiteError, TailraceError
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
@@ -296,23 +298,38 @@ class _Inspection:
             yield Finding("ok", "signals", f"The signal table {table} can be used.")
 
     def _readable(self, captured: Sequence[CapturedTable]) -> Iterator[Finding]:
-        unreadable = self._matching(
-            captured, "not (has_schema_privilege(c.relnamespace, 'usage') and has_table_privilege(c.oid, 'select'))"
+        hidden = set(self._matching(captured, "not has_schema_privilege(c.relnamespace, 'usage')"))
+        parts = in_part(self.connection, [oid for oid, _, _ in captured])
+        unreadable = [table for _, table, _ in captured if table in hidden]
+        some: list[PrerequisiteError] = []
+        for table in self._read([oid for oid, name, _ in captured if oid in parts and name not in hidden]):
+            columns = lacking(self.connection, table)
+            if len(columns) == len(table.columns):
+                unreadable.append(table.id)
+            elif columns:
+                some.append(refusal(table, columns))
+        if not unreadable and not some:
+            yield Finding("ok", "select", f"The user {self.user} may read every captured table.")
+            return
+        (slot,) = self.row(
+            "select exists (select from pg_replication_slots where slot_name = %s)", self.config["slot.name"]
         )
+        # With a slot the snapshot was taken, unless it was interrupted or every start takes one.
+        level: Level = "warning" if slot and self.mode.reads == "once" and self.streams else "error"
         if unreadable:
-            (slot,) = self.row(
-                "select exists (select from pg_replication_slots where slot_name = %s)", self.config["slot.name"]
-            )
-            # With a slot the snapshot was taken, unless it was interrupted or every start takes one.
-            level: Level = "warning" if slot and self.mode.reads == "once" and self.streams else "error"
             yield Finding(
                 level,
                 "select",
-                f"The user {self.user} may not read {listed(unreadable)} for a snapshot.",
+                f"The user {self.user} may not read {listed(sorted(unreadable))} for a snapshot.",
                 f"grant usage on schema …, grant select on … to {quoted(self.user)};",
             )
-        else:
-            yield Finding("ok", "select", f"The user {self.user} may read every captured table.")
+        yield from (Finding(level, "select", error.message, error.remedy) for error in some)
+
+    def _read(self, oids: Sequence[int]) -> list[TableSchema]:
+        """Return tables with the columns that a snapshot reads."""
+        settings = EventSettings.from_options(self.config)
+        found = Catalog(self.connection, self.database).schemas(oids)
+        return [settings.shaping.read(settings.shaping.keyed(table)) for table in found.values()]
 
     def _lockable(self, count: int) -> Iterator[Finding]:
         (room,) = self.row(

@@ -13,7 +13,7 @@ from tailrace.connectors.postgres.server.arrow import KeptConnection
 from tailrace.connectors.postgres.server.causes import hidden_rows
 from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.snapshot.keyed import OPERATORS, literal
-from tailrace.connectors.postgres.snapshot.session import only, qualified, quoted
+from tailrace.connectors.postgres.snapshot.session import locking, only, qualified, quoted
 from tailrace.errors import ConnectionFailed
 from tailrace.events.reselection import Found, Key, Unreadable
 
@@ -60,7 +60,7 @@ class PresentRows:
             connection = KeptConnection.take(self.address)
             connection.begin("begin isolation level read committed read only")
             # what the table is made of stays so until the rows are read
-            connection.execute(f"lock table only {qualified(table.id)} in access share mode")
+            connection.execute(locking(f"only {qualified(table.id)}"))
             found = _columns(connection, table, {*key, *columns})
             unique = key == (table.key if table.own is None else table.own)
             for rows in connection.query(_query(table, found, key, keys, columns, unique=unique)):

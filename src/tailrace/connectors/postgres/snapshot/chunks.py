@@ -23,6 +23,7 @@ from tailrace.connectors.postgres.schema.coverage import EVERYTHING, carried
 from tailrace.connectors.postgres.schema.history import History
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.snapshot import conditions
+from tailrace.connectors.postgres.snapshot.rights import in_part, lacking, refusal
 from tailrace.connectors.postgres.snapshot.session import (
     SnapshotOrigin,
     SnapshotProgress,
@@ -147,9 +148,20 @@ class Snapshots:
         if faults and not names:
             raise ConfigError("the statements of all its tables fail.", conditions.REMEDY)
         tables = [self._tables[name] for name in names]
+        self._demand_rights(tables)
         plan = self.session.plan(tables, parallelism, self._statements, self._counts)
         self.session.release()
         return plan, taken_over
+
+    def _demand_rights(self, tables: Sequence[CapturedTable]) -> None:
+        """Raises PrerequisiteError for a table of which the role may not read a column that its rows show."""
+        connection = self.session.connection
+        parts = in_part(connection, [oid for oid, _, _ in tables])
+        for oid, table, _ in tables:
+            if oid in parts and str(table) not in self._statements:
+                shown = self._table(str(table))
+                if columns := lacking(connection, shown):
+                    raise refusal(shown, columns)
 
     def _is_asked(self, name: str) -> bool:
         """Whether a signal has brought the table's statement."""

@@ -21,8 +21,9 @@ from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import OWN, own_path
 from tailrace.connectors.postgres.snapshot import conditions
 from tailrace.connectors.postgres.snapshot.reconcile import Superseded
+from tailrace.connectors.postgres.snapshot.rights import is_forbidden
 from tailrace.connectors.postgres.snapshot.rows import as_reads
-from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, only, qualified, quoted
+from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, locking, only, qualified, quoted
 from tailrace.connectors.postgres.values.texts import selected, texts
 from tailrace.snapshot.incremental import Collection, Cursor, Key, Unusable
 
@@ -179,6 +180,18 @@ class KeyedTable:
         """
         row = connection.execute(f"select coalesce({self.still}, false)".encode()).fetchone()
         return row is not None and bool(row[0])
+
+    def has_gone(self, connection: psycopg.Connection[Any], sqlstate: str | None) -> bool:
+        """Return True where a query failed because the table is no more what the snapshot shows."""
+        import psycopg
+
+        if sqlstate not in GONE:
+            return False
+        try:
+            return not self.is_still(connection)
+        except psycopg.DatabaseError:
+            connection.execute("rollback to savepoint tailrace_table")
+            return True
 
     # --- SQL -------------------------------------------------------------------------------------------------------
 
@@ -354,12 +367,8 @@ def read_rows(
     end.
     """
     try:
-        connection.begin("begin isolation level repeatable read read only")
-        if not _is_there(lambda: connection.execute(f"lock table {table.source} in access share mode")):
+        if not _hold(connection, table.source, snapshot):
             return
-        # What fails here is the snapshot, whose session has ended, and never the table: from PostgreSQL 17 on both are
-        # refused with the same SQLSTATE.
-        connection.execute(f"set transaction snapshot '{snapshot}'")
         still: list[pa.RecordBatch] = []
         # to its end: a connection with rows left to send is not kept
         query = f"select coalesce({table.still}, false)"
@@ -381,6 +390,30 @@ def read_rows(
             ordinal += count
     finally:
         connection.close()
+
+
+def _hold(connection: ArrowConnection, source: str, snapshot: str) -> bool:
+    """Begin a transaction that reads under the exported `snapshot`, and lock the table in it; False where it is gone.
+
+    What fails with the statement that takes the snapshot over is the snapshot, whose session has ended, and never the
+    table: from PostgreSQL 17 on both are refused with the same SQLSTATE.
+    """
+    import adbc_driver_manager
+
+    begun, take_over = "begin isolation level repeatable read read only", f"set transaction snapshot '{snapshot}'"
+    connection.begin(begun)
+    try:
+        if not _is_there(lambda: connection.execute(f"lock table {source} in access share mode")):
+            return False
+        connection.execute(take_over)
+    except adbc_driver_manager.Error as error:
+        if not is_forbidden(error):
+            raise
+        connection.execute("rollback")
+        connection.begin(begun)
+        connection.execute(take_over)
+        return _is_there(lambda: connection.execute(locking(source)))
+    return True
 
 
 def _is_there(statement: Callable[[], None]) -> bool:

@@ -13,7 +13,8 @@ from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import OWN
 from tailrace.connectors.postgres.snapshot import conditions
-from tailrace.connectors.postgres.snapshot.session import PRESENT_FORM, SnapshotOrigin, qualified
+from tailrace.connectors.postgres.snapshot.rights import is_forbidden
+from tailrace.connectors.postgres.snapshot.session import PRESENT_FORM, SnapshotOrigin, locking, qualified
 from tailrace.connectors.postgres.values.texts import texts
 from tailrace.errors import ConnectionFailed
 from tailrace.snapshot.plan import Chunk, markers
@@ -38,11 +39,8 @@ def read_chunk(
     is left out. `connection` is closed at the end.
     """
     try:
-        # From here on the table cannot be altered. Locked before the snapshot is taken over, so that this waits.
-        connection.begin(
-            f"begin isolation level repeatable read read only; lock table {qualified(table.id)} in access share mode;"
-            f" set transaction snapshot '{snapshot}'"
-        )
+        # From here on the table cannot be altered.
+        _hold(connection, qualified(table.id), snapshot)
         query = PRESENT_FORM.replace("%s", f"'{{{table.oid}}}'")
         found = [text for batch in connection.query(query) for text in batch.column(1).to_pylist()]
         if found != [form]:
@@ -62,6 +60,22 @@ def read_chunk(
             opened, ordinal, pending = False, ordinal + pending.num_rows, following
     finally:
         connection.close()
+
+
+def _hold(connection: ArrowConnection, source: str, snapshot: str) -> None:
+    """Begin a transaction that reads under the exported `snapshot`, and lock the table in it."""
+    import adbc_driver_manager
+
+    begun, take_over = "begin isolation level repeatable read read only", f"set transaction snapshot '{snapshot}'"
+    try:
+        # locked before the snapshot is taken over, so that this waits
+        connection.begin(f"{begun}; lock table {source} in access share mode; {take_over}")
+    except adbc_driver_manager.Error as error:
+        if not is_forbidden(error):
+            raise
+        connection.execute("rollback")
+        connection.begin(f"{begun}; {take_over}")
+        connection.execute(locking(source))
 
 
 def _as_changes(

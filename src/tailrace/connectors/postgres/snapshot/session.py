@@ -154,10 +154,18 @@ class SnapshotSession:
         return [str(name) for oid, name, _ in tables if oid not in shown or shown[oid] != present.get(oid)]
 
     def _lock(self, tables: Sequence[tuple[int, TableId, str]]) -> None:
+        import psycopg
+
+        if not tables:
+            return
         # in one statement: a database may have thousands of tables
-        if tables:
-            named = ", ".join(only(relkind) + qualified(name) for _, name, relkind in tables)
-            self._connection.execute(f"lock table {named} in access share mode".encode())
+        sources = [only(relkind) + qualified(name) for _, name, relkind in tables]
+        try:
+            self._connection.execute(f"lock table {', '.join(sources)} in access share mode".encode())
+        except psycopg.errors.InsufficientPrivilege:
+            self._connection.execute("rollback to savepoint held")
+            for source in sources:
+                self._connection.execute(locking(source).encode())
 
     def release(self) -> None:
         """Give the locks of `hold` up; the snapshot stays.
@@ -310,11 +318,13 @@ class SnapshotSession:
         return row
 
     def _sizes(self, oids: Sequence[int]) -> dict[int, int]:
-        """The heap pages of tables, by their oids."""
+        """The heap pages of tables that the role may read as a whole, by their oids."""
         return dict(
             self._connection.execute(
                 "select oid::int8, pg_catalog.pg_relation_size(oid) / current_setting('block_size')::int8 "
-                "from pg_catalog.pg_class where oid = any(%s::oid[])",
+                "from pg_catalog.pg_class where oid = any(%s::oid[]) "
+                # those of others are not to be had by their pages
+                "and pg_catalog.has_table_privilege(oid, 'select')",
                 (list(oids),),
             ).fetchall()
         )
@@ -360,6 +370,12 @@ def take_over(connection: psycopg.Connection[Any], snapshot: str) -> None:
 def only(relkind: str) -> str:
     """Partitioned and inherited tables are read with all below them, as Debezium does; `only` spares a look there."""
     return "" if relkind in "pi" else "only "
+
+
+def locking(source: str) -> str:
+    """Return a query that locks a table as LOCK TABLE would in its mode ACCESS SHARE; a right to one of its columns is
+    enough for it. The transaction's snapshot is taken by then."""
+    return f"select from {source} limit 0"
 
 
 def override_statement(table: TableSchema, outputs: dict[str, str], types: Mapping[str, str], statement: str) -> str:

@@ -10,6 +10,7 @@ from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.server.arrow import KeptConnection
 from tailrace.connectors.postgres.server.causes import deliberate
 from tailrace.connectors.postgres.server.connection import Address
+from tailrace.connectors.postgres.snapshot.rights import is_forbidden, refusal
 from tailrace.connectors.postgres.snapshot.rows import read_chunk
 from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, override_error
 from tailrace.errors import ConnectionFailed, TailraceError
@@ -154,6 +155,8 @@ _HALF_WAY = "has ended half-way (the server's log says why)"
 def _failure(table: TableSchema, error: Exception, once: bool = False) -> TailraceError:
     if (found := deliberate(error)) is not None:
         return found
+    if is_forbidden(error):
+        return refusal(table, [column.name for column in table.columns])
     text = str(error).strip().splitlines()[0].rstrip(".")
     if "invalid snapshot identifier" in text:
         text = "the snapshot is no longer kept"

@@ -32,7 +32,6 @@ from tailrace.connectors.postgres.server.causes import deliberate
 from tailrace.connectors.postgres.server.connection import OWN_HERE, hold_open, is_lost
 from tailrace.connectors.postgres.snapshot.conditions import LOCK_NOT_AVAILABLE, is_own_fault, is_passing
 from tailrace.connectors.postgres.snapshot.keyed import (
-    GONE,
     ChangedTable,
     KeyChunk,
     KeyedTable,
@@ -42,10 +41,11 @@ from tailrace.connectors.postgres.snapshot.keyed import (
 )
 from tailrace.connectors.postgres.snapshot.logged import logged
 from tailrace.connectors.postgres.snapshot.reconcile import NOTHING, Superseded, Unclear, superseded
+from tailrace.connectors.postgres.snapshot.rights import lacking, refusal
 from tailrace.connectors.postgres.snapshot.session import quoted, takes_over
 from tailrace.errors import ConnectionFailed
 from tailrace.runtime import Runtime
-from tailrace.snapshot.conditions import refusal
+from tailrace.snapshot import conditions
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Unusable
 from tailrace.snapshot.pace import BatchPace
 from tailrace.snapshot.signals import Signal
@@ -160,7 +160,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         self._signal_table = table_name(name) if name else None
         self._quoted = ".".join(map(quoted, self._signal_table or ()))
         self.writes = self._signal_table is not None and not config["read.only"]
-        self.refuses = refusal(config)
+        self.refuses = conditions.refusal(config)
         chunks = config["incremental.snapshot.window.chunks"]
         self.pace = BatchPace(chunks, parallelism, self._chunk_size, config["poll.dispatch.interval.ms"] / 1000)
         # With one chunk in each, batches end with their windows, so that events come as from Debezium.
@@ -399,7 +399,9 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
                 raise ChangedTable(collection)
         except psycopg.DatabaseError as error:
             connection.execute("rollback to savepoint tailrace_table")
-            if error.sqlstate == LOCK_NOT_AVAILABLE or _has_gone(connection, table, error.sqlstate):
+            if error.sqlstate == LOCK_NOT_AVAILABLE or (
+                table is not None and table.has_gone(connection, error.sqlstate)
+            ):
                 raise ChangedTable(collection) from None
             if is_passing(error.sqlstate) and (collection.filter is None or not is_own_fault(error.sqlstate)):
                 log.warning("a query of %s is tried again: %s", collection, deliberate(error) or error.sqlstate)
@@ -440,6 +442,9 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         needed = {*found.key, collection.surrogate} - names
         missing = tuple(column for column in found.columns if column.name in needed)
         shown = replace(shown, columns=shown.columns + missing)
+        if row[2] and (columns := lacking(connection, shown)):
+            log.warning("%s is not read: %s", collection, refusal(shown, columns))
+            raise Unusable("SQL_EXCEPTION")
         return shown, row[1], found.key, catalog.output_functions(found.columns), carried.condition(row[0])
 
 
@@ -464,19 +469,6 @@ def _joined(reads: Sequence[Read]) -> list[Read]:
     return found
 
 
-def _has_gone(connection: psycopg.Connection[Any], table: KeyedTable | None, sqlstate: str | None) -> bool:
-    """Whether a query failed because the table is no more what the snapshot shows."""
-    import psycopg
-
-    if table is None or sqlstate not in GONE:
-        return False
-    try:
-        return not table.is_still(connection)
-    except psycopg.DatabaseError:
-        connection.execute("rollback to savepoint tailrace_table")
-        return True
-
-
 def _is_shown(batch: ChangeBatch, window: KeyedWindow) -> Flags:
     """Which changes the window's snapshot shows."""
     shown: Flags = window.view.visible.shows(transactions_of(batch).xid)[batch.transaction]
@@ -491,7 +483,8 @@ def _write(connection: psycopg.Connection[Any], statement: str) -> None:
 
 
 _TABLE = """
-select c.oid::int8, c.relkind::text from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+select c.oid::int8, c.relkind::text, not pg_catalog.has_table_privilege(c.oid, 'select')
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where n.nspname = %s and c.relname = %s and c.relkind in ('r', 'p')
 """
 _FIRST_COLUMN = """
