@@ -8,6 +8,8 @@ process at `load()`; one planner process lives as long as the query and makes ev
 from __future__ import annotations
 
 import gc
+import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -235,12 +237,36 @@ def new_run_id() -> str:
     return str(uuid.UUID(int=value))
 
 
+def _have_workers_of_this_environment(spark: SparkSession) -> None:
+    """Let sources of a local session run in this process's Python: the first `python3` of PATH may be another one."""
+    context = getattr(spark, "_sc", None)
+    if context is None or not str(context.master).startswith("local") or "PYSPARK_PYTHON" in os.environ:
+        return
+    named = ("spark.pyspark.python", "spark.executorEnv.PYSPARK_PYTHON")
+    if not any(context.getConf().contains(name) for name in named):
+        context.pythonExec = sys.executable
+
+
+def _is_known(spark: SparkSession, name: str) -> bool:
+    """Return True where Spark has the format already; False also where nobody can tell."""
+    try:
+        return bool(spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(name))
+    except Exception:
+        # Spark Connect has no JVM here, and another Spark other names
+        return False
+
+
 def register(spark: SparkSession) -> None:
     """Make the sources known to `spark`, under the names that `readStream.format` takes. Driver.
 
-    They are those of tailrace's own connectors and of those that other packages bring.
+    They are those of tailrace's own connectors and of those that other packages bring. In a local session Python's
+    workers are those of the environment that this process runs in, unless PYSPARK_PYTHON or Spark's settings name them.
     """
+    _have_workers_of_this_environment(spark)
     for descriptor in registry.known():
+        if _is_known(spark, descriptor.format):
+            # Spark has found it by itself, and would warn of a second one
+            continue
         try:
             spark.dataSource.register(data_source(descriptor))
         except PySparkException as error:
