@@ -309,7 +309,7 @@ def _check(arguments: argparse.Namespace) -> int:
     migration.show([migration.summary(run, sink)])
     source = parse(run.source.connector, run.source.texts | sink.source_options())
     found = find(source.connector).load_prerequisites().check(source)
-    counted, failed = migration.show([*found, *advice.channels(run.source), *sink.advice()])
+    counted, failed = migration.show([*found, *advice.channels(run.source), *sink.advice(), *sink.asked()])
     print(counted)
     return PrerequisiteError.exit_code if failed else 0
 

@@ -32,6 +32,7 @@ from tests.fix_db2 import Db2Database
 from tests.fix_kafka import Kafka
 from tests.fix_mongodb import running
 from tests.fix_postgres import Database
+from tests.servers.listening import BROKER, listening
 from tests.servers.nats import NatsServer
 from tests.servers.redis import RedisServer
 from tests.servers.secantus import SET_NAME, Secantus
@@ -348,12 +349,13 @@ def file_sink(tmp_path: Path) -> Told:
 
 
 @pytest.fixture
-def kafka_sink(kafka: Kafka) -> Told:
-    """Topics that are made; brokers that are away."""
+def kafka_sink(kafka: Kafka) -> Iterator[Told]:
+    """Topics that are made; brokers that say no more than that they are there."""
     creation = {f"debezium.source.topic.creation.default.{name}": "1" for name in ("partitions", "replication.factor")}
-    away = producer(bootstrap_servers="127.0.0.1:1", security_protocol="SASL_PLAINTEXT", max_block_ms="2000")
-    away["debezium.source.topic.creation.enable"] = "false"
-    return Told(creation | producer(bootstrap_servers=kafka.servers), away, 8)
+    with listening(BROKER) as deaf:
+        away = producer(bootstrap_servers=deaf, security_protocol="SASL_PLAINTEXT", max_block_ms="2000")
+        away["debezium.source.topic.creation.enable"] = "false"
+        yield Told(creation | producer(bootstrap_servers=kafka.servers), away, 8)
 
 
 @pytest.fixture
@@ -530,9 +532,10 @@ def test_signals_of_kafka(commands: list[Command], sqlserver_told: Told, kafka: 
 @pytest.mark.full
 def test_brokers_that_are_away(commands: list[Command], sqlserver_told: Told, tmp_path: Path) -> None:
     """The query ends by an error of Spark's, which tells of its plan."""
-    away = producer(bootstrap_servers="127.0.0.1:1", security_protocol="SASL_PLAINTEXT", max_block_ms="2000")
-    command = run(commands, tmp_path, sqlserver_told.entries | away, "--debug")
-    printed, said = command.process.communicate(timeout=PATIENCE_S)
+    with listening(BROKER) as deaf:
+        away = producer(bootstrap_servers=deaf, security_protocol="SASL_PLAINTEXT", max_block_ms="2000")
+        command = run(commands, tmp_path, sqlserver_told.entries | away, "--debug")
+        printed, said = command.process.communicate(timeout=PATIENCE_S)
     assert command.process.returncode == 1
     assert "Traceback" in said
     assert "not present in metadata" in said

@@ -24,6 +24,7 @@ from tailrace.errors import ConversionError, SinkError
 from tailrace.failures import cause
 from tailrace.sinks.console import ConsoleSink
 from tailrace.sinks.files import line
+from tailrace.sinks.kafka import _placed
 from tests.fix_kafka import Kafka
 from tests.integration.frames import Frames
 from tests.servers.web import Request, WebServer, always
@@ -399,6 +400,18 @@ def test_kafka_refuses_speculation(stream: DataFrame, tmp_path: Path, monkeypatc
     with pytest.raises(SinkError, match=r"spark\.speculation is on"):
         drain(sinks.open("kafka", KAFKA), stream, tmp_path / "checkpoint")
     assert not (tmp_path / "checkpoint").exists()
+
+
+def test_a_record_that_is_too_large_for_kafka_is_told_by_its_topic(spark: SparkSession) -> None:
+    kinds = "topic string, key binary, value binary, headers array<struct<key string, value binary>>"
+    frame = spark.createDataFrame([("a", b"k", bytes(900), None), ("b.c", b"k", bytes(1000), None)], kinds)
+    sink = sinks.open("kafka", KAFKA | {"producer.max.request.size": "1000"})
+    assert len(_placed(frame, 2000).collect()) == 2
+    with pytest.raises(Exception, match=r"max\.request\.size") as failed:
+        _placed(frame, 1000).collect()
+    found = cause(failed.value, sink.failure)
+    assert isinstance(found, SinkError)
+    assert "A record of the topic b.c has 1,083 bytes" in found.message
 
 
 def test_kafka_gets_keys_values_and_headers_in_order(

@@ -111,6 +111,10 @@ class Sink(ABC):
         """What `tailrace check` warns of, though records can be written. Connects to nothing."""
         return []
 
+    def asked(self) -> list[Finding]:
+        """What `tailrace check` finds by asking the place where records go, within seconds."""
+        return []
+
     def failure(self, text: str) -> TailraceError | None:
         """The error that the text of a failed query describes, when it is of the place where records go; else None.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,17 +11,24 @@ from typing import TYPE_CHECKING, Any
 from tailrace.config.config import Config
 from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
-from tailrace.errors import SinkError
+from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.jar import Jar
+from tailrace.sinks import brokers
 from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.interruption import briefly
 from tailrace.sinks.topics import Topics, groups, named
+from tailrace.spark.cluster import is_local
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+_log = logging.getLogger("tailrace")
 _PRODUCER = "producer."
+_REACH = (
+    "Check debezium.sink.kafka.producer.bootstrap.servers, and that producer.security.protocol is what the broker "
+    "speaks at that port."
+)
 _SERIALIZERS = ("StringSerializer", "ByteArraySerializer", "BytesSerializer")
 
 # Listed, not resolved: what else they depend on is in PySpark already, in the versions that Spark was built with.
@@ -69,10 +77,20 @@ _DATED = (
     f"'{TIMESTAMP_HEADER}', 'value', cast(cast(timestamp as string) as binary)))) end as headers"
 )
 
+_RAISE = (
+    "Raise debezium.sink.kafka.producer.max.request.size, and with it max.message.bytes of the topic (of the broker "
+    "message.max.bytes); or leave large columns out by column.exclude.list."
+)
 _UNMET = "unmet"
 _BYTES = "org.apache.kafka.common.serialization.ByteArraySerializer"
 _AS_BYTES = {"kafka.key.serializer": _BYTES, "kafka.value.serializer": _BYTES}
 
+_LARGE = "tailrace: more than max.request.size"
+_TOO_LARGE = re.compile(rf"{re.escape(_LARGE)}: (\d+) bytes, of the topic (\S+)")
+_LARGER = re.compile(r"\borg\.apache\.kafka\.[\w.]*?RecordTooLargeException: ([^\n]+)")
+_MOST_BYTES = 1 << 20
+_OVERHEAD = 82
+"""What the producer adds to the bytes of a key and a value before it compares them with max.request.size."""
 _INVALID_TOPIC = re.compile(r"\bInvalidTopicException: Invalid topics?:? \[?([^\n\]]+)")
 _REFUSED = re.compile(r"\borg\.apache\.kafka\.[\w.]*?(\w+Exception): ([^\n]+)")
 _HANDSHAKE = r"\b(?:[a-z]\w*\.)+(SSLHandshakeException): "
@@ -141,6 +159,8 @@ class KafkaSink(Sink):
         settings.required(f"{_PRODUCER}bootstrap.servers")
         self.options = DEFAULTS | self._producer_options(options)
         self._topics: Topics | None = None
+        most = self.options.get("kafka.max.request.size", "")
+        self._most_bytes = int(most) if most.isdigit() else _MOST_BYTES
 
     def adopt(self, source: Config) -> None:
         found = groups(source)
@@ -165,6 +185,16 @@ class KafkaSink(Sink):
         name = _INVALID_TOPIC.search(text)
         if name is not None:
             return named(name[1].strip()) or SinkError(f"Kafka refuses the topic name {name[1].strip()}.")
+        large = _TOO_LARGE.search(text)
+        if large is not None:
+            return SinkError(
+                f"A record of the topic {large[2]} has {int(large[1]):,} bytes, more than the producer sends: "
+                f"max.request.size is {self._most_bytes:,}.",
+                _RAISE,
+            )
+        larger = _LARGER.search(text)
+        if larger is not None:
+            return SinkError(f"Kafka refuses a record for its size: {larger[1].strip()}", _RAISE)
         found = _REFUSED.search(text)
         if found is None:
             return None
@@ -177,10 +207,32 @@ class KafkaSink(Sink):
         kind, said = found.groups()
         return SinkError(f"Kafka refuses the records or cannot be reached: {said.strip()} ({kind}).", remedy)
 
+    @property
+    def _servers(self) -> list[str]:
+        return [server for server in self.options["kafka.bootstrap.servers"].split(",") if server.strip()]
+
+    @property
+    def _protocol(self) -> str:
+        return self.options.get("kafka.security.protocol", "")
+
     def advice(self) -> list[Finding]:
-        servers = self.options["kafka.bootstrap.servers"].split(",")
-        protocol = self.options.get("kafka.security.protocol", "")
-        return list(advice.kafka("The sink", servers, protocol, f"debezium.sink.kafka.{_PRODUCER}security.protocol"))
+        option = f"debezium.sink.kafka.{_PRODUCER}security.protocol"
+        return list(advice.kafka("The sink", self._servers, self._protocol, option))
+
+    def asked(self) -> list[Finding]:
+        reason = brokers.fault(self._servers, self._protocol)
+        if not reason:
+            return [Finding("ok", "sink", f"A broker of {', '.join(self._servers)} answers.")]
+        return [Finding("error", "sink", f"No broker of Kafka answers: {reason}.", _REACH)]
+
+    def _demand_broker(self, spark: SparkSession) -> None:
+        """Raise ConnectionFailed where no broker answers; a driver of a cluster may be where none is."""
+        reason = brokers.fault(self._servers, self._protocol)
+        if not reason:
+            return
+        if is_local(spark.sparkContext.master or ""):
+            raise ConnectionFailed(f"No broker of Kafka answers: {reason}.", _REACH)
+        _log.warning("No broker of Kafka answers to the driver: %s. %s", reason, _REACH)
 
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
@@ -191,18 +243,26 @@ class KafkaSink(Sink):
                 "and out of order.",
                 "Set spark.speculation=false.",
             )
-        writer = _placed(frame).writeStream.queryName(query).trigger(**trigger)
+        self._demand_broker(frame.sparkSession)
+        writer = _placed(frame, self._most_bytes).writeStream.queryName(query).trigger(**trigger)
         writer = writer.option("checkpointLocation", str(checkpoint))
         if self._topics is not None:
             return writer.foreachBatch(briefly(_Creating(self._topics, self.options))).start()
         return writer.format("kafka").option("includeHeaders", "true").options(**self.options).start()
 
 
-def _placed(frame: DataFrame) -> DataFrame:
-    """The columns that Spark's connector takes, of a frame that may say where in a topic its records belong."""
+def _placed(frame: DataFrame, most: int) -> DataFrame:
+    """Return the columns that Spark's connector takes, of a frame that may say where in a topic its records belong.
+
+    A record whose key and value have more than `most` bytes for the producer fails by the name of its topic, which the
+    producer itself does not tell.
+    """
+    size = f"coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0) + {_OVERHEAD}"
+    told = f"raise_error(concat('{_LARGE}: ', {size}, ' bytes, of the topic ', topic))"
+    value = f"if({size} > {most}, cast({told} as binary), value) as value"
     there = frame.columns
     partition = ["partition"] if "partition" in there else []
-    return frame.selectExpr("topic", "key", "value", _DATED if "timestamp" in there else "headers", *partition)
+    return frame.selectExpr("topic", "key", value, _DATED if "timestamp" in there else "headers", *partition)
 
 
 class _Creating:

@@ -1,0 +1,73 @@
+"""The sink `kafka` without Spark: a broker that does not answer, and what too large a record is told by."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tailrace import sinks
+from tailrace.errors import ConnectionFailed
+from tailrace.sinks import brokers
+from tailrace.sinks.kafka import KafkaSink
+from tests.servers.listening import BROKER, listening
+
+
+def made(servers: str, **options: str) -> KafkaSink:
+    named = {f"producer.{name.replace('_', '.')}": text for name, text in options.items()}
+    sink = sinks.open("kafka", {"producer.bootstrap.servers": servers, **named})
+    assert isinstance(sink, KafkaSink)
+    return sink
+
+
+@pytest.mark.parametrize(
+    ("answer", "protocol", "words"),
+    [
+        (BROKER, "", ""),
+        (BROKER, "SASL_PLAINTEXT", ""),
+        (b"", "", "it closes the connection, as a listener of another security.protocol does"),
+        (b"HTTP/1.1 400 Bad Request", "", "what answers there is no broker of Kafka"),
+        (BROKER, "SSL", "does not speak TLS"),
+    ],
+)
+def test_what_answers_at_a_brokers_address(answer: bytes, protocol: str, words: str) -> None:
+    with listening(answer) as server:
+        found = brokers.fault([server], protocol)
+    assert words in found
+    assert bool(words) is bool(found)
+
+
+def test_a_broker_that_is_not_there_is_told_by_check_and_at_the_start() -> None:
+    sink = made("127.0.0.1:1,PLAINTEXT://[::1]:1")
+    (finding,) = sink.asked()
+    assert finding.level == "error"
+    assert "127.0.0.1:1: Connection refused; PLAINTEXT://[::1]:1: " in finding.text
+    frame = SimpleNamespace(
+        sparkSession=SimpleNamespace(
+            sparkContext=SimpleNamespace(master="local[2]", getConf=lambda: SimpleNamespace(get=lambda *_: "false"))
+        )
+    )
+    with pytest.raises(ConnectionFailed, match=r"No broker of Kafka answers: 127\.0\.0\.1:1: Connection refused"):
+        sink.start(cast(Any, frame), "/nowhere", {"availableNow": True})
+    with listening(BROKER) as server:
+        assert [one.level for one in made(f"127.0.0.1:1,{server}").asked()] == ["ok"]
+
+
+def test_a_record_that_is_too_large_is_told_by_its_topic() -> None:
+    sink = made("h:1", max_request_size="2000000")
+    text = (
+        "[USER_RAISED_EXCEPTION] tailrace: more than max.request.size: 2000123 bytes, of the topic p.public.t\n\tat x"
+    )
+    found = sink.failure(text)
+    assert found is not None
+    assert found.message == (
+        "A record of the topic p.public.t has 2,000,123 bytes, more than the producer sends: max.request.size is "
+        "2,000,000."
+    )
+    refused = sink.failure(
+        "org.apache.kafka.common.errors.RecordTooLargeException: The request included a message larger than the max "
+        "message size the server will accept.\n"
+    )
+    assert refused is not None
+    assert "max.message.bytes of the topic" in str(refused)
