@@ -7,9 +7,12 @@ import json
 import pytest
 
 from tailrace import formats
-from tailrace.columns.logical import BYTES, INT32, STRING, Field, array, mapping, struct
+from tailrace.columns.logical import BYTES, INT32, INT64, STRING, Field, array, mapping, semantic, struct
 from tailrace.config.formats import Format
 from tailrace.errors import RegistryError
+from tailrace.formats.registry.ids import forget
+from tailrace.values import decimals
+from tailrace.values.dates import DATE
 from tests.layout_blocks import BARE, unfilled
 from tests.servers.registry import Registry
 
@@ -71,6 +74,62 @@ def test_a_schema_of_other_fields_is_refused(registry: Registry, place: int, par
     form = confluent(registry, "avro", auto_register_schemas="false", use_latest_version="true")
     with pytest.raises(RegistryError, match=r"latest schema of the subject server\.public\.t-value has other fields"):
         head(form)
+
+
+MOMENT = semantic(INT64, "io.debezium.time.MicroTimestamp")
+VALUES = struct(
+    Field("n", decimals.decimal_type(2, 9)), Field("at", MOMENT.with_optional(True)), Field("day", DATE), name="n.V",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("place", "changes", "taken"),
+    [
+        (0, {}, True),
+        (0, {"scale": 3, "connect.parameters": {"scale": "3"}}, False),
+        (0, {"scale": 3, "connect.name": None, "connect.parameters": None}, False),
+        (0, {"logicalType": None, "scale": None, "connect.name": None, "connect.parameters": None}, True),
+        (1, {"connect.name": None}, True),
+        (1, {"connect.name": None, "logicalType": "timestamp-micros"}, True),
+        (1, {"connect.name": None, "logicalType": "timestamp-millis"}, False),
+        (1, {"connect.name": "io.debezium.time.Timestamp"}, False),
+        (2, {"logicalType": "date"}, True),
+        (2, {"connect.name": None, "logicalType": "time-millis"}, False),
+    ],
+)
+def test_a_schema_of_another_scale_or_unit_is_refused(
+    registry: Registry, place: int, changes: dict[str, object], taken: bool
+) -> None:
+    formats.find(avro(registry)).compile(unfilled(VALUES), True, BARE)
+    schema = json.loads(registry.versions[-1].schema)
+    kind = schema["fields"][place]["type"]
+    kind = kind[1] if isinstance(kind, list) else kind
+    kind.update(changes)
+    for name in [name for name, value in changes.items() if value is None]:
+        kind.pop(name, None)
+    registry.registered(SUBJECT, json.dumps(schema))
+    form = confluent(registry, "avro", auto_register_schemas="false", use_latest_version="true")
+    if taken:
+        assert head(form, VALUES)[0] == 0
+    else:
+        with pytest.raises(RegistryError, match="or other scales or units"):
+            head(form, VALUES)
+
+
+def test_a_message_with_another_scale_is_refused(registry: Registry) -> None:
+    formats.find(confluent(registry, "protobuf")).compile(unfilled(VALUES), True, BARE)
+    own = registry.versions[-1].schema
+    form = confluent(registry, "protobuf", auto_register_schemas="false", use_latest_version="true")
+    assert own.count('"scale"') == 1
+    for other, taken in ((own, True), (own.replace('value: "2"', 'value: "4"'), False)):
+        registry.registered(SUBJECT, other + f"\n// {taken}")
+        forget()
+        if taken:
+            assert head(form, VALUES)[0] == 0
+        else:
+            assert other != own
+            with pytest.raises(RegistryError, match="or other scales or units"):
+                head(form, VALUES)
 
 
 @pytest.mark.parametrize(

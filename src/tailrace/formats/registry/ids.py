@@ -14,7 +14,7 @@ from tailrace.formats.registry import apicurio, confluent
 from tailrace.formats.registry.base import Client, Unanswered
 from tailrace.formats.registry.options import Access, Registry, variable
 from tailrace.formats.registry.proto_shape import proto_shape
-from tailrace.formats.registry.shape import shape
+from tailrace.formats.registry.shape import alike, shape
 
 _TRIES, _WAIT = 3, 0.3
 _Found = TypeVar("_Found")
@@ -82,18 +82,21 @@ def _asked(registry: Registry, subject: str, schema: str, kind: str) -> int:
     if not registry.latest:
         return _answer(lambda: client.find(registry, subject, schema, kind), registry)
     number, text = _answer(lambda: client.latest(registry, subject), registry)
-    if not same(text, schema, kind):
+    if not same(schema, text, kind):
         raise RegistryError(
-            f"The latest schema of the subject {subject} has other fields than the records.",
+            f"The latest schema of the subject {subject} has other fields than the records, or other scales or units.",
             "Register the schema that the records have, or let the converter do it.",
         )
     return number
 
 
-def same(one: str, other: str, kind: str) -> bool:
-    """Whether bytes by one schema are bytes by the other: they have the same types and fields in the same order."""
+def same(own: str, other: str, kind: str) -> bool:
+    """Return True if bytes by `own` are bytes by `other`, and mean the same by it.
+
+    Both have the same types and fields in the same order, and what `other` says of decimals and moments is as `own`.
+    """
     found: Callable[[str], Any] = proto_shape if kind == "PROTOBUF" else shape
-    return bool(found(one) == found(other))
+    return alike(found(own), found(other))
 
 
 def _answer(ask: Callable[[], _Found], registry: Registry) -> _Found:

@@ -1,10 +1,12 @@
-"""What of a Protobuf schema decides how its bytes are written. Any process."""
+"""What of a Protobuf schema decides how its bytes are written, and what they mean. Any process."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 from typing import Any
+
+from tailrace.formats.registry.shape import Meaning
 
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|[\w.]+|\S', re.DOTALL)
 _LABELS = ("optional", "required", "repeated")
@@ -33,7 +35,7 @@ class _Reader:
                 inside = _Reader(self.tokens, self.at + 3)
                 messages = inside.messages()
                 self.at = inside.at + 1
-                found.append([name, sorted(inside._lines), messages])
+                found.append([name, sorted(inside._lines, key=_place), messages])
             elif self._token == "oneof":
                 inside = _Reader(self.tokens, self.at + 3)
                 inside.messages()
@@ -50,6 +52,7 @@ class _Reader:
     def _statement(self) -> None:
         """A field, or anything else up to its semicolon or the end of its braces."""
         words: list[str] = []
+        scale = Meaning(None)
         while self.at < len(self.tokens) and self._token != ";":
             if self._token in _CLOSING:
                 skipped = self._skip()
@@ -57,6 +60,8 @@ class _Reader:
                     words[-1] += "".join(skipped)
                 elif skipped[0] == "{":
                     break
+                else:
+                    scale = _scale(skipped)
             else:
                 words.append(self._token)
                 self.at += 1
@@ -64,7 +69,7 @@ class _Reader:
             self.at += 1
         label = words.pop(0) if words and words[0] in _LABELS else ""
         if len(words) == 4 and words[2] == "=" and words[3].isdigit():
-            self._lines.append([int(words[3]), label, _name(words[0]), words[1]])
+            self._lines.append([int(words[3]), label, _name(words[0]), words[1], scale])
 
     def _skip(self) -> list[str]:
         """The tokens of braces, up to those that close them."""
@@ -76,6 +81,23 @@ class _Reader:
             if not depth:
                 break
         return self.tokens[first : self.at]
+
+
+def _place(line: list[Any]) -> tuple[int, str]:
+    return line[0], line[3]
+
+
+def _scale(options: list[str]) -> Meaning:
+    """Return the scale that the options of a field say, as the one of a decimal."""
+    pair: dict[str, str] = {}
+    for place, token in enumerate(options):
+        if token in "{}":
+            pair = {}
+        elif options[place - 1] == ":" and options[place - 2] in ("key", "value"):
+            pair[options[place - 2]] = token.strip("\"'")
+        if pair.get("key") == "scale" and pair.get("value", "").lstrip("-").isdigit():
+            return Meaning(int(pair["value"]))
+    return Meaning(None)
 
 
 def _name(kind: str) -> str:

@@ -1,31 +1,81 @@
-"""What of an Avro schema decides how its bytes are written. Any process."""
+"""What of an Avro schema decides how its bytes are written, and what they mean. Any process."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What values mean beside their type, as the scale of a decimal or the unit of a moment; None where it is not said.
+
+    `is_known` tells that None stands for no meaning, in a schema that would say one.
+    """
+
+    value: Any
+    is_known: bool = False
+
+
+def alike(own: Any, other: Any) -> bool:
+    """Return True if shapes are the same, and no meaning of `other` is another one than that of `own`."""
+    if isinstance(own, Meaning) and isinstance(other, Meaning):
+        return other.value in (None, own.value) or (own.value is None and not own.is_known)
+    if isinstance(own, list) and isinstance(other, list):
+        return len(own) == len(other) and all(map(alike, own, other))
+    return bool(own == other)
+
+
 def shape(text: str) -> Any:
-    """The types and the names of fields in their order, and nothing else of a schema; named types by full names."""
-    return _shape(json.loads(text), "")
+    """The types with their meanings and the names of fields in their order; named types by full names."""
+    return _shape(json.loads(text), "", '"connect.name"' in text)
 
 
-def _shape(schema: Any, space: str) -> Any:
+def _shape(schema: Any, space: str, tells: bool) -> Any:
     if isinstance(schema, list):
-        return [_shape(branch, space) for branch in schema]
+        return [_shape(branch, space, tells) for branch in schema]
     if isinstance(schema, str):
-        return schema if schema in _PLAIN or "." in schema or not space else f"{space}.{schema}"
+        if schema in _PLAIN:
+            return [schema, Meaning(None, tells)]
+        return schema if "." in schema or not space else f"{space}.{schema}"
     kind = schema["type"]
     if kind in ("record", "enum", "fixed"):
         name = str(schema["name"])
         own = name.rpartition(".")[0] or str(schema.get("namespace", space))
         full = name if "." in name or not own else f"{own}.{name}"
-        fields = [[part["name"], _shape(part["type"], own)] for part in schema.get("fields", ())]
-        return [kind, full, fields, schema.get("symbols"), schema.get("size")]
+        fields = [[part["name"], _shape(part["type"], own, tells)] for part in schema.get("fields", ())]
+        meaning = [_meaning(schema, tells)] if kind == "fixed" else []
+        return [kind, full, fields, schema.get("symbols"), schema.get("size"), *meaning]
     if kind in ("array", "map"):
-        return [kind, _shape(schema["items" if kind == "array" else "values"], space)]
-    return _shape(kind, space)
+        return [kind, _shape(schema["items" if kind == "array" else "values"], space, tells)]
+    if isinstance(kind, str) and kind in _PLAIN:
+        return [kind, _meaning(schema, tells)]
+    return _shape(kind, space, tells)
+
+
+def _meaning(schema: dict[str, Any], tells: bool) -> Meaning:
+    name = schema.get("connect.name")
+    logical = _LOGICAL.get(str(schema.get("logicalType")))
+    if _DECIMAL in (name, logical):
+        scale: Any = schema.get("scale", dict(schema.get("connect.parameters") or {}).get("scale", 0))
+        return Meaning((_DECIMAL, int(scale)), tells)
+    return Meaning(_SAME.get(str(name), name) or logical, tells)
 
 
 _PLAIN = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_LOGICAL = {
+    "decimal": _DECIMAL,
+    "date": "io.debezium.time.Date",
+    "time-millis": "io.debezium.time.Time",
+    "time-micros": "io.debezium.time.MicroTime",
+    "timestamp-millis": "io.debezium.time.Timestamp",
+    "timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "timestamp-nanos": "io.debezium.time.NanoTimestamp",
+    "local-timestamp-millis": "io.debezium.time.Timestamp",
+    "local-timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "local-timestamp-nanos": "io.debezium.time.NanoTimestamp",
+}
+_SAME = {f"org.apache.kafka.connect.data.{name}": f"io.debezium.time.{name}" for name in ("Date", "Time", "Timestamp")}
+"""Kafka Connect's own types are Debezium's of the same unit."""
