@@ -67,6 +67,11 @@ def _databases(instance: Instance, database: Database) -> Rows:
         )
 
 
+def _recovery(instance: Instance, database: Database) -> Rows:
+    for one in instance.databases.values():
+        yield one.id, f"00000000-0000-0000-0000-{one.id:012d}"
+
+
 def _schemas(instance: Instance, database: Database) -> Rows:
     for name, number in database.schemas.items():
         yield name, number, 1
@@ -341,6 +346,7 @@ VIEWS: dict[tuple[str, str], View] = {
         ),
         _databases,
     ),
+    ("sys", "database_recovery_status"): View(_columns("database_id:int recovery_fork_guid:name"), _recovery),
     ("sys", "schemas"): View(_columns("name:name schema_id:int principal_id:int"), _schemas),
     ("sys", "objects"): _OBJECT_VIEW,
     ("sys", "all_objects"): _OBJECT_VIEW,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.errors import PrerequisiteError
+from tailrace.errors import PositionLost, PrerequisiteError
 from tdsserver.process import TestDatabase
 
 COMPUTED = "create table dbo.t (id int not null primary key, a int, b as (a * 2))"
@@ -100,3 +100,18 @@ def test_a_column_of_another_type_is_told(
     made.restart()
     print(made.take(1))
     assert "the column n of dbo.t has another type" in caplog.text
+
+
+def test_capture_that_was_set_up_anew_is_an_error(capture: Any, sqlserver_database: TestDatabase) -> None:
+    """Also where the change table has the name of the old one: rows between are in none."""
+    sqlserver_database.execute("create table dbo.t (id int not null primary key)", "insert into dbo.t values (1)")
+    sqlserver_database.enable("dbo.t")
+    made = capture(snapshot_mode="initial")
+    made.take(1)
+    sqlserver_database.execute("exec sys.sp_cdc_disable_db", "insert into dbo.t values (2)")
+    sqlserver_database.enable("dbo.t")
+    sqlserver_database.execute("insert into dbo.t values (3)")
+    sqlserver_database.capture()
+    made.restart()
+    with pytest.raises(PositionLost, match=r"dbo_t of dbo\.t is gone"):
+        made.step()

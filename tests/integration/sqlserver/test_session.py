@@ -128,6 +128,7 @@ def test_a_capture_instance_is_described_with_its_source(sqlserver_database: Tes
         assert table.columns[3].generated
         assert session.oldest(capture) == capture.start
         assert session.tables() == [capture.source]
+        assert session.lineage()
 
 
 def test_tables_without_capture_instance_are_described_as_they_are(

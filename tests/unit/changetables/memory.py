@@ -95,6 +95,7 @@ class Server:
     fault: int = 0
     late: bool = False
     behind: int = 0
+    lineage: str = ""
 
     def __post_init__(self) -> None:
         # workers keep sessions, so a name is never used twice
@@ -307,6 +308,9 @@ class MemorySession:
                 [texts([change.row.get(column.name) for change in part]) for column in table.columns],
                 np.array([change.command for change in part], np.int64),
             )
+
+    def lineage(self) -> str:
+        return self.server.lineage
 
     def now_us(self) -> int:
         self.called("now_us")

@@ -210,3 +210,20 @@ def test_a_capture_that_has_lost_its_beginning_was_ended_meanwhile() -> None:
     database.commit(("dbo.b", "c", None, ("1", "x")))
     with pytest.raises(PositionLost, match=r"The capture of dbo\.a was ended"):
         query.drain()
+
+
+def test_a_database_that_was_restored_and_has_grown_again_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Once: the next offset has the lineage that it has now."""
+    database = server()
+    database.lineage = "one"
+    query = Query(database)
+    query.drain()
+    database.commit(("dbo.a", "c", None, ("1", "x")))
+    query.drain()
+    for lineage, is_told in (("one", False), ("two", True), ("two", False)):
+        caplog.clear()
+        database.lineage = lineage
+        database.commit(("dbo.a", "c", None, (f"{lineage}{is_told}", "x")))
+        query.restart()
+        query.drain()
+        assert ("the mend is tailrace verify --repair, or a new checkpoint" in caplog.text) == is_told

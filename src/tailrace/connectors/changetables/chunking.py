@@ -37,7 +37,8 @@ class ChunkedSnapshots(contracts.Snapshots[TablesOffset]):
 
     def start(self, since: TablesOffset, *, fresh: bool) -> TablesOffset:
         if fresh or since.is_initial:
-            since = replace(since, databases=self._first().databases)
+            first = self._first()
+            since = replace(since, databases=first.databases, lineages=first.lineages)
         return self._begun(since, None)
 
     def block(self, since: TablesOffset) -> TablesOffset | None:

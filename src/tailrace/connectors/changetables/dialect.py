@@ -255,6 +255,10 @@ class Session(Protocol):
         """
         ...
 
+    def lineage(self) -> str:
+        """Return what tells the database from one that was restored to an earlier state; "" where nothing does."""
+        ...
+
     def now_us(self) -> int:
         """The server's time by the clock of its commit times, in µs since 1970 UTC."""
         ...

@@ -115,7 +115,7 @@ class TablesOffset:
 
     Rows of a snapshot may be newer than the position that it began at. `shown_us` says of each database at what time,
     in µs since 1970 by its own clock, all of them were read; only until the log has passed that time, and only where
-    somebody asks for tables at one moment.
+    somebody asks for tables at one moment. `lineages` says of each database what `Session.lineage` did.
     """
 
     databases: Mapping[str, Reached] = field(default_factory=dict)
@@ -123,6 +123,7 @@ class TablesOffset:
     heartbeat_ms: int = 0
     progress: Progress = NO_PROGRESS
     shown_us: Mapping[str, int] = field(default_factory=dict)
+    lineages: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_initial(self) -> bool:
@@ -159,6 +160,8 @@ class TablesOffset:
             fields["progress"] = self.progress.to_json()
         if self.shown_us:
             fields["shown_us"] = dict(self.shown_us)
+        if self.lineages:
+            fields["lineages"] = dict(self.lineages)
         if self.snapshot is not None:
             fields["snapshot"] = self.snapshot.to_json()
         return ordered(fields)
@@ -177,4 +180,5 @@ class TablesOffset:
             fields.get("heartbeat_ms", 0),
             Progress.from_json(fields.get("progress", {})),
             fields.get("shown_us", {}),
+            fields.get("lineages", {}),
         )

@@ -170,7 +170,8 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
         return self._is_kept
 
     def offset(self, since: TablesOffset, end: TablesPosition, heartbeat_ms: int, progress: Progress) -> TablesOffset:
-        return TablesOffset(end.databases, None, heartbeat_ms, progress, self._shown_us(since, end))
+        lineages = {name: found for name, database in self._databases.items() if (found := database.lineage)}
+        return TablesOffset(end.databases, None, heartbeat_ms, progress, self._shown_us(since, end), lineages)
 
     def _shown_us(self, since: TablesOffset, end: TablesPosition) -> dict[str, int]:
         """When a snapshot was read that shows more than the log has up to `end`, by database.

@@ -120,15 +120,21 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
             for era in reached.eras.at(reached.position):
                 if self._includes(era.table.id):
                     self._names.admit(era.table)
-            sentence = self._databases[name].resume(self._wanted(reached))
+            sentence = self._databases[name].resume(self._wanted(reached), since.lineages.get(name, ""))
             if sentence:
                 return sentence
         return ""
 
     def first(self) -> TablesOffset:
-        found = TablesOffset({name: database.begin() for name, database in self._databases.items()})
+        found = TablesOffset(
+            {name: database.begin() for name, database in self._databases.items()}, lineages=self._lineages()
+        )
         guard_number(self._config, sum(len(reached.eras.latest()) for reached in found.databases.values()))
         return found
+
+    def _lineages(self) -> dict[str, str]:
+        """What is known of the databases' lineages."""
+        return {name: found for name, database in self._databases.items() if (found := database.lineage)}
 
     def present(self) -> Target:
         found = {name: database.session.newest() for name, database in self._databases.items()}

@@ -355,6 +355,9 @@ class Db2Session:
             self._offset_us = round(ahead / _QUARTER_US) * _QUARTER_US
         return self._offset_us
 
+    def lineage(self) -> str:
+        return ""
+
     def now_us(self) -> int:
         """The server's time by the clock of its commit times, in µs since 1970 UTC."""
         ((now,),) = self.connection.rows("SELECT CURRENT TIMESTAMP FROM SYSIBM.SYSDUMMY1")

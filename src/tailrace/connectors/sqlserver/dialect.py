@@ -327,6 +327,9 @@ class SqlServerSession:
         local = pc.cast(pc.cast(whole.column(1), pa.string()), pa.timestamp("us")).combine_chunks()
         return CommitTimes(positions(whole.column(0).combine_chunks()), self._utc(local))
 
+    def lineage(self) -> str:
+        return str(self.one(statements.FORK) or "")
+
     def now_us(self) -> int:
         local = pc.cast(pa.array([str(self.one(statements.NOW))]), pa.timestamp("us"))
         return int(self._utc(local)[0])

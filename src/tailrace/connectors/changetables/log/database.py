@@ -47,6 +47,7 @@ class Database:
         self._session: Session | None = None
         self.was_connected = False
         self._warned: set[str] = set()
+        self._lineage: str | None = None
         # rows by span, so that a batch is not counted twice
         self._totals: dict[tuple[str, int, Position, Position], int] = {}
         self._empty: tuple[Position, Position] | None = None
@@ -97,9 +98,30 @@ class Database:
         self._warn_of_uncaptured(set(groups))
         return Reached(position, eras)
 
-    def resume(self, reached: Reached) -> str:
-        """Check, at a start, what a checkpoint builds on; a sentence on what is lost, empty when nothing is."""
+    @property
+    def lineage(self) -> str:
+        """See Session; as it was when this was first asked, which is at the start."""
+        if self._lineage is None:
+            try:
+                self._lineage = self.session.lineage()
+            except ConnectionFailed:
+                raise
+            except TailraceError:
+                self._lineage = ""
+        return self._lineage
+
+    def resume(self, reached: Reached, lineage: str = "") -> str:
+        """Check, at a start, what a checkpoint builds on; a sentence on what is lost, empty when nothing is.
+
+        `lineage` is that of the database at the checkpoint, empty where it is not known.
+        """
         self.session.check()
+        if lineage and self.lineage and lineage != self.lineage:
+            self._warn_once(
+                f"the database {self.name} was restored, or a failover has lost changes of it, since the checkpoint: "
+                "what was made of changes that it does not have any more stays; the mend is tailrace verify --repair, "
+                "or a new checkpoint"
+            )
         try:
             newest = self.session.newest()
             if newest is not None and newest < reached.position:

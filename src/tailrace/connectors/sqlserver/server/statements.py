@@ -73,6 +73,9 @@ TIMES = (
 )
 """Commit times (after, upto), in the server's local time. "cdc.lsn_time_mapping": tran_end_time, a datetime."""
 
+FORK = "select convert(nvarchar(36), recovery_fork_guid) from sys.database_recovery_status where database_id = db_id()"
+"""What tells a database from one that was restored to an earlier state. "sys.database_recovery_status"."""
+
 NOW = "select convert(varchar(23), getdate(), 121)"
 """The server's local time, as precise as commit times are. "GETDATE (Transact-SQL)"."""
 
