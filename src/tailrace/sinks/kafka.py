@@ -17,7 +17,6 @@ from tailrace.sinks import brokers
 from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.interruption import briefly
 from tailrace.sinks.topics import Topics, groups, named
-from tailrace.spark.cluster import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -230,7 +229,8 @@ class KafkaSink(Sink):
         reason = brokers.fault(self._servers, self._protocol)
         if not reason:
             return
-        if is_local(spark.sparkContext.master or ""):
+        is_local = (spark.sparkContext.master or "").partition("[")[0] == "local"
+        if is_local:
             raise ConnectionFailed(f"No broker of Kafka answers: {reason}.", _REACH)
         _log.warning("No broker of Kafka answers to the driver: %s. %s", reason, _REACH)
 
