@@ -9,6 +9,7 @@ from tailrace.connectors.postgres.log.identity import EARLIER
 from tailrace.connectors.postgres.schema import coverage, inventory
 from tailrace.connectors.postgres.setup.publications import FOR_ALL_TABLES
 from tailrace.connectors.postgres.setup.slots import STATE
+from tailrace.connectors.postgres.setup.stock import LOOK
 from tailrace.connectors.postgres.snapshot.rights import IN_PART
 from tests.simulation.log import TABLES
 
@@ -24,6 +25,8 @@ QUIET = frozenset(
         STATE,
         EARLIER,
         IN_PART,
+        LOOK,
+        inventory._ALTERATIONS,
     )
 )
 """What a start only looks at: where it dies between these, nothing is left behind."""
@@ -43,6 +46,8 @@ ANSWERS: tuple[tuple[str, Callable[[Any, str, Sequence[Any]], list[tuple[Any, ..
     (coverage._PUBLICATION, lambda session, text, values: [(True, False)]),
     (coverage._PUBLISHED, lambda session, text, values: [(oid, None, None) for oid in TABLES]),
     (inventory._PUBLICATION, lambda session, text, values: [(_OID,)]),
+    (LOOK, lambda session, text, values: [("",)]),
+    (inventory._ALTERATIONS, lambda session, text, values: [(1, 1)]),
     (IN_PART, lambda session, text, values: []),
     (EARLIER, lambda session, text, values: []),
     (STATE, lambda session, text, values: [(None, "")]),

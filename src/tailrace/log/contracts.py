@@ -278,6 +278,11 @@ class Source(ABC, Generic[O, P, T]):
     def tasks(self, since: O, until: O) -> list[Task]:
         """The tasks of the batch that are not of its changes: chunks of its snapshot, alterations of tables."""
 
+    def look_again(self) -> None:
+        """See whether the server has changed what the start has found of the tables, as far as the log does not tell
+        it. Asked now and then, and at the end of a query that ends. Raises what makes it useless to go on."""
+        return
+
     def beat(self) -> None:
         """What is done at each heartbeat."""
         return

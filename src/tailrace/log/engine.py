@@ -35,6 +35,8 @@ FILL_SECONDS = 0.5
 MERGE_FILL_SECONDS = 10.0
 # How long an import may keep Python from the thread that asks the server: 5 ms is Python's own, and it asks many times.
 SWITCH_SECONDS = 0.0005
+# How often it is looked whether tables have changed in ways that the log does not tell, in s.
+LOOK_SECONDS = 60.0
 _USUAL_SECONDS = sys.getswitchinterval()
 
 
@@ -43,6 +45,8 @@ class _Memory:
     """What the engine remembers between two calls."""
 
     idle_since: float
+    # when the source was asked last whether tables have changed
+    looked_at: float
     # whether what precedes the log is done, in this planner or since its last failure
     begun: bool = False
     # whether a query's start is over, and with it what belongs to each start
@@ -80,7 +84,7 @@ class LogEngine(Generic[O, P, T]):
         self._heartbeats = Heartbeats(config["heartbeat.interval.ms"], runtime, source.beat)
         self._delay = StreamingDelay(config, runtime)
         self._dispatch = DispatchInterval(config, runtime)
-        self._memory = _Memory(runtime.monotonic())
+        self._memory = _Memory(runtime.monotonic(), runtime.monotonic())
         self._read: list[tuple[Offset, O]] = []
         self._undo = Undo(
             self._memory, self._notifications, self._heartbeats, self._delay, self._dispatch, *source.memory
@@ -174,6 +178,7 @@ class LogEngine(Generic[O, P, T]):
         # Spark asks for what follows an offset when that is in its commit log
         opened.committed(since)
         opened.refresh()
+        self._look_again(is_last=False)
         if opened.windows is not None and since.progress.blocking:
             blocked = self._block(since, limits)
             if blocked is not None:
@@ -196,11 +201,19 @@ class LogEngine(Generic[O, P, T]):
         if heartbeat_ms != since.heartbeat_ms and found == since.log:
             found = opened.idle_position(since.log)
         elif not moved:
+            self._look_again(is_last=self._target is not None)
             return since
         end = opened.offset(since, found, heartbeat_ms, progress)
         if windows is not None:
             windows.planned(end.to_json())
         return end
+
+    def _look_again(self, *, is_last: bool) -> None:
+        """Let the source look whether its tables have changed, if that is due or there is no other call."""
+        now = self._runtime.monotonic()
+        if is_last or now >= self._memory.looked_at + LOOK_SECONDS:
+            self._memory.looked_at = now
+            self._source.look_again()
 
     def _next_window(
         self,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.blocks import LAST
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, PrefixFilter, TableFilter
-from tailrace.connectors.findings import demanded, listed
 from tailrace.connectors.postgres.chunking import PostgresSnapshots
 from tailrace.connectors.postgres.log import invalidation
 from tailrace.connectors.postgres.log.feed import PostgresFeed
@@ -22,17 +21,17 @@ from tailrace.connectors.postgres.log.visible import Streamed
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.opened import OpenedLog, parallelism
 from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLsn, lsn_text
-from tailrace.connectors.postgres.schema import coverage, inventory
+from tailrace.connectors.postgres.schema import coverage
 from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.schema.coverage import Carried, carried
 from tailrace.connectors.postgres.schema.history import History, SchemaHistory
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
-from tailrace.connectors.postgres.schema.inventory import UNKNOWN, Inventory
+from tailrace.connectors.postgres.schema.inventory import UNKNOWN
 from tailrace.connectors.postgres.schema.relations import Relations
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.setup import publications, slots
-from tailrace.connectors.postgres.snapshot.session import only, qualified
+from tailrace.connectors.postgres.setup.stock import Stock
 from tailrace.connectors.postgres.snapshot.windows import Incremental, PostgresWindows
 from tailrace.errors import PositionLost
 from tailrace.events.admission import Admission
@@ -85,9 +84,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         self._control: psycopg.Connection[Any] | None = None
         self._xmin = CatalogXmin(config, self._connect)
         self._prepared = False
-        self._inventory: Inventory | None = None
-        # oids and names of tables that the log has brought; the reader's thread adds to it
-        self._seen: set[tuple[int, str]] = set()
+        self._stock = Stock(config, settings.copies)
         self._hypertables = HypertableCatalog(config, settings, outside.connect, outside.runtime)
         self.incremental = self._incremental()
         self.snapshots = PostgresSnapshots(
@@ -99,7 +96,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             self._names.admit,
             self._streamed,
             self._hypertables,
-            lambda: self._inventory,
+            lambda: self._stock.inventory,
         )
 
     def _incremental(self) -> Incremental | None:
@@ -165,21 +162,15 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         guard_number(self._config, len(captured))
         if self._streams:
             self._await_slot(control, since)
-            if self._is_republished(since) and not snapshot_mode(self._config).mends:
-                name, slot = self._config["publication.name"], self._config["slot.name"]
-                raise PositionLost(
-                    f"The publication {name} is not the one that the log was read by: it is gone, was dropped and made "
-                    "again, or publication.name has changed. What was written meanwhile is lost.",
-                    f"Name the publication of before, or select pg_drop_replication_slot('{slot}'); then delete the "
-                    "checkpoint for a new snapshot.",
-                )
-            self._warn_of_other_lists(control, captured, since)
+            if self._stock.is_republished(control, since.inventory) and not snapshot_mode(self._config).mends:
+                raise self._stock.republished()
+            self._stock.warn_of_publication(control, captured, since.inventory)
             publications.prepare_publication(control, self._config, self._publishable(control, captured))
             if self._config["slot.failover"]:
                 slots.warn_of_failover(control, self._config["slot.name"])
         publications.set_replica_identities(control, self._config["replica.identity.autoset.values"], captured)
         if self._streams:
-            self._take_stock(control, catalog, captured, since)
+            self._stock.take(control, catalog, captured, since.inventory)
         with connections.one_moment(control):
             schemas = catalog.schemas([oid for oid, _, _ in captured])
         for schema in schemas.values():
@@ -212,61 +203,9 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         covered = coverage.read(control, self._config, captured, as_it_is=True)
         return [entry for entry in captured if entry[0] in covered and not covered[entry[0]].is_unlogged]
 
-    def _take_stock(
-        self,
-        control: psycopg.Connection[Any],
-        catalog: Catalog,
-        captured: Sequence[CapturedTable],
-        since: PostgresOffset,
-    ) -> None:
-        """Warn of what the log does not carry of the captured tables, and of what it has not told since the checkpoint.
-
-        Raises PrerequisiteError where a copy cannot follow a table.
-        """
-        covered = coverage.read(control, self._config, captured)
-        for one in demanded(coverage.findings(covered, copies=self._settings.copies)):
-            log.warning("%s %s", one.text, one.remedy)
-        self._inventory = inventory.read(control, self._config, captured, covered)
-        every = catalog.tables()
-        for text in inventory.differences(
-            since.inventory,
-            self._inventory,
-            {oid: str(name) for oid, name, _ in every},
-            lambda oid: _has_rows(control, next(one for one in every if one[0] == oid)),
-            publications.is_for_all_tables(control, self._config["publication.name"]),
-        ):
-            log.warning("%s", text)
-
-    def _warn_of_other_lists(
-        self, control: psycopg.Connection[Any], captured: Sequence[CapturedTable], since: PostgresOffset
-    ) -> None:
-        """Warn where somebody else has altered the publication that the start is about to set right again."""
-        if self._config["publication.autocreate.mode"] != "filtered" or not since.inventory.tables:
-            return
-        known = {oid for oid, _, _ in since.inventory.tables}
-        for one in coverage.read(control, self._config, captured, as_it_is=True).values():
-            if one.oid in known and not one.is_published_whole:
-                others = f", or under other names ({listed(one.arrives_as)})" if one.arrives_as else ""
-                log.warning(
-                    "the publication did not have all of %s for a while: what was written then has not come%s; the "
-                    "mend is to read %s by a snapshot (signal execute-snapshot)",
-                    one.name,
-                    "" if one.arrives else others,
-                    one.name,
-                )
-
-    def _is_republished(self, since: PostgresOffset) -> bool:
-        """Return True where the publication is gone, or is another one than the log was read by.
-
-        Servers before 18 cannot read a slot by a publication that is younger than what they read. Later ones leave out
-        what was written while there was none.
-        """
-        was = since.inventory.publication
-        return bool(was) and was != inventory.publication_of(self._connect(), self._config)
-
     def lost(self, since: PostgresOffset) -> str:
         """A slot that cannot be read any more is dropped then."""
-        if self._is_republished(since):
+        if self._stock.is_republished(self._connect(), since.inventory):
             slots.drop(self._connect(), self._config["slot.name"])
             return f"the publication {self._config['publication.name']} was dropped and made again."
         reached, connect = since.reached_lsn, self._outside.connect
@@ -277,8 +216,12 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         """The slot's position, and the tables when it was created."""
         with closing(slots.slot_start(self._connect(), self._config, self._outside.connect)) as slot:
             schemas = History() if slot.snapshot is None else self.snapshots.history_at(slot.snapshot)
-            found = self._inventory or UNKNOWN
+            found = self._stock.inventory or UNKNOWN
             return PostgresOffset(slot.position, schemas=schemas, server=slot.server, inventory=found)
+
+    def look_again(self) -> None:
+        if self._streams and self._prepared:
+            self._stock.look_again(self._connect())
 
     def present(self) -> TargetLsn:
         refuse_standby(self._connect())
@@ -323,16 +266,12 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             self._xmin,
             self._address,
             self._hypertables,
-            self._known,
+            lambda: self._stock.inventory,
         )
 
     def _admit(self, table: TableSchema) -> TableSchema:
-        self._seen.add((table.oid, str(table.id)))
+        self._stock.seen(table.oid, str(table.id))
         return self._names.admit(table)
-
-    def _known(self) -> Inventory | None:
-        """The inventory of the start, and the tables that the log has brought since."""
-        return None if self._inventory is None else self._inventory.with_seen(self._seen.copy())
 
     def _wanted(self, since: PostgresOffset, target: int | None) -> Wanted:
         settings = self._settings
@@ -392,11 +331,6 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         if self._control is not None:
             self._control.close()
             self._control = None
-
-
-def _has_rows(connection: psycopg.Connection[Any], table: CapturedTable) -> bool:
-    row = connection.execute(f"select exists (select from {only(table[2])}{qualified(table[1])})".encode()).fetchone()
-    return row is not None and bool(row[0])
 
 
 def _import_reader() -> None:

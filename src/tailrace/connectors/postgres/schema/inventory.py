@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     import psycopg
 
 _PUBLICATION = "select oid::int8 from pg_catalog.pg_publication where pubname = %s"
+# The transaction that has altered the publication last, and the newest entry of its list of tables.
+_ALTERATIONS = """
+select p.xmin::text::int8,
+  coalesce((select pg_catalog.max(r.oid::int8) from pg_catalog.pg_publication_rel r where r.prpubid = p.oid), 0)
+from pg_catalog.pg_publication p where p.pubname = %s
+"""
+_LISTED_SINCE = """
+select r.prrelid::int8 from pg_catalog.pg_publication_rel r join pg_catalog.pg_publication p on p.oid = r.prpubid
+where p.pubname = %s and r.oid::int8 > %s
+"""
 _HIGHEST = "select pg_catalog.max(oid::int8) from pg_catalog.pg_class"
 _LEAVES = """
 with recursive part(root, oid) as (
@@ -39,11 +49,14 @@ Files = tuple[tuple[str, int], ...]
 class Inventory:
     """`publication` is the oid of the publication, `highest` the highest oid of a relation, both 0 where they are not
     known. `tables` are the captured tables under whose names changes arrive, by their oids, and the partitions of those
-    that have any."""
+    that have any. `altered` is the transaction that has altered the publication last, `newest` the highest oid of an
+    entry of its list; 0 where an earlier version has not kept them."""
 
     publication: int = 0
     highest: int = 0
     tables: tuple[tuple[int, str, Files], ...] = ()
+    altered: int = 0
+    newest: int = 0
 
     def with_seen(self, names: Collection[tuple[int, str]]) -> Inventory:
         """Return the inventory with the oids and names of tables that the log has brought besides.
@@ -56,15 +69,16 @@ class Inventory:
 
     def to_json(self) -> list[Any]:
         tables = [[oid, name, *[list(file) for file in files]] for oid, name, files in self.tables]
-        return [self.publication, self.highest, tables]
+        return [self.publication, self.highest, tables, self.altered, self.newest]
 
     @classmethod
     def from_json(cls, fields: Sequence[Any]) -> Inventory:
-        publication, highest, tables = fields
+        publication, highest, tables, *alterations = fields
         return cls(
             publication,
             highest,
             tuple((oid, name, tuple((leaf, file) for leaf, file in files)) for oid, name, *files in tables),
+            *alterations,
         )
 
 
@@ -75,6 +89,17 @@ def publication_of(connection: psycopg.Connection[Any], config: Config) -> int:
     """Return the oid of the publication, 0 where there is none."""
     row = connection.execute(_PUBLICATION, (config["publication.name"],)).fetchone()
     return 0 if row is None else int(row[0])
+
+
+def alterations_of(connection: psycopg.Connection[Any], config: Config) -> tuple[int, int]:
+    """Return `altered` and `newest` of the publication, 0 where there is none."""
+    row = connection.execute(_ALTERATIONS, (config["publication.name"],)).fetchone()
+    return (0, 0) if row is None else (int(row[0]), int(row[1]))
+
+
+def listed_since(connection: psycopg.Connection[Any], config: Config, newest: int) -> list[int]:
+    """Return the oids of the tables that the publication lists by entries behind `newest`."""
+    return [oid for (oid,) in connection.execute(_LISTED_SINCE, (config["publication.name"], newest)).fetchall()]
 
 
 def read(
@@ -91,7 +116,8 @@ def read(
     (highest,) = connection.execute(_HIGHEST).fetchone() or (0,)
     arriving = [(oid, name) for oid, name, _ in captured if oid in coverages and coverages[oid].arrives]
     tables = tuple(sorted((oid, str(name), tuple(files.get(oid, ()))) for oid, name in arriving))
-    return Inventory(publication_of(connection, config), int(highest), tables)
+    alterations = alterations_of(connection, config)
+    return Inventory(publication_of(connection, config), int(highest), tables, *alterations)
 
 
 def differences(

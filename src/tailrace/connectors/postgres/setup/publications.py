@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
@@ -27,11 +27,7 @@ def prepare_publication(connection: psycopg.Connection[Any], config: Config, cap
     import psycopg
 
     name, mode = config["publication.name"], config["publication.autocreate.mode"]
-    row = connection.execute(
-        "select puballtables, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot from pg_publication "
-        "where pubname = %s",
-        (name,),
-    ).fetchone()
+    row = connection.execute(_SETTINGS, (name,)).fetchone()
     listed = ", ".join(qualified(table) for _, table, _ in captured)
     try:
         if row is None:
@@ -54,18 +50,11 @@ def prepare_publication(connection: psycopg.Connection[Any], config: Config, cap
             return
         if mode == "filtered" and not row[0] and captured and not _lists(connection, name, captured):
             connection.execute(f"alter publication {quoted(name)} set table {listed}".encode())
-        present = {letter for letter, published in zip("cudt", row[1:5], strict=True) if published}
-        settings = []
-        if not _published(config) <= present:
-            settings.append(f"publish = '{_operations(_published(config) | present)}'")
-        if config["publish.via.partition.root"] and not row[5]:
-            settings.append(_VIA_ROOT)
-        for setting in settings:
-            statement = f"alter publication {quoted(name)} set ({setting})"
-            if mode == "filtered":
+        if mode == "filtered":
+            for _, statement in _lacking(config, row):
                 connection.execute(statement.encode())
-            else:
-                log.warning("the publication %s is not as the options want it: %s", name, statement)
+        else:
+            _warn(config, row)
     except psycopg.errors.InsufficientPrivilege as error:
         raise PrerequisiteError(
             f"The user {config['database.user']} may not create or change the publication {name}: "
@@ -75,6 +64,35 @@ def prepare_publication(connection: psycopg.Connection[Any], config: Config, cap
         ) from None
 
 
+def warn_of_settings(connection: psycopg.Connection[Any], config: Config) -> None:
+    """Warn where the publication is not as the options want it."""
+    row = connection.execute(_SETTINGS, (config["publication.name"],)).fetchone()
+    if row is not None:
+        _warn(config, row)
+
+
+def _warn(config: Config, row: Sequence[Any]) -> None:
+    for text, statement in _lacking(config, row):
+        log.warning("the publication %s %s: %s", config["publication.name"], text, statement)
+
+
+def _lacking(config: Config, row: Sequence[Any]) -> Iterator[tuple[str, str]]:
+    """Yield what the publication lacks, as the rest of a sentence, and the statement that mends it."""
+    name = quoted(config["publication.name"])
+    wanted, present = _published(config), {letter for letter, on in zip("cudt", row[1:5], strict=True) if on}
+    if absent := wanted - present:
+        # a copy that gets no deletes keeps what was deleted
+        text = f"does not publish {_operations(absent)}, so that no such change comes, and copies go wrong"
+        yield text, f"alter publication {name} set (publish = '{_operations(wanted | present)}')"
+    if config["publish.via.partition.root"] and not row[5]:
+        text = "publishes changes of partitions under their own names"
+        yield text, f"alter publication {name} set ({_VIA_ROOT})"
+
+
+_SETTINGS = """
+select puballtables, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot from pg_catalog.pg_publication
+where pubname = %s
+"""
 FOR_ALL_TABLES = "select puballtables from pg_catalog.pg_publication where pubname = %s"
 
 

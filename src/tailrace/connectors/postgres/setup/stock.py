@@ -1,0 +1,206 @@
+"""Stock: what of the captured tables the log carries, and what it has not told, at a start and while a query runs.
+
+Planner. The catalog is asked for everything at each start. Later one query now and then says whether anything of it has
+changed since.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tailrace.config import Config, TableFilter
+from tailrace.connectors.findings import demanded, listed
+from tailrace.connectors.postgres.schema import coverage, inventory
+from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
+from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.inventory import Inventory
+from tailrace.connectors.postgres.setup import publications
+from tailrace.connectors.postgres.snapshot.session import only, qualified
+from tailrace.errors import ConnectionFailed, PositionLost
+from tailrace.snapshot.mode import snapshot_mode
+
+if TYPE_CHECKING:
+    import psycopg
+
+log = logging.getLogger("tailrace")
+
+# Everything of the catalog that `Stock` goes by, as one text: names and kinds of tables, files of partitions, the
+# publication and its lists. A temporary table is nobody's.
+LOOK = """
+select pg_catalog.md5(pg_catalog.string_agg(line, ';' order by line)) from (
+  select pg_catalog.concat_ws(' ', 'p', oid, xmin) as line from pg_catalog.pg_publication where pubname = %s
+  union all
+  select pg_catalog.concat_ws(' ', 'r', r.oid, r.xmin) from pg_catalog.pg_publication_rel r
+  join pg_catalog.pg_publication p on p.oid = r.prpubid where p.pubname = %s
+  union all
+  select pg_catalog.concat_ws(' ', 't', c.oid, n.nspname, c.relname, c.relpersistence, c.relispartition,
+    c.relrowsecurity, c.relreplident, case when c.relispartition then c.relfilenode end)
+  from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+  where c.relkind in ('r', 'p') and c.relpersistence <> 't' and n.nspname not in ('pg_catalog', 'information_schema')
+) seen
+"""
+
+
+class Stock:
+    """The captured tables as they were found last. `copies` says that a table is kept equal to its source."""
+
+    def __init__(self, config: Config, copies: bool) -> None:
+        self._config = config
+        self._copies = copies
+        self._name: str = config["publication.name"]
+        self._inventory: Inventory | None = None
+        # oids and names of tables that the log has brought; the reader's thread adds to it
+        self._seen: set[tuple[int, str]] = set()
+        self._told: set[str] = set()
+        self._looked = ""
+
+    def seen(self, oid: int, name: str) -> None:
+        """Note a table that the log has brought. Any thread."""
+        self._seen.add((oid, name))
+
+    @property
+    def inventory(self) -> Inventory | None:
+        """The captured tables, and those that the log has brought since; None before the first start."""
+        return None if self._inventory is None else self._inventory.with_seen(self._seen.copy())
+
+    # --- the start -----------------------------------------------------------------------------------------------
+
+    def is_republished(self, connection: psycopg.Connection[Any], since: Inventory) -> bool:
+        """Return True where the publication is gone, or is another one than the log was read by.
+
+        Servers before 18 cannot read a slot by a publication that is younger than what they read. Later ones leave out
+        what was written while there was none.
+        """
+        return bool(since.publication) and since.publication != inventory.publication_of(connection, self._config)
+
+    def republished(self) -> PositionLost:
+        """Return the error of a publication that is another one."""
+        slot = self._config["slot.name"]
+        return PositionLost(
+            f"The publication {self._name} is not the one that the log was read by: it is gone, was dropped and made "
+            "again, or publication.name has changed. What was written meanwhile is lost.",
+            f"Name the publication of before, or select pg_drop_replication_slot('{slot}'); then delete the "
+            "checkpoint for a new snapshot.",
+        )
+
+    def warn_of_publication(
+        self, connection: psycopg.Connection[Any], captured: Sequence[CapturedTable], since: Inventory
+    ) -> None:
+        """Warn where somebody else has altered the publication, before a start sets it right again."""
+        if not since.tables:
+            return
+        for text in (*self._lists(connection, captured, since), *self._altered(connection, since)):
+            log.warning("%s", text)
+
+    def take(
+        self,
+        connection: psycopg.Connection[Any],
+        catalog: Catalog,
+        captured: Sequence[CapturedTable],
+        since: Inventory,
+    ) -> None:
+        """Warn of what the log does not carry of the captured tables, and of what it has not told since the checkpoint.
+
+        Raises PrerequisiteError where a copy cannot follow a table.
+        """
+        self._looked = self._look(connection)
+        covered = coverage.read(connection, self._config, captured)
+        for one in demanded(coverage.findings(covered, copies=self._copies)):
+            self._told.add(one.text)
+            log.warning("%s %s", one.text, one.remedy)
+        self._inventory = inventory.read(connection, self._config, captured, covered)
+        for text in self._differences(connection, catalog, since, self._inventory):
+            log.warning("%s", text)
+
+    # --- later ---------------------------------------------------------------------------------------------------
+
+    def look_again(self, connection: psycopg.Connection[Any]) -> None:
+        """Warn of what the catalog shows otherwise than at the last look.
+
+        Raises PositionLost where the publication is another one, ConnectionFailed where that is mended by beginning
+        anew, and PrerequisiteError where a copy cannot follow a table any more.
+        """
+        before, looked = self.inventory, self._look(connection)
+        if before is None or looked == self._looked:
+            return
+        if self.is_republished(connection, before):
+            lost = self.republished()
+            raise ConnectionFailed(lost.message, lost.remedy) if snapshot_mode(self._config).mends else lost
+        catalog = Catalog(connection, self._config["database.dbname"])
+        captured = captured_tables(catalog.tables(), TableFilter(self._config))
+        known = {oid for oid, _, _ in before.tables}
+        covered = coverage.read(connection, self._config, captured, as_it_is=True)
+        for text in (*self._lists(connection, captured, before), *self._altered(connection, before)):
+            log.warning("%s", text)
+        publications.warn_of_settings(connection, self._config)
+        now = inventory.read(connection, self._config, captured, covered)
+        for text in self._differences(connection, catalog, before, now):
+            log.warning("%s", text)
+        if self._config["publication.autocreate.mode"] != "filtered":
+            # those that are new are for the next start
+            of = {oid: one for oid, one in covered.items() if oid in known}
+            new = [one for one in coverage.findings(of, copies=self._copies) if one.text not in self._told]
+            for one in demanded(new):
+                self._told.add(one.text)
+                log.warning("%s %s", one.text, one.remedy)
+        self._inventory, self._looked = now, looked
+
+    def _look(self, connection: psycopg.Connection[Any]) -> str:
+        row = connection.execute(LOOK, (self._name, self._name)).fetchone()
+        return "" if row is None else str(row[0])
+
+    def _differences(
+        self, connection: psycopg.Connection[Any], catalog: Catalog, before: Inventory, now: Inventory
+    ) -> Iterator[str]:
+        every = catalog.tables()
+        return inventory.differences(
+            before,
+            now,
+            {oid: str(name) for oid, name, _ in every},
+            lambda oid: _has_rows(connection, next(one for one in every if one[0] == oid)),
+            publications.is_for_all_tables(connection, self._name),
+        )
+
+    def _lists(
+        self, connection: psycopg.Connection[Any], captured: Sequence[CapturedTable], since: Inventory
+    ) -> Iterator[str]:
+        """Yield a sentence for each table that the publication has not whole, though the next start lists it."""
+        if self._config["publication.autocreate.mode"] != "filtered":
+            return
+        known = {oid for oid, _, _ in since.tables}
+        for one in coverage.read(connection, self._config, captured, as_it_is=True).values():
+            if one.oid in known and not one.is_published_whole:
+                others = f", or under other names ({listed(one.arrives_as)})" if one.arrives_as else ""
+                yield (
+                    f"the publication did not have all of {one.name} for a while: what was written then has not come"
+                    f"{'' if one.arrives else others}; the mend is to read {one.name} by a snapshot (signal "
+                    "execute-snapshot)"
+                )
+
+    def _altered(self, connection: psycopg.Connection[Any], since: Inventory) -> Iterator[str]:
+        """Yield a sentence where the publication was altered, or lists tables anew: also where all is as before."""
+        if not since.altered:
+            return
+        mend = "the mend is to read these tables by a snapshot (signal execute-snapshot), or tailrace verify --repair"
+        known = {oid: name for oid, name, _ in since.tables}
+        altered, newest = inventory.alterations_of(connection, self._config)
+        if altered != since.altered:
+            yield (
+                f"the publication {self._name} was altered: kinds of changes, or partitions, that it did not publish "
+                f"for a while have not come to {listed(sorted(set(known.values())))}; {mend}"
+            )
+        if newest > since.newest:
+            again = inventory.listed_since(connection, self._config, since.newest)
+            names = sorted({known[oid] for oid in again if oid in known})
+            if names:
+                yield (
+                    f"the publication {self._name} lists {listed(names)} anew: what was written while it did not list "
+                    f"them, or otherwise, has not come; {mend}"
+                )
+
+
+def _has_rows(connection: psycopg.Connection[Any], table: CapturedTable) -> bool:
+    row = connection.execute(f"select exists (select from {only(table[2])}{qualified(table[1])})".encode()).fetchone()
+    return row is not None and bool(row[0])

@@ -1,0 +1,141 @@
+"""What happens to tables and publication while a query runs is told in that run, not at the next start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError
+from tailrace.log import engine
+from tests import waiting
+from tests.fix_postgres import Database
+from tests.fix_query import Query
+
+OPTIONS = {"publication.autocreate.mode": "disabled", "table.include.list": r"public\.(t|u|p_.*)"}
+
+
+@pytest.fixture
+def make(database: Database) -> Iterator[Callable[..., Query]]:
+    database.execute(
+        "create table t (id int primary key)",
+        "create table u (id int primary key)",
+        "create table p (id int primary key) partition by range (id)",
+        "create table p_1 partition of p for values from (0) to (10)",
+        "create publication dbz_publication for table t, u, p",
+    )
+    made: list[Query] = []
+
+    def query(**options: str) -> Query:
+        made.append(Query(database, **OPTIONS, **{name.replace("_", "."): text for name, text in options.items()}))
+        return made[-1]
+
+    yield query
+    for one in made:
+        one.planner.close()
+
+
+def run(query: Query, *meanwhile: str) -> None:
+    """A run that ends at the present, in which the statements are executed before its last look."""
+    query.planner.close()
+    query.planner = query.start(available_now=True)
+    query.step()
+    query.database.execute(*meanwhile)
+    while query.step():
+        pass
+
+
+CASES = [
+    (("alter table u rename to w",), "public.u is called public.w now"),
+    (("drop table u",), "public.u was dropped"),
+    (("alter publication dbz_publication drop table u",), "no change of public.u arrives any more"),
+    (
+        ("alter publication dbz_publication drop table u", "alter publication dbz_publication add table u"),
+        "lists public.u anew",
+    ),
+    (("alter publication dbz_publication set (publish = 'insert')",), "does not publish update, delete, so that no"),
+    (
+        (
+            "alter publication dbz_publication set (publish = 'insert')",
+            "alter publication dbz_publication set (publish = 'insert, update, delete, truncate')",
+        ),
+        "the publication dbz_publication was altered",
+    ),
+    (
+        ("alter publication dbz_publication set (publish_via_partition_root = true)",),
+        "public.p_1: its changes arrive under the names of other tables (public.p)",
+    ),
+    (("create table p_2 partition of p for values from (10) to (20)",), ""),
+]
+
+
+@pytest.mark.parametrize(("statements", "said"), CASES, ids=[statements[-1][:40] for statements, _ in CASES])
+def test_the_run_that_is_concerned_tells_it(
+    make: Callable[..., Query],
+    database: Database,
+    caplog: pytest.LogCaptureFixture,
+    statements: tuple[str, ...],
+    said: str,
+) -> None:
+    query = make()
+    run(query)
+    database.execute("insert into t values (1)", "insert into u values (1)")
+    caplog.clear()
+    run(query, *statements)
+    assert said in caplog.text
+    assert bool(said) == bool(caplog.text)
+
+
+@pytest.mark.parametrize("way", ["add", "set", "publish"])
+def test_what_was_set_back_between_two_runs_is_told(
+    make: Callable[..., Query], database: Database, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    query = make()
+    run(query)
+    caplog.clear()
+    change = "alter publication dbz_publication"
+    statements, said = {
+        "add": ((f"{change} drop table t", f"{change} add table t"), "lists public.t anew"),
+        "set": ((f"{change} set table u", f"{change} set table t, u, p"), "lists public.t anew"),
+        "publish": (
+            (f"{change} set (publish = 'insert')", f"{change} set (publish = 'insert, update, delete, truncate')"),
+            "the publication dbz_publication was altered",
+        ),
+    }[way]
+    database.execute(statements[0], "insert into t values (7)", statements[1])
+    run(query)
+    assert said in caplog.text
+    assert "execute-snapshot" in caplog.text
+    # until a batch has noted it
+    database.execute("insert into t values (8)")
+    run(query)
+    caplog.clear()
+    run(query)
+    assert caplog.text == ""
+
+
+def test_a_publication_that_is_dropped_ends_the_run(make: Callable[..., Query], database: Database) -> None:
+    query = make()
+    run(query)
+    with pytest.raises((PositionLost, ConnectionFailed), match="publication"):
+        run(query, "drop publication dbz_publication", "create publication dbz_publication for table t, u, p")
+
+
+def test_a_copy_that_cannot_be_kept_any_more_ends_the_run(make: Callable[..., Query], database: Database) -> None:
+    query = make(row_copy="true")
+    run(query)
+    with pytest.raises(PrerequisiteError, match=r"public\.u: the publication does not have it"):
+        run(query, "alter publication dbz_publication drop table u")
+
+
+def test_a_query_that_goes_on_looks_now_and_then(
+    make: Callable[..., Query], database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = make()
+    database.execute("insert into t values (1)")
+    query.until(1)
+    monkeypatch.setattr(engine, "LOOK_SECONDS", 0.0)
+    database.execute("alter table u rename to w")
+    waiting.until(lambda: (query.step(), "public.u is called public.w now" in caplog.text)[1], "the warning")
+    query.step()
+    assert caplog.text.count("public.u is called public.w now") == 1
