@@ -53,8 +53,8 @@ class SourceStatus:
     `position` is how far the log was read, as the database writes its positions; empty before there is one. `lag_bytes`
     is how much of the log, in bytes, is still to be read, and `lag_s` how many seconds of it; each is None where the
     database does not say. `snapshot` is None while no snapshot runs; `tables` are those that are being read. `whole`
-    says that the offset is behind a whole transaction and no initial snapshot is half read; False where that is not
-    known.
+    says that the offset is behind a whole transaction, that no initial snapshot is half read, and that no table was
+    captured late whose rows no snapshot has read since; False where that is not known.
     """
 
     position: str = ""

@@ -15,7 +15,8 @@ class Progress:
     `state` is the running snapshot, `before` where it stood before the batch's window (None: the batch has none),
     `blocking` the tables that a blocking snapshot is to read next, `reading` those that one is reading,
     `notifications` those of the batch, each with its time in ms, `positions` how far each channel outside the log has
-    been read. `windows` counts the windows: one that is read again must not have the offset that it had before, or
+    been read, `done` the tables whose last rows the batch's window has, those that a condition has not narrowed.
+    `windows` counts the windows: one that is read again must not have the offset that it had before, or
     Spark would see nothing new.
     """
 
@@ -26,6 +27,7 @@ class Progress:
     notifications: tuple[tuple[Notification, int], ...] = ()
     positions: tuple[tuple[str, int], ...] = ()
     windows: int = 0
+    done: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = {}
@@ -51,6 +53,8 @@ class Progress:
             fields["positions"] = [list(pair) for pair in self.positions]
         if self.windows:
             fields["windows"] = self.windows
+        if self.done:
+            fields["done"] = list(self.done)
         return fields
 
     @classmethod
@@ -67,6 +71,7 @@ class Progress:
             ),
             tuple((name, position) for name, position in fields.get("positions", ())),
             fields.get("windows", 0),
+            tuple(fields.get("done", ())),
         )
 
 

@@ -100,6 +100,14 @@ class Window(Generic[View, Chunk, Upto]):
     upto: Upto
     end: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def done(self) -> tuple[str, ...]:
+        """The tables that the window reads to their ends, of those that are read without a condition."""
+        entire = {str(one) for one in self.before.collections if one.filter is None}
+        ended = (dict(notification.data) for notification in self.notifications)
+        names = [data["scanned_collection"] for data in ended if data.get("status") in ("SUCCEEDED", "EMPTY")]
+        return tuple(name for name in names if name in entire)
+
 
 class WindowSource(Protocol[At_contra, View, Chunk, Upto, Changes_contra, Read_co]):
     """What a database brings to windows. Its types: `At`, where the log has been read to when a window is opened;
@@ -239,7 +247,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
             if not is_served:
                 state = progress.before
         self._next = None
-        return replace(progress, state=state, before=None, notifications=())
+        return replace(progress, state=state, before=None, notifications=(), done=())
 
     def open(self, progress: Progress, at: At) -> Window[View, Chunk, Upto] | None:
         """The next window, if a snapshot is running and one can be opened; the log has been delivered up to `at`."""
@@ -296,7 +304,8 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
             progress = replace(progress, state=None)
         now = self._runtime.time_ns() // 1_000_000
         self._coming = progress.state
-        return replace(progress, before=before, notifications=tuple((note, now) for note in notes))
+        done = () if before is None or self._next is None else self._next.done
+        return replace(progress, before=before, notifications=tuple((note, now) for note in notes), done=done)
 
     def planned(self, end: dict[str, Any]) -> None:
         """The batch ends at the offset `end`."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from tailrace.connectors.postgres.status import describe
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError
 from tailrace.log import engine
 from tests import waiting
@@ -139,3 +141,61 @@ def test_a_query_that_goes_on_looks_now_and_then(
     waiting.until(lambda: (query.step(), "public.u is called public.w now" in caplog.text)[1], "the warning")
     query.step()
     assert caplog.text.count("public.u is called public.w now") == 1
+
+
+SIGNAL = "create table signal (id varchar(42) primary key, type varchar(32) not null, data text)"
+
+
+def whole(query: Query) -> bool:
+    assert query.committed is not None
+    return describe(query.committed, {}).whole
+
+
+@pytest.mark.parametrize("kind", ["incremental", "blocking"])
+@pytest.mark.parametrize("way", ["list", "publication", "logged"])
+def test_no_moment_is_whole_until_a_late_table_is_read(
+    make: Callable[..., Query], database: Database, caplog: pytest.LogCaptureFixture, kind: str, way: str
+) -> None:
+    """`whole` is what the table of positions says of a moment. A condition reads a part of the table alone."""
+    database.execute(SIGNAL, "alter publication dbz_publication add table signal", "insert into u values (1), (2)")
+    if way == "publication":
+        database.execute("alter publication dbz_publication drop table u")
+    elif way == "logged":
+        database.execute("alter publication dbz_publication drop table u", "alter table u set unlogged")
+    query = make(signal_data_collection="public.signal")
+    if way == "list":
+        query.options["table.include.list"] = "public.t"
+    run(query)
+    database.execute("insert into t values (1)")
+    run(query)
+    assert whole(query)
+    query.options["table.include.list"] = OPTIONS["table.include.list"]
+    if way == "logged":
+        database.execute("alter table u set logged")
+    if way != "list":
+        database.execute("alter publication dbz_publication add table u")
+    database.execute("insert into t values (2)", "insert into u values (3)")
+    caplog.clear()
+    run(query)
+    assert "public.u is captured from now on" in caplog.text
+    assert "signal execute-snapshot" in caplog.text
+    assert not whole(query)
+
+    def ask(number: int, **more: object) -> None:
+        data = json.dumps({"data-collections": ["public.u"], "type": kind, **more})
+        with database.connect() as connection:
+            connection.execute("insert into signal values (%s, 'execute-snapshot', %s)", (str(number), data))
+
+    condition = "select id from public.u where id > 1" if kind == "blocking" else "id > 1"
+    ask(1, **{"additional-conditions": [{"data-collection": "public.u", "filter": condition}]})
+    for number in (3, 4):
+        run(query)
+        database.execute(f"insert into t values ({number})")
+    run(query)
+    assert not whole(query)
+    ask(2)
+    for number in (5, 6):
+        run(query)
+        database.execute(f"insert into t values ({number})")
+    run(query)
+    assert whole(query)

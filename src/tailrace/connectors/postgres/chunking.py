@@ -16,8 +16,8 @@ from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.opened import parallelism
 from tailrace.connectors.postgres.schema.history import History
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
-from tailrace.connectors.postgres.schema.inventory import Inventory
 from tailrace.connectors.postgres.setup import slots
+from tailrace.connectors.postgres.setup.stock import Stock
 from tailrace.connectors.postgres.snapshot.chunks import Snapshots
 from tailrace.connectors.postgres.snapshot.notifications import TableNotifications
 from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgress
@@ -42,7 +42,7 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
     """Snapshots of the tables that `tables` lets through. `control` gives a connection in autocommit mode.
 
     `admit` gives a schema the key that its events have; `streamed` the transactions that the log has brought, None
-    where nobody asks for blocking snapshots; `inventory` the captured tables as they were found at the start.
+    where nobody asks for blocking snapshots; `stock` has the captured tables as they were found last.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         admit: Callable[[TableSchema], TableSchema],
         streamed: Callable[[], Streamed | None],
         hypertables: HypertableCatalog,
-        inventory: Callable[[], Inventory | None],
+        stock: Stock,
     ) -> None:
         self._config = config
-        self._inventory = inventory
+        self._stock = stock
         self._outside = outside
         self._control = control
         self._streamed = streamed
@@ -98,7 +98,8 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
             schemas = self._chunks.history(None if visible is None else visible.tables)
         progress = SnapshotProgress(plan, session.origin, 0)
         hypertables = self._hypertables.learned(since.hypertables, self._chunks.names_read)
-        found = self._inventory() or since.inventory
+        self._stock.note_read(self._chunks.covered())
+        found = self._stock.inventory or since.inventory
         return PostgresOffset(
             position, progress, visible, since.heartbeat_ms, 0, since.progress, schemas, server, hypertables, found
         )

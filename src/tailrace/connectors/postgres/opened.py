@@ -19,8 +19,8 @@ from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import Committed, LogPosition
 from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
-from tailrace.connectors.postgres.schema.inventory import Inventory
 from tailrace.connectors.postgres.server.connection import Address
+from tailrace.connectors.postgres.setup.stock import Stock
 from tailrace.connectors.postgres.snapshot.again import PresentRows
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal
 from tailrace.connectors.postgres.snapshot.windows import Changes, Incremental
@@ -55,8 +55,8 @@ def parallelism(config: Config) -> int:
 
 
 class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
-    """The log as `reader` has it; `address` is where tasks read rows, `inventory` the captured tables as the start
-    has found them.
+    """The log as `reader` has it; `address` is where tasks read rows, `stock` has the captured tables as they were
+    found last.
 
     What a snapshot has shown is left out, so another snapshot needs another reader.
     """
@@ -74,10 +74,10 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
         xmin: CatalogXmin,
         address: Callable[[], Address],
         hypertables: HypertableCatalog,
-        inventory: Callable[[], Inventory | None],
+        stock: Stock,
     ) -> None:
         self.reader = reader
-        self.inventory = inventory
+        self._stock = stock
         self.windows = windows
         self._config = config
         self._settings = settings
@@ -136,7 +136,8 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
         hypertables = since.hypertables
         if self._hypertables.is_asked:
             hypertables = self._hypertables.learned(hypertables, self._tables(since.log, end, progress))
-        found = self.inventory() or since.inventory
+        self._stock.note_read(_read_through(since.progress, progress))
+        found = self._stock.inventory or since.inventory
         return PostgresOffset(end, None, visible, heartbeat_ms, xmin, progress, schemas, server, hypertables, found)
 
     def _tables(self, start: LogPosition, end: LogPosition, progress: Progress) -> Iterator[tuple[str, str]]:
@@ -227,6 +228,16 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
         if settings.blocks != LAST or settings.skipped_operations & set("cud"):
             return False
         return all(settings.shaping.shows(table.id, name) for name in table.key)
+
+
+def _read_through(before: Progress, now: Progress) -> set[str]:
+    """Return the tables of which snapshots have read all rows, as the batch behind that of the progress `before` knows.
+
+    Its own windows may still be read again.
+    """
+    read = {*before.done, *(str(one) for one in before.reading if one.filter is None)}
+    going = [one for state in (now.before, now.state) if state is not None for one in state.collections]
+    return read - {str(one) for one in going}
 
 
 def _is_small(groups: Groups) -> bool:

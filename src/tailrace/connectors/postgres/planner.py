@@ -96,7 +96,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             self._names.admit,
             self._streamed,
             self._hypertables,
-            lambda: self._stock.inventory,
+            self._stock,
         )
 
     def _incremental(self) -> Incremental | None:
@@ -266,7 +266,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             self._xmin,
             self._address,
             self._hypertables,
-            lambda: self._stock.inventory,
+            self._stock,
         )
 
     def _admit(self, table: TableSchema) -> TableSchema:

@@ -23,5 +23,5 @@ def describe(end: Offsets, newest: Offsets) -> SourceStatus:
         lag_bytes=max(0, head - read) if read and head else None,
         snapshot=SnapshotStatus(done, total) if done < total else None,
         tables=tables(end, newest, chunks, done),
-        whole=offset.snapshot is None and offset.log.consumed is None,
+        whole=offset.snapshot is None and offset.log.consumed is None and not offset.inventory.partial,
     )

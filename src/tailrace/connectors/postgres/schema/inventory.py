@@ -50,13 +50,20 @@ class Inventory:
     """`publication` is the oid of the publication, `highest` the highest oid of a relation, both 0 where they are not
     known. `tables` are the captured tables under whose names changes arrive, by their oids, and the partitions of those
     that have any. `altered` is the transaction that has altered the publication last, `newest` the highest oid of an
-    entry of its list; 0 where an earlier version has not kept them."""
+    entry of its list; 0 where an earlier version has not kept them. `partial` are the oids of tables that were captured
+    late and have rows that no snapshot has read since."""
 
     publication: int = 0
     highest: int = 0
     tables: tuple[tuple[int, str, Files], ...] = ()
     altered: int = 0
     newest: int = 0
+    partial: tuple[int, ...] = ()
+
+    def without_partial(self, names: Collection[str] | None = None) -> Inventory:
+        """Return the inventory after a snapshot has read the tables called so, or all tables."""
+        read = {oid for oid, name, _ in self.tables if names is None or name in names}
+        return replace(self, partial=tuple(oid for oid in self.partial if oid not in read))
 
     def with_seen(self, names: Collection[tuple[int, str]]) -> Inventory:
         """Return the inventory with the oids and names of tables that the log has brought besides.
@@ -69,19 +76,23 @@ class Inventory:
 
     def to_json(self) -> list[Any]:
         tables = [[oid, name, *[list(file) for file in files]] for oid, name, files in self.tables]
-        return [self.publication, self.highest, tables, self.altered, self.newest]
+        return [self.publication, self.highest, tables, self.altered, self.newest, list(self.partial)]
 
     @classmethod
     def from_json(cls, fields: Sequence[Any]) -> Inventory:
-        publication, highest, tables, *alterations = fields
+        publication, highest, tables, altered, newest, partial = (*fields, *_LATER[len(fields) :])
         return cls(
             publication,
             highest,
             tuple((oid, name, tuple((leaf, file) for leaf, file in files)) for oid, name, *files in tables),
-            *alterations,
+            altered,
+            newest,
+            tuple(partial),
         )
 
 
+# Of offsets of earlier versions.
+_LATER: tuple[Any, ...] = (0, 0, (), 0, 0, ())
 UNKNOWN = Inventory()
 
 
@@ -134,7 +145,6 @@ def differences(
     """
     if not before.tables:
         return
-    known = {oid for oid, _, _ in before.tables}
     present = {oid: (name, files) for oid, name, files in now.tables}
     for oid, name, files in before.tables:
         called = names.get(oid)
@@ -156,13 +166,18 @@ def differences(
                 f"no change of {name} arrives any more: what was made of it goes no further; the mend is to have it "
                 "logged, published and captured again, and then to read it by a snapshot (signal execute-snapshot)"
             )
-    for oid, (name, _) in present.items():
-        is_whole = oid in known or (for_all_tables and oid > before.highest)
-        if not is_whole and has_rows(oid):
-            yield (
-                f"{name} is captured from now on, and rows that it has already do not come by the log; the mend is to "
-                "read it by a snapshot (signal execute-snapshot)"
-            )
+    for oid in late(before, now, has_rows, for_all_tables):
+        yield (
+            f"{present[oid][0]} is captured from now on, and rows that it has already do not come by the log; the mend "
+            "is to read it by a snapshot (signal execute-snapshot)"
+        )
+
+
+def late(before: Inventory, now: Inventory, has_rows: Callable[[int], bool], for_all_tables: bool) -> list[int]:
+    """Return the oids of tables that are captured since `before` and have rows that the log does not bring."""
+    known = {oid for oid, _, _ in before.tables}
+    new = [oid for oid, _, _ in now.tables if oid not in known and not (for_all_tables and oid > before.highest)]
+    return [oid for oid in new if has_rows(oid)] if known else []
 
 
 def _partitions(name: str, before: Files, now: Files) -> Iterator[str]:

@@ -6,8 +6,10 @@ changed since.
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config, TableFilter
@@ -65,6 +67,11 @@ class Stock:
         """The captured tables, and those that the log has brought since; None before the first start."""
         return None if self._inventory is None else self._inventory.with_seen(self._seen.copy())
 
+    def note_read(self, names: Collection[str] | None) -> None:
+        """Note that a snapshot has read the tables called so, or all tables."""
+        if self._inventory is not None:
+            self._inventory = self._inventory.without_partial(names)
+
     # --- the start -----------------------------------------------------------------------------------------------
 
     def is_republished(self, connection: psycopg.Connection[Any], since: Inventory) -> bool:
@@ -110,9 +117,7 @@ class Stock:
         for one in demanded(coverage.findings(covered, copies=self._copies)):
             self._told.add(one.text)
             log.warning("%s %s", one.text, one.remedy)
-        self._inventory = inventory.read(connection, self._config, captured, covered)
-        for text in self._differences(connection, catalog, since, self._inventory):
-            log.warning("%s", text)
+        self._keep(connection, catalog, since, inventory.read(connection, self._config, captured, covered))
 
     # --- later ---------------------------------------------------------------------------------------------------
 
@@ -135,9 +140,7 @@ class Stock:
         for text in (*self._lists(connection, captured, before), *self._altered(connection, before)):
             log.warning("%s", text)
         publications.warn_of_settings(connection, self._config)
-        now = inventory.read(connection, self._config, captured, covered)
-        for text in self._differences(connection, catalog, before, now):
-            log.warning("%s", text)
+        self._keep(connection, catalog, before, inventory.read(connection, self._config, captured, covered))
         if self._config["publication.autocreate.mode"] != "filtered":
             # those that are new are for the next start
             of = {oid: one for oid, one in covered.items() if oid in known}
@@ -145,23 +148,23 @@ class Stock:
             for one in demanded(new):
                 self._told.add(one.text)
                 log.warning("%s %s", one.text, one.remedy)
-        self._inventory, self._looked = now, looked
+        self._looked = looked
 
     def _look(self, connection: psycopg.Connection[Any]) -> str:
         row = connection.execute(LOOK, (self._name, self._name)).fetchone()
         return "" if row is None else str(row[0])
 
-    def _differences(
-        self, connection: psycopg.Connection[Any], catalog: Catalog, before: Inventory, now: Inventory
-    ) -> Iterator[str]:
+    def _keep(self, connection: psycopg.Connection[Any], catalog: Catalog, before: Inventory, now: Inventory) -> None:
+        """Keep what is found now, and warn of what the log has not told of it since `before`."""
         every = catalog.tables()
-        return inventory.differences(
-            before,
-            now,
-            {oid: str(name) for oid, name, _ in every},
-            lambda oid: _has_rows(connection, next(one for one in every if one[0] == oid)),
-            publications.is_for_all_tables(connection, self._name),
-        )
+        has_rows = functools.cache(lambda oid: _has_rows(connection, next(one for one in every if one[0] == oid)))
+        for_all = publications.is_for_all_tables(connection, self._name)
+        names = {oid: str(name) for oid, name, _ in every}
+        for text in inventory.differences(before, now, names, has_rows, for_all):
+            log.warning("%s", text)
+        captured = {oid for oid, _, _ in now.tables}
+        partial = captured.intersection((*before.partial, *inventory.late(before, now, has_rows, for_all)))
+        self._inventory = replace(now, partial=tuple(sorted(partial)))
 
     def _lists(
         self, connection: psycopg.Connection[Any], captured: Sequence[CapturedTable], since: Inventory
