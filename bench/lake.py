@@ -20,7 +20,7 @@ from statistics import median
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bench import drain, large
+from bench import drain
 from bench.tables import plain
 from bench.workload import TRANSACTION, Workload
 from tailrace.connectors.registry import from_entries
@@ -94,7 +94,7 @@ def measure(
                 named = {f"tables_{share}_{name}": median(found[name] for found in of) for name in of[0]}
                 # those of `latest` are of the rounds beside the tutorials' way
                 figures = named | figures
-    return large.measure(spark, workload, max(changes // 10, TRANSACTION), say) | figures
+    return figures
 
 
 def pipeline(workload: Workload, table: str, mode: str, folder: Path) -> Lake:

@@ -16,6 +16,7 @@ from bench import (
     drain,
     incremental,
     lake,
+    large,
     latency,
     many,
     mongodb,
@@ -26,7 +27,7 @@ from bench import (
 )
 from bench.report import COPY, MIB, PEEK, PLAIN, PLAIN_SCHEMAS, RECEIVE, Measurement
 from bench.usage import Meter
-from bench.workload import Workload
+from bench.workload import TRANSACTION, Workload
 from tests.servers.registry import Registry
 
 PHASES = (
@@ -112,6 +113,7 @@ class Suite:
             self.extra |= writers.measure(self.spark, self.workload, self.repeat, self.say)
         if "tables" in phases:
             self.extra |= lake.measure(self.spark, self.workload, self.rows, self.repeat, self.say)
+            self.extra |= large.measure(self.spark, self.workload, max(self.rows // 10, TRANSACTION), self.say)
         if "verify" in phases:
             self.extra |= verify.measure(self.spark, self.workload, self.rows, self.repeat, self.say)
 

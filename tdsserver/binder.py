@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
 
 from tdsserver import values
 from tdsserver.bound import Bound, common_type, convert, normal
 from tdsserver.errors import SqlError, unknown_column, unsupported
 from tdsserver.expressions import Expressions
+from tdsserver.functions import AGGREGATES
+from tdsserver.scope import BoundQuery, Catalog, Field, Relation, Resolved, Scope
 from tdsserver.sqltype import INT, SqlType
 from tdsserver.syntax import (
     Call,
@@ -19,7 +19,6 @@ from tdsserver.syntax import (
     Item,
     Join,
     Literal,
-    Name,
     Order,
     Query,
     Select,
@@ -28,74 +27,6 @@ from tdsserver.syntax import (
     TableRef,
     ValuesSource,
 )
-
-AGGREGATES = frozenset({"count", "count_big", "min", "max", "sum", "avg", "string_agg"})
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One column that a source offers: its name, type, and DuckDB's name for it."""
-
-    name: str
-    type: SqlType
-    sql: str
-
-
-@dataclass(slots=True)
-class Relation:
-    """One source in FROM. `names`: the last parts by which columns may be qualified."""
-
-    alias: str
-    names: tuple[str, ...]
-    fields: list[Field]
-
-
-@dataclass(slots=True)
-class Scope:
-    """The relations that names are looked up in; then the parent's."""
-
-    relations: list[Relation] = field(default_factory=list)
-    parent: Scope | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BoundQuery:
-    """DuckDB SQL whose columns are called o1, o2, …, and what they are for the client."""
-
-    sql: str
-    columns: list[tuple[str, SqlType]]
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """A table as a source: DuckDB SQL to stand in FROM, its columns, and the sort keys of its clustered index."""
-
-    sql: str
-    fields: list[tuple[str, SqlType, str]]
-    clustered: Sequence[tuple[str, bool]] = ()
-
-
-class Catalog(Protocol):
-    """What the binder asks of its session."""
-
-    @property
-    def collation(self) -> str:
-        """The collation of the database."""
-
-    def same(self, left: str, right: str) -> bool:
-        """Whether two identifiers are the same under the database's collation."""
-
-    def table(self, name: Name) -> Resolved:
-        """A table or view; raises SqlError 208."""
-
-    def function(self, name: Name, args: list[Bound]) -> Resolved:
-        """A function that returns a table; raises SqlError 208 or 313."""
-
-    def scalar(self, name: Name, args: list[Bound]) -> Bound:
-        """A function of the database or the session; raises SqlError 195 or 4121."""
-
-    def variable(self, name: str) -> Bound:
-        """A variable's value; raises SqlError 137."""
 
 
 class Binder(Expressions):

@@ -123,6 +123,14 @@ def common_type(a: SqlType, b: SqlType) -> SqlType:
     return first
 
 
+def united(parts: list[Bound]) -> SqlType:
+    """The common type of several values."""
+    found = parts[0]
+    for part in parts[1:]:
+        found = Bound("", common(found, part)) if found.type is not None or part.type is not None else found
+    return found.kind
+
+
 def _wider(first: SqlType, second: SqlType) -> SqlType:
     width = {"bit": (1, 0), "tinyint": (3, 0), "smallint": (5, 0), "int": (10, 0), "bigint": (19, 0)}
     width |= {"money": (19, 4), "smallmoney": (10, 4)}

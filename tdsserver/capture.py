@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tdsserver import values
 from tdsserver.errors import SqlError
@@ -22,10 +21,9 @@ from tdsserver.log import (
     Transaction,
 )
 from tdsserver.model import ColumnInfo, Database, Index, Instance, Table
+from tdsserver.parser import Parser
+from tdsserver.session import Session
 from tdsserver.sqltype import DATETIME, DATETIME2, INT, LSN, SqlType, make, varbinary
-
-if TYPE_CHECKING:
-    from tdsserver.session import Session
 
 PAUSE = 0.02
 """Seconds between two looks of the agent at the log; a real one waits five seconds by default."""
@@ -245,8 +243,6 @@ def _index(database: Database, table: Table, name: str | None) -> Index | None:
 def _columns(database: Database, table: Table, text: str | None) -> list[ColumnInfo]:
     if text is None:
         return list(table.columns)
-    from tdsserver.parser import Parser
-
     parser = Parser(text)
     names = [parser.identifier()]
     while parser.take(","):
@@ -300,8 +296,14 @@ def drop_instance(session: Session, database: Database, instance: CaptureInstanc
         drop_table(session.instance, database, database.tables[instance.table_id])
 
 
-def record_ddl(session: Session, database: Database, table: Table, text: str, altered: bool, names: set[str]) -> None:
-    """Rows of cdc.ddl_history for the instances of the table; a captured column's new type reaches the change table."""
+def record_ddl(
+    session: Session, database: Database, table: Table, text: str, altered: bool, names: set[str]
+) -> list[tuple[Table, ColumnInfo, SqlType]]:
+    """Write the rows of cdc.ddl_history for the table's capture instances, and drain the log.
+
+    Return the columns of change tables that take a new type, with their tables and types.
+    """
+    retyped: list[tuple[Table, ColumnInfo, SqlType]] = []
     cdc = database.log.cdc
     for one in cdc.instances if cdc else ():
         if one.source_id != table.object_id:
@@ -312,15 +314,14 @@ def record_ddl(session: Session, database: Database, table: Table, text: str, al
         lsn = database.log.lsn()
         cdc.ddl.append(DdlEntry(table.object_id, one.table_id, required, text, lsn, moment(session.instance)))
         if required:
-            from tdsserver.ddl import Definer
-
             change_table = database.tables[one.table_id]
             for name in names & set(captured):
                 source = next(c for c in table.columns if c.name == name)
                 target = next(c for c in change_table.columns if c.name == name)
                 drain(session.instance, database)
-                Definer(session).retype(database, change_table, target, _capture_type(source.type))
+                retyped.append((change_table, target, _capture_type(source.type)))
                 captured[name].type = source.type.name
+    return retyped
 
 
 class Agent(threading.Thread):

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
+from tdsserver.arguments import Arguments
 from tdsserver.bound import convert_value
 from tdsserver.decoding import Parameter, Reader
 from tdsserver.encoding import COLLATION, bs, column, encoder, type_info, us
 from tdsserver.errors import SqlError
 from tdsserver.executor import Executor, parameters
 from tdsserver.model import Instance
-from tdsserver.procedures import Arguments
+from tdsserver.parser import Parser
 from tdsserver.session import (
     Count,
     DatabaseChanged,
@@ -27,7 +28,7 @@ from tdsserver.session import (
     TransactionChanged,
 )
 from tdsserver.sqltype import INT, SqlType
-from tdsserver.wire import ATTENTION, BATCH, LOGIN, PRELOGIN, RPC, TRANSACTION, Closed, Response, Transport
+from tdsserver.wire import ATTENTION, BATCH, LOGIN, PRELOGIN, RESPONSE, RPC, TRANSACTION, Closed, Response, Transport
 
 OFF, ON, NOT_SUPPORTED, REQUIRED = 0, 1, 2, 3
 """PRELOGIN's ENCRYPTION."""
@@ -131,8 +132,6 @@ class Connection:
         for token, value in options:
             head += struct.pack(">BHH", token, start + len(body), len(value))
             body += value
-        from tdsserver.wire import RESPONSE
-
         self.transport.send(head + b"\xff" + body, RESPONSE)
         if answer == NOT_SUPPORTED:
             return False
@@ -248,8 +247,6 @@ class Connection:
 
     def _call(self, name: str, given: list[Parameter], response: Response) -> bytes:
         """Run a procedure; the tokens of what it returns."""
-        from tdsserver.parser import Parser
-
         parts = Parser(name).name()
         self.settings.note("call", f"{name} {[(p.name, p.value) for p in given]}")
         known = parts[-1].casefold()

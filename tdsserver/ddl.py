@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 
 from tdsserver import values
-from tdsserver.binder import Field, Relation, Scope
 from tdsserver.bound import Bound, convert
 from tdsserver.capture import drop_instance, record_ddl
 from tdsserver.dml import Writer, column_named, instances_of
 from tdsserver.errors import SqlError, unsupported
 from tdsserver.model import ColumnInfo, Database, Index, Table, system_name
-from tdsserver.resolve import Resolver, collated
+from tdsserver.resolve import Resolver, binder_of, collated
+from tdsserver.scope import Field, Relation, Scope
 from tdsserver.session import Session
 from tdsserver.sqltype import DATETIME2, SERVER_COLLATION, SqlType, make
 from tdsserver.statements import expression
@@ -123,7 +123,7 @@ class Definer:
 
     def _computed_type(self, database: Database, table: Table, text: str) -> SqlType:
         fields = [Field(c.name, collated(c.type, database), f"t.{c.storage}") for c in table.columns]
-        return self.session.binder().scalar(expression(text), Scope([Relation("t", (table.name,), fields)])).kind
+        return binder_of(self.session).scalar(expression(text), Scope([Relation("t", (table.name,), fields)])).kind
 
     def _index(self, database: Database, table: Table, key: KeyDef) -> Index:
         if key.primary and table.primary_key is not None:
@@ -170,7 +170,9 @@ class Definer:
         table.changed = moment(self.session)
         touched = {column.name for column in node.columns} | set(node.names)
         if node.action in ("add", "alter column", "drop column", "drop column if exists"):
-            record_ddl(self.session, database, table, text, node.action == "alter column", touched)
+            is_altered = node.action == "alter column"
+            for change_table, column, kind in record_ddl(self.session, database, table, text, is_altered, touched):
+                self.retype(database, change_table, column, kind)
 
     def _run(self, database: Database, sql: str) -> None:
         def work() -> int:
@@ -196,7 +198,7 @@ class Definer:
             if self.session.depth:
                 self.session.undo.append(partial(setattr, table, "columns", table.columns[:-1]))
             if filled and column.default is not None:
-                bound = self.session.binder().scalar(expression(column.default[1]), Scope())
+                bound = binder_of(self.session).scalar(expression(column.default[1]), Scope())
                 self._run(database, f"UPDATE {name} SET {column.storage} = {convert(bound, column.type)}")
         for key in node.keys:
             self._index(database, table, key)

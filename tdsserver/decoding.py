@@ -11,7 +11,6 @@ from tdsserver import values
 from tdsserver.errors import SqlError
 from tdsserver.sqltype import MAX, SqlType, make
 
-UNKNOWN_LENGTH = 0xFFFFFFFFFFFFFFFE
 NO_VALUE = 0xFFFFFFFFFFFFFFFF
 _FIXED = {
     0x30: ("tinyint", "<B"),

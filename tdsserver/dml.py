@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tdsserver import values
-from tdsserver.binder import Binder, Field, Relation, Scope
-from tdsserver.bound import Bound, convert, implicit
-from tdsserver.errors import SqlError, unknown_object, unsupported
+from tdsserver.binder import Binder
+from tdsserver.bound import Bound, convert, convert_value, implicit, normal
+from tdsserver.errors import SqlError, unsupported
 from tdsserver.log import AFTER, BEFORE, DELETE, INSERT, Change
 from tdsserver.model import ColumnInfo, Database, Table
-from tdsserver.resolve import Resolver, collated
+from tdsserver.resolve import Resolver, binder_of, collated
+from tdsserver.scope import Field, Relation, Scope
 from tdsserver.session import Rows, Session
 from tdsserver.sqltype import BINARIES, MAX, TEXTS, SqlType
 from tdsserver.statements import expression
-from tdsserver.syntax import Delete, Expr, Insert, Item, Join, Literal, Source, TableRef, Truncate, Update
+from tdsserver.syntax import Delete, Expr, Insert, Item, Join, Source, TableRef, Truncate, Update
 
 Row = tuple[object, ...]
 
@@ -33,7 +34,7 @@ class Writer:
         if node.table[0].startswith("@"):
             return self._into_variable(node), None
         database, table = self._writable(node.table, "INSERT")
-        binder = self.session.binder()
+        binder = binder_of(self.session)
         columns = self._insert_columns(database, table, node.columns)
         output: list[Row] = []
 
@@ -53,7 +54,7 @@ class Writer:
         if node.columns:
             raise unsupported("INSERT into some columns of a table variable")
         table = Table(0, "", node.table[0], variable.columns, 0)
-        rows = self._insert_rows(self.session.binder(), node, table, variable.columns)
+        rows = self._insert_rows(binder_of(self.session), node, table, variable.columns)
         variable.rows += [tuple(row) for row in rows]
         return len(rows)
 
@@ -149,7 +150,7 @@ class Writer:
         self, database: Database, table: Table, rows: Sequence[Sequence[object]], columns: list[ColumnInfo]
     ) -> list[Row]:
         """Store rows that have values of `columns`; the other columns get their defaults. The whole rows."""
-        binder = self.session.binder()
+        binder = binder_of(self.session)
         given = {column.id: at for at, column in enumerate(columns)}
         whole: list[list[object]] = []
         for row in rows:
@@ -237,7 +238,7 @@ class Writer:
     def _update_rows(
         self, node: Update, source: Source, alias: str, database: Database, table: Table
     ) -> list[tuple[Row, Row]]:
-        binder = self.session.binder()
+        binder = binder_of(self.session)
         scope = Scope()
         origin = binder.source(source, scope)
         target = next(r for r in scope.relations if self.resolver.same(r.names[-1], alias))
@@ -317,7 +318,7 @@ class Writer:
         befores: list[Row] = []
 
         def work() -> int:
-            binder = self.session.binder()
+            binder = binder_of(self.session)
             scope = Scope()
             origin = binder.source(source, scope)
             target = next(r for r in scope.relations if self.resolver.same(r.names[-1], alias))
@@ -386,7 +387,7 @@ class Writer:
     ) -> Rows | None:
         if not items:
             return None
-        binder = self.session.binder()
+        binder = binder_of(self.session)
         rows: list[Row] = []
         columns: list[tuple[str, SqlType]] = []
         pairs: Iterator[tuple[Row | None, Row | None]] = zip(
@@ -429,8 +430,6 @@ class Writer:
 
     def check_unique(self, database: Database, table: Table, columns: list[int], name: str, constraint: bool) -> None:
         """Raise SqlError 2627 (a constraint's) or 2601 (an index's) when a key is there twice."""
-        from tdsserver.bound import normal
-
         keys = [normal(Bound(table.by_id(c).storage, table.by_id(c).type), database.collation) for c in columns]
         sql = f"SELECT 1 FROM {database.storage}.{table.storage} GROUP BY {', '.join(keys)} HAVING count(*) > 1 LIMIT 1"
         if self.session.run(sql).fetchone() is not None:
@@ -530,8 +529,6 @@ def stretched(kind: SqlType) -> SqlType:
 
 def constant_value(bound: Bound, kind: SqlType) -> object:
     """A known value as a column's type, before its length is looked at."""
-    from tdsserver.bound import convert_value
-
     if bound.constant is None or bound.type is None:
         return None
     return convert_value(bound.constant, bound.type, stretched(kind), explicit=False)
@@ -569,6 +566,3 @@ def _references(source: Source | None) -> Iterator[TableRef]:
     elif isinstance(source, Join):
         yield from _references(source.left)
         yield from _references(source.right)
-
-
-__all__ = ["Literal", "Writer", "column_named", "fitted", "instances_of", "stored", "unknown_object", "unsupported"]

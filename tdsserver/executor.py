@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 
-from tdsserver.binder import Scope
-from tdsserver.bound import NO_CONSTANT, Bound, convert_value
+from tdsserver.arguments import Arguments
+from tdsserver.bound import convert_value
 from tdsserver.ddl import Definer
 from tdsserver.dml import Writer
 from tdsserver.errors import SqlError, unsupported
-from tdsserver.procedures import PROCEDURES, Arguments
+from tdsserver.parser import Parser
+from tdsserver.procedures import PROCEDURES
+from tdsserver.resolve import Resolver, binder_of, evaluated, parts_of
+from tdsserver.scope import Scope
 from tdsserver.session import Count, DatabaseChanged, Info, Result, Rows, Session, TableVariable
 from tdsserver.sqltype import MAX, SqlType, make, nvarchar
 from tdsserver.statements import parse
@@ -214,7 +217,7 @@ class Executor:
         if isinstance(first, Select) and first.into is not None:
             raise unsupported("SELECT … INTO")
         assigned = [item.variable for item in first.items] if isinstance(first, Select) else []
-        bound = session.binder().query(query, top_level=True)
+        bound = binder_of(session).query(query, top_level=True)
         session.reading()
         if any(assigned):
             rows = session.run(bound.sql).fetchall()
@@ -243,7 +246,7 @@ class Executor:
 
     def _holds(self, condition: Expr) -> bool:
         self.session.reading()
-        text = self.session.binder().condition(condition, Scope())
+        text = binder_of(self.session).condition(condition, Scope())
         return self.session.evaluate(text) is True
 
     def _while(self, node: While) -> Iterator[Result]:
@@ -264,8 +267,8 @@ class Executor:
         return self.session.variables[name][0]
 
     def _value(self, node: Expr, kind: SqlType) -> object:
-        bound = self.session.binder().scalar(node, Scope())
-        _, value = self.session.value(self.session.binder(), node)
+        bound = binder_of(self.session).scalar(node, Scope())
+        _, value = evaluated(self.session, node)
         source = bound.type or kind
         return convert_value(value, source, kind, explicit=False)
 
@@ -284,8 +287,6 @@ class Executor:
         elif option == "lock_timeout":
             session.lock_timeout = int(words[1])
         elif option == "identity_insert":
-            from tdsserver.resolve import Resolver, parts_of
-
             _, table = Resolver(session).find(parts_of(words[1]))
             session.identity_insert = table.object_id if words[2] == "on" else 0
 
@@ -311,7 +312,7 @@ class Executor:
             time.sleep(min(0.05, max(0.0, end - time.monotonic())))
 
     def _thrown(self, node: Throw) -> SqlError:
-        found = [self.session.value(self.session.binder(), arg) for arg in node.args]
+        found = [evaluated(self.session, arg) for arg in node.args]
         texts = [value for kind, value in found if kind.is_text]
         numbers = [value for kind, value in found if not kind.is_text]
         number = int(str(numbers[0])) if isinstance(node.args[0], Literal) and node.args[0].kind == "number" else 50000
@@ -324,7 +325,7 @@ class Executor:
         for key, value, _ in node.args:
             if value is None:
                 continue
-            kind, found = self.session.value(self.session.binder(), value)
+            kind, found = evaluated(self.session, value)
             bound.append((key, kind, found))
             if key is None:
                 args.placed.append(found)
@@ -363,8 +364,6 @@ class Executor:
 
 def parameters(text: str) -> list[tuple[str, SqlType]]:
     """The declarations of sp_executesql: `@a int, @b nvarchar(10) OUTPUT`."""
-    from tdsserver.parser import Parser
-
     parser = Parser(text)
     found: list[tuple[str, SqlType]] = []
     while parser.token.kind == "variable":
@@ -378,6 +377,3 @@ def parameters(text: str) -> list[tuple[str, SqlType]]:
         if not parser.take(","):
             break
     return found
-
-
-__all__ = ["NO_CONSTANT", "Bound", "Executor", "Rows", "parameters"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import decimal
-from typing import TYPE_CHECKING
 
 from tdsserver import functions
-from tdsserver.bound import NULL, Bound, common, comparison, constant, convert, implicit, normal
-from tdsserver.errors import SqlError, syntax, unsupported
+from tdsserver.bound import NULL, Bound, common, comparison, constant, convert, implicit, normal, united
+from tdsserver.errors import SqlError, syntax
+from tdsserver.scope import BoundQuery, Catalog, Scope
 from tdsserver.sqltype import (
     BIGINT,
     FLOAT,
@@ -44,10 +44,6 @@ from tdsserver.syntax import (
     Variable,
 )
 
-if TYPE_CHECKING:
-    from tdsserver.binder import BoundQuery, Catalog, Scope
-
-CONDITIONS = (Between, In, Like, IsNull, Exists)
 _LOGICAL = frozenset({"AND", "OR", "=", "<>", "<", ">", "<=", ">="})
 _WINDOWED = {
     "row_number": BIGINT,
@@ -308,14 +304,6 @@ def _is_star(node: Expr) -> bool:
     return type(node).__name__ == "Star"
 
 
-def united(parts: list[Bound]) -> SqlType:
-    """The common type of several values."""
-    found = parts[0]
-    for part in parts[1:]:
-        found = Bound("", common(found, part)) if found.type is not None or part.type is not None else found
-    return found.kind
-
-
 def literal(node: Literal) -> Bound:
     """A literal with T-SQL's type for it ("Constants (Transact-SQL)")."""
     if node.kind == "null":
@@ -361,12 +349,3 @@ def concatenated(parts: list[Bound]) -> Bound:
         known = [part.constant for part in parts]
         return constant(None if None in known else "".join(map(str, known)), kind)
     return Bound(f"({' || '.join(part.sql for part in parts)})", kind)
-
-
-def need(args: list[Bound], name: str, least: int, most: int) -> None:
-    """Raise SqlError 174 unless there are that many arguments."""
-    if not least <= len(args) <= most:
-        raise SqlError(174, f"The {name} function requires {least} argument(s).", 15)
-
-
-__all__ = ["CONDITIONS", "Expressions", "concatenated", "literal", "need", "united", "unsupported"]

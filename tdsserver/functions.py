@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from tdsserver import values
-from tdsserver.bound import NULL, Bound, comparison, constant, convert, implicit
+from tdsserver.bound import Bound, comparison, constant, convert, implicit, united
 from tdsserver.errors import SqlError, unsupported
+from tdsserver.scope import ExpressionBinder, Scope
 from tdsserver.sqltype import (
     BIGINT,
     DATETIME2,
@@ -17,16 +17,13 @@ from tdsserver.sqltype import (
     INT,
     MAX,
     UNIQUEIDENTIFIER,
+    USER_TYPE_ID,
     SqlType,
     make,
     nvarchar,
     varbinary,
 )
-from tdsserver.syntax import Column, Expr, Literal
-
-if TYPE_CHECKING:
-    from tdsserver.binder import Scope
-    from tdsserver.expressions import Expressions
+from tdsserver.syntax import Column, Expr
 
 AGGREGATES = frozenset({"count", "count_big", "min", "max", "sum", "avg", "string_agg"})
 TEXT = nvarchar(MAX)
@@ -82,33 +79,31 @@ def _as_text(value: Bound) -> str:
     return implicit(value, TEXT)
 
 
-def _isnull(binder: Expressions, args: list[Expr], scope: Scope) -> Bound:
+def _isnull(binder: ExpressionBinder, args: list[Expr], scope: Scope) -> Bound:
     first, second = (binder.scalar(arg, scope) for arg in args)
     kind = first.type or second.kind
     return Bound(f"coalesce({implicit(first, kind)}, {implicit(second, kind)})", kind)
 
 
-def _coalesce(binder: Expressions, args: list[Expr], scope: Scope) -> Bound:
-    from tdsserver.expressions import united
-
+def _coalesce(binder: ExpressionBinder, args: list[Expr], scope: Scope) -> Bound:
     parts = [binder.scalar(arg, scope) for arg in args]
     kind = united(parts)
     return Bound(f"coalesce({', '.join(implicit(part, kind) for part in parts)})", kind)
 
 
-def _nullif(binder: Expressions, args: list[Expr], scope: Scope) -> Bound:
+def _nullif(binder: ExpressionBinder, args: list[Expr], scope: Scope) -> Bound:
     first, second = (binder.scalar(arg, scope) for arg in args)
     same = comparison("=", first, second, binder.catalog.collation)
     return Bound(f"(CASE WHEN {same} THEN NULL ELSE {first.sql} END)", first.type)
 
 
-def _iif(binder: Expressions, args: list[Expr], scope: Scope) -> Bound:
+def _iif(binder: ExpressionBinder, args: list[Expr], scope: Scope) -> Bound:
     return binder.chosen(
         [binder.condition(args[0], scope)], [binder.scalar(args[1], scope)], binder.scalar(args[2], scope)
     )
 
 
-def _dateadd(binder: Expressions, args: list[Expr], scope: Scope) -> Bound:
+def _dateadd(binder: ExpressionBinder, args: list[Expr], scope: Scope) -> Bound:
     part = part_of(args[0])
     count = convert(binder.scalar(args[1], scope), BIGINT)
     moment = binder.scalar(args[2], scope)
@@ -132,7 +127,7 @@ def _dateadd(binder: Expressions, args: list[Expr], scope: Scope) -> Bound:
     return Bound(convert(Bound(sql, DATETIME2), kind) if kind.name == "datetime" else sql, kind)
 
 
-def _datediff(binder: Expressions, args: list[Expr], scope: Scope, kind: SqlType = INT) -> Bound:
+def _datediff(binder: ExpressionBinder, args: list[Expr], scope: Scope, kind: SqlType = INT) -> Bound:
     part = part_of(args[0])
     start, end = (convert(Bound(_moment(binder, arg, scope), DATETIMEOFFSET), DATETIME2) for arg in args[1:])
     if part in ("year", "quarter", "month"):
@@ -141,27 +136,27 @@ def _datediff(binder: Expressions, args: list[Expr], scope: Scope, kind: SqlType
     return Bound(f"CAST(({end}) // {unit} - ({start}) // {unit} AS {kind.storage})", kind)
 
 
-def _moment(binder: Expressions, node: Expr, scope: Scope) -> str:
+def _moment(binder: ExpressionBinder, node: Expr, scope: Scope) -> str:
     return convert(binder.scalar(node, scope), DATETIMEOFFSET)
 
 
-def _datediff_big(binder: Expressions, args: list[Expr], scope: Scope) -> Bound:
+def _datediff_big(binder: ExpressionBinder, args: list[Expr], scope: Scope) -> Bound:
     return _datediff(binder, args, scope, BIGINT)
 
 
-def _datepart(binder: Expressions, args: list[Expr], scope: Scope) -> Bound:
+def _datepart(binder: ExpressionBinder, args: list[Expr], scope: Scope) -> Bound:
     part = part_of(args[0])
     return Bound(f"CAST(tds_part('{part}', {_moment(binder, args[1], scope)}) AS INTEGER)", INT)
 
 
-def _single_part(part: str) -> Callable[[Expressions, list[Expr], Scope], Bound]:
-    def found(binder: Expressions, args: list[Expr], scope: Scope) -> Bound:
+def _single_part(part: str) -> Callable[[ExpressionBinder, list[Expr], Scope], Bound]:
+    def found(binder: ExpressionBinder, args: list[Expr], scope: Scope) -> Bound:
         return _datepart(binder, [Column((part,)), *args], scope)
 
     return found
 
 
-def _switchoffset(binder: Expressions, args: list[Expr], scope: Scope) -> Bound:
+def _switchoffset(binder: ExpressionBinder, args: list[Expr], scope: Scope) -> Bound:
     value = _moment(binder, args[0], scope)
     minutes = _minutes(binder.scalar(args[1], scope))
     return Bound(
@@ -169,7 +164,7 @@ def _switchoffset(binder: Expressions, args: list[Expr], scope: Scope) -> Bound:
     )
 
 
-def _todatetimeoffset(binder: Expressions, args: list[Expr], scope: Scope) -> Bound:
+def _todatetimeoffset(binder: ExpressionBinder, args: list[Expr], scope: Scope) -> Bound:
     value = binder.scalar(args[0], scope)
     local = convert(value, DATETIME2)
     minutes = _minutes(binder.scalar(args[1], scope))
@@ -177,7 +172,7 @@ def _todatetimeoffset(binder: Expressions, args: list[Expr], scope: Scope) -> Bo
     return Bound(sql, DATETIMEOFFSET)
 
 
-def _at_time_zone(binder: Expressions, args: list[Expr], scope: Scope) -> Bound:
+def _at_time_zone(binder: ExpressionBinder, args: list[Expr], scope: Scope) -> Bound:
     value, zone = (binder.scalar(arg, scope) for arg in args)
     if str(zone.constant).upper() != "UTC":
         raise unsupported("AT TIME ZONE with any zone but UTC")
@@ -194,7 +189,7 @@ def _minutes(value: Bound) -> str:
     return convert(value, INT)
 
 
-def _at_most(binder: Expressions, args: list[Expr], scope: Scope, word: str) -> Bound:
+def _at_most(binder: ExpressionBinder, args: list[Expr], scope: Scope, word: str) -> Bound:
     text = binder.scalar(args[0], scope)
     count = convert(binder.scalar(args[1], scope), BIGINT)
     return Bound(f"{word}({_as_text(text)}, {count})", _like_text(text))
@@ -204,7 +199,7 @@ def _like_text(value: Bound) -> SqlType:
     return value.kind if value.kind.is_text and value.kind.name not in ("char", "nchar") else TEXT
 
 
-SPECIAL: dict[str, Callable[[Expressions, list[Expr], Scope], Bound]] = {
+SPECIAL: dict[str, Callable[[ExpressionBinder, list[Expr], Scope], Bound]] = {
     "isnull": _isnull,
     "coalesce": _coalesce,
     "nullif": _nullif,
@@ -292,8 +287,6 @@ def _replicate(args: list[Bound]) -> Bound:
 
 
 def _type_name(args: list[Bound]) -> Bound:
-    from tdsserver.sqltype import USER_TYPE_ID
-
     found = {number: name for name, number in USER_TYPE_ID.items()}
     if not args[0].is_constant:
         cases = " ".join(f"WHEN {number} THEN '{name}'" for number, name in found.items())
@@ -334,6 +327,3 @@ PLAIN: dict[str, Callable[[list[Bound]], Bound]] = {
 def new_guid() -> str:
     """A fresh uniqueidentifier, as the hexadecimal digits of its storage form."""
     return values.guid_bytes(uuid.uuid4()).hex()
-
-
-__all__ = ["AGGREGATES", "NULL", "PLAIN", "SPECIAL", "Literal", "new_guid"]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from tdsserver.arguments import Arguments
 from tdsserver.model import Database, Table
 from tdsserver.session import Result, Rows, Session
-from tdsserver.sqltype import INT, MAX, SMALLINT, SYSNAME, SqlType, nvarchar, varchar
+from tdsserver.sqltype import INT, MAX, SMALLINT, SYSNAME, SqlType, case_sensitive, nvarchar, varchar
 from tdsserver.udf import _like
-
-if TYPE_CHECKING:
-    from tdsserver.procedures import Arguments
 
 ODBC_TYPE = {
     "bit": -7,
@@ -67,8 +64,6 @@ def _matches(pattern: object, name: str, database: Database, wildcards: bool = T
     text = str(pattern)
     if not wildcards:
         return database.same(text, name)
-    from tdsserver.sqltype import case_sensitive
-
     return bool(_like(name, text, None, case_sensitive(database.collation)))
 
 

@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from tdsserver import capture, values
+from tdsserver.arguments import Arguments
+from tdsserver.dml import column_named, instances_of
 from tdsserver.errors import SqlError
 from tdsserver.jdbc import columns_rowset, keys_rowset, statistics_rowset, tables_rowset
 from tdsserver.log import CaptureInstance
 from tdsserver.model import Database
+from tdsserver.resolve import Resolver, parts_of
 from tdsserver.session import Count, Info, Result, Rows, Session
 from tdsserver.sqltype import BIT, DATETIME, INT, LSN, SYSNAME, SqlType, nvarchar
-
-
-@dataclass(slots=True)
-class Arguments:
-    """A call's arguments in storage form: by name in small letters, and by position."""
-
-    named: dict[str, object]
-    placed: list[object]
-
-    def bind(self, *names: str, required: int = 0, procedure: str = "") -> dict[str, object]:
-        """The arguments by name; raises SqlError 201, 8144 or 8145."""
-        if len(self.placed) > len(names):
-            raise SqlError(8144, f"Procedure or function {procedure} has too many arguments specified.", 16, 2)
-        found = dict(zip(names, self.placed, strict=False))
-        for name, value in self.named.items():
-            if name not in names:
-                raise SqlError(8145, f"@{name} is not a parameter for procedure {procedure}.", 16, 2)
-            found[name] = value
-        for name in names[:required]:
-            if name not in found:
-                raise SqlError(
-                    201,
-                    f"Procedure or function '{procedure}' expects parameter '@{name}', which was not supplied.",
-                    16,
-                    4,
-                )
-        return found
-
 
 Procedure = Callable[[Session, Arguments], Iterator[Result]]
 
@@ -247,9 +222,6 @@ def _no_rows(session: Session, args: Arguments) -> Iterator[Result]:
 
 
 def _rename(session: Session, args: Arguments) -> Iterator[Result]:
-    from tdsserver.dml import column_named, instances_of
-    from tdsserver.resolve import Resolver, parts_of
-
     found = args.bind("objname", "newname", "objtype", required=2, procedure="sp_rename")
     name, new = parts_of(str(found["objname"])), str(found["newname"])
     resolver = Resolver(session)
@@ -276,8 +248,6 @@ def _server_info(session: Session, args: Arguments) -> Iterator[Result]:
 
 def _clock(session: Session, args: Arguments) -> Iterator[Result]:
     """test_clock @seconds: not of SQL Server; sets the server's clock forward or back."""
-    import datetime as dt
-
     session.instance.clock_skew = dt.timedelta(seconds=float(str(args.bind("seconds")["seconds"])))
     yield Count(None)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from tdsserver import values
-from tdsserver.binder import Resolved, rows_as_source
+from tdsserver.binder import Binder, rows_as_source
 from tdsserver.bound import Bound, constant, convert, implicit
 from tdsserver.errors import SqlError, unknown_object, unsupported
 from tdsserver.log import NOTHING, CaptureInstance
 from tdsserver.model import Database, Table
+from tdsserver.parser import Parser
+from tdsserver.scope import Resolved, Scope
+from tdsserver.session import Session
 from tdsserver.sqltype import (
     BIGINT,
     DATETIME,
@@ -24,10 +26,8 @@ from tdsserver.sqltype import (
     nvarchar,
     varbinary,
 )
+from tdsserver.syntax import Expr
 from tdsserver.views import CDC_JOBS, CDC_VIEWS, VIEWS
-
-if TYPE_CHECKING:
-    from tdsserver.session import Session
 
 ALL_CHANGES = "fn_cdc_get_all_changes_"
 NET_CHANGES = "fn_cdc_get_net_changes_"
@@ -36,7 +36,6 @@ BANNER = (
     f"Microsoft SQL Server 2019 (RTM-CU32) - {VERSION} (X64) \n\tTest server of this repository: not SQL Server"
     "\n\tDeveloper Edition (64-bit)"
 )
-TRANSACTION_ID = SqlType("varbinary", 10)
 
 
 class Resolver:
@@ -257,6 +256,17 @@ class Resolver:
         return None if value is None else str(value)
 
 
+def binder_of(session: Session) -> Binder:
+    """Return a binder for one statement in the session's present database."""
+    return Binder(Resolver(session))
+
+
+def evaluated(session: Session, node: Expr) -> tuple[SqlType, object]:
+    """Return the type of an expression and its present value."""
+    bound = binder_of(session).scalar(node, Scope())
+    return bound.kind, bound.constant if bound.is_constant else session.evaluate(bound.sql)
+
+
 def collated(kind: SqlType, database: Database) -> SqlType:
     """The type with the database's collation, where it has none of its own."""
     if kind.is_text and kind.collation is None:
@@ -266,8 +276,6 @@ def collated(kind: SqlType, database: Database) -> SqlType:
 
 def parts_of(text: str) -> tuple[str, ...]:
     """The parts of a name in a text, such as OBJECT_ID's argument."""
-    from tdsserver.parser import Parser
-
     return Parser(text).name()
 
 

@@ -8,13 +8,9 @@ from dataclasses import dataclass, field
 
 import duckdb
 
-from tdsserver import values
-from tdsserver.binder import Binder, Scope
-from tdsserver.bound import Bound, convert
 from tdsserver.errors import SqlError, unsupported
 from tdsserver.log import CaptureInstance, Change, Transaction
 from tdsserver.model import ColumnInfo, Database, Instance, Table
-from tdsserver.resolve import Resolver
 from tdsserver.sqltype import SqlType
 from tdsserver.udf import recovered
 
@@ -192,19 +188,6 @@ class Session:
         row = self.run(f"SELECT {sql}").fetchone()
         assert row is not None
         return row[0]
-
-    def binder(self) -> Binder:
-        """A binder for one statement in the present database."""
-        return Binder(Resolver(self))
-
-    def value(self, binder: Binder, node: object, kind: SqlType | None = None) -> tuple[SqlType, object]:
-        """An expression's type and value, now; as `kind` if that is given."""
-        bound = binder.scalar(node, Scope())  # type: ignore[arg-type]
-        if kind is not None:
-            return kind, self.evaluate(convert(bound, kind, explicit=False))
-        if bound.is_constant:
-            return bound.kind, bound.constant
-        return bound.kind, self.evaluate(bound.sql)
 
     def instance_max_lsn(self, database: Database) -> bytes | None:
         """sys.fn_cdc_get_max_lsn: the newest start_lsn of cdc.lsn_time_mapping; None where it is empty."""
@@ -384,16 +367,3 @@ def translated(error: duckdb.Error, sql: str) -> SqlError:
     if isinstance(error, duckdb.ConversionException):
         return SqlError(8114, f"Error converting data type: {line}")
     return unsupported(f"this statement ({line}; {sql[:300]})")
-
-
-__all__ = [
-    "Bound",
-    "Count",
-    "DatabaseChanged",
-    "Info",
-    "Result",
-    "Rows",
-    "Session",
-    "TransactionChanged",
-    "values",
-]

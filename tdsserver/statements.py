@@ -44,7 +44,6 @@ from tdsserver.syntax import (
 )
 
 _OPERATORS = ("+=", "-=", "*=", "/=", "%=")
-_ON_OFF = frozenset({"ON", "OFF"})
 _KEY_OPTIONS = frozenset({"CLUSTERED", "NONCLUSTERED"})
 
 
@@ -279,10 +278,7 @@ class StatementParser(Parser):
             if self.take("NOT", "NULL"):
                 found.nullable = False
             return found
-        if self.token.kind == "word" and self.token.upper in ("TIMESTAMP", "ROWVERSION"):
-            found = ColumnDef(name, self.type_name())
-        else:
-            found = ColumnDef(name, self.type_name())
+        found = ColumnDef(name, self.type_name())
         constraint: str | None = None
         while True:
             if self.take("CONSTRAINT"):

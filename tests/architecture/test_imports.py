@@ -1,4 +1,7 @@
-"""The drawing of the imports: no circle between the rooms and the modules of any package, whatever imports when."""
+"""No circle between the parts of any package of the product, nor between the modules of its test server and benchmark.
+
+Every import counts, at whatever place it stands and for types alone as well.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,24 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src"
-PRODUCT = SOURCE / "tailrace"
+ROOT = Path(__file__).parents[2]
+TREES = (ROOT / "src" / "tailrace", ROOT / "tdsserver", ROOT / "bench")
+"""The outermost packages that are held to the rule."""
+
+
+def full_name(tree: Path, path: Path) -> str:
+    """Return the name by which a file or directory of a tree is imported."""
+    return ".".join(path.relative_to(tree.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
 @cache
 def modules() -> dict[str, Path]:
-    """Every module and package by its full name."""
-    names = {path: ".".join(path.relative_to(SOURCE).with_suffix("").parts) for path in sorted(PRODUCT.rglob("*.py"))}
-    return {name.removesuffix(".__init__"): path for path, name in names.items()}
+    """Return every module and package by its full name."""
+    return {full_name(tree, path): path for tree in TREES for path in sorted(tree.rglob("*.py"))}
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The modules of the product that a module imports, at whatever place, for types alone as well."""
+    """Return the modules that a module imports, of all that are held to the rule."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules())
@@ -39,7 +47,10 @@ def arrows() -> set[tuple[str, str]]:
 
 
 def within(package: str) -> Mapping[str, set[str]]:
-    """Which of a package's own parts imports which other ones; what stands in its `__init__` is the package's name."""
+    """Return for each part of a package the other parts that it imports.
+
+    What stands in `__init__` is a part of the package's own name.
+    """
     found: dict[str, set[str]] = defaultdict(set)
     depth = package.count(".") + 2
     for name, other in arrows():
@@ -50,7 +61,7 @@ def within(package: str) -> Mapping[str, set[str]]:
     return found
 
 
-PACKAGES = sorted(".".join(path.parent.relative_to(SOURCE).parts) for path in PRODUCT.rglob("__init__.py"))
+PACKAGES = sorted(full_name(tree, path) for tree in TREES for path in tree.rglob("__init__.py"))
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -67,4 +78,6 @@ def test_every_import_is_seen() -> None:
     assert {
         ("tailrace.pipeline", "tailrace.spark.session"),
         ("tailrace.log.engine", "tailrace.log.contracts"),
+        ("tdsserver.session", "tdsserver.model"),
+        ("bench.suite", "bench.lake"),
     } <= arrows()
