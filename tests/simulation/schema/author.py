@@ -130,7 +130,8 @@ class Author:
             columns = [one for one in self.columns(table) if one.in_key or one.is_required]
             columns = [one for one in columns if not one.is_generated] or self.columns(table)[:1]
             names = ", ".join(f'"{one.name}"' for one in columns)
-            values = ", ".join(self._unused(one) for one in columns)
+            low = self._lower_bound(table) if table.is_leaf else None
+            values = ", ".join(low if low and one.name == "d" else self._unused(one) for one in columns)
             found.append(f"insert into {table} ({names}) values ({values})")
             if columns:
                 name = columns[0].name
@@ -201,6 +202,14 @@ class Author:
         if column.is_identity:
             return "default"
         return str(number) if column.type in ("integer", "bigint", "smallint") else self._value(column)
+
+    def _lower_bound(self, table: Table) -> str | None:
+        """Return the lowest value of the column `d` that a partition takes."""
+        row = self._connection.execute(
+            "select substring(pg_get_expr(relpartbound, oid) from '\\((\\d+)\\)') from pg_class where oid = %s",
+            (table.oid,),
+        ).fetchone()
+        return row[0] if row else None
 
     def _value(self, column: Column) -> str:
         dice = self._dice
