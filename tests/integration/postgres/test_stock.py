@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tailrace.columns.typed import TYPED_COLUMNS, TypedRows
+from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.status import describe
-from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError
+from tailrace.connectors.registry import parse
+from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, SchemaChanged
+from tailrace.events.settings import EventSettings
 from tailrace.log import engine
 from tests import waiting
 from tests.fix_postgres import Database
@@ -141,6 +145,37 @@ def test_a_query_that_goes_on_looks_now_and_then(
     waiting.until(lambda: (query.step(), "public.u is called public.w now" in caplog.text)[1], "the warning")
     query.step()
     assert caplog.text.count("public.u is called public.w now") == 1
+
+
+@pytest.mark.parametrize("way", ["change", "end", "start"])
+def test_typed_rows_end_where_the_lists_leave_their_table_out(database: Database, way: str) -> None:
+    database.execute("create table t (id int primary key)", "insert into t values (1)")
+    query = Query(database, **{"table.include.list": "public.t", "rows": "typed", "snapshot.mode": "no_data"})
+    config = parse("postgres", database.options(**query.options))
+    settings = EventSettings.from_options(config, "run").as_typed(TypedRows(), TYPED_COLUMNS)
+
+    def start(available_now: bool) -> None:
+        query.planner.close()
+        query.planner = PostgresPlanner(parse("postgres", database.options(**query.options)), settings)
+        if available_now:
+            query.planner.stop_at_present()
+
+    rename = ("alter table t rename to w", *(("insert into w values (2)",) if way == "change" else ()))
+    try:
+        start(available_now=way == "end")
+        query.step()
+        database.execute(*rename)
+        if way == "start":
+            start(available_now=True)
+        with pytest.raises(SchemaChanged, match=r"public\.t is called public\.w now, which the lists leave out"):
+            waiting.until(lambda: query.step() and False, "the error")
+        query.options["table.include.list"] = "public.w"
+        start(available_now=True)
+        while query.step():
+            pass
+        assert [values for _, _, values in query.changes] == ([(b"2",)] if way == "change" else [])
+    finally:
+        query.planner.close()
 
 
 SIGNAL = "create table signal (id varchar(42) primary key, type varchar(32) not null, data text)"

@@ -84,7 +84,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         self._control: psycopg.Connection[Any] | None = None
         self._xmin = CatalogXmin(config, self._connect)
         self._prepared = False
-        self._stock = Stock(config, settings.copies)
+        self._stock = Stock(config, settings.copies, settings.typed is not None)
         self._hypertables = HypertableCatalog(config, settings, outside.connect, outside.runtime)
         self.incremental = self._incremental()
         self.snapshots = PostgresSnapshots(
@@ -289,7 +289,10 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         return [column.name for column in table.columns if shaping.shows(table.id, column.name)] + list(table.key)
 
     def _is_captured(self, relation: pgoutput.Relation) -> bool:
-        return self._tables.includes(relation.namespace, relation.name)
+        is_captured = self._tables.includes(relation.namespace, relation.name)
+        if not is_captured:
+            self._stock.demand_name(relation.relation_id, f"{relation.namespace}.{relation.name}")
+        return is_captured
 
     def tasks(self, since: PostgresOffset, until: PostgresOffset) -> list[Task]:
         return self.snapshots.tasks(since, until)

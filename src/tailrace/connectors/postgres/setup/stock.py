@@ -20,7 +20,7 @@ from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.schema.inventory import Inventory
 from tailrace.connectors.postgres.setup import publications
 from tailrace.connectors.postgres.snapshot.session import only, qualified
-from tailrace.errors import ConnectionFailed, PositionLost
+from tailrace.errors import ConnectionFailed, PositionLost, SchemaChanged
 from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:
@@ -46,11 +46,12 @@ select pg_catalog.md5(pg_catalog.string_agg(line, ';' order by line)) from (
 
 
 class Stock:
-    """The captured tables as they were found last. `copies` says that a table is kept equal to its source."""
+    """The captured tables as they were found last. `copies` says that a table is kept equal to its source, `typed` that
+    rows have the columns of one captured table, or of several."""
 
-    def __init__(self, config: Config, copies: bool) -> None:
+    def __init__(self, config: Config, copies: bool, typed: bool = False) -> None:
         self._config = config
-        self._copies = copies
+        self._copies, self._typed = copies, typed
         self._name: str = config["publication.name"]
         self._inventory: Inventory | None = None
         # oids and names of tables that the log has brought; the reader's thread adds to it
@@ -66,6 +67,19 @@ class Stock:
     def inventory(self) -> Inventory | None:
         """The captured tables, and those that the log has brought since; None before the first start."""
         return None if self._inventory is None else self._inventory.with_seen(self._seen.copy())
+
+    def demand_name(self, oid: int, name: str) -> None:
+        """Raise SchemaChanged for a change that arrives under a name which the lists leave out, where rows are typed
+        and the table was captured under another one. Any thread."""
+        if not self._typed or self._inventory is None:
+            return
+        for known, before, _ in self._inventory.tables:
+            if known == oid and before != name:
+                raise SchemaChanged(
+                    f"{before} is called {name} now, which the lists leave out.",
+                    f"Let the lists capture {name}, or rename it back, and start the query again with the same "
+                    "checkpoint.",
+                )
 
     def note_read(self, names: Collection[str] | None) -> None:
         """Note that a snapshot has read the tables called so, or all tables."""
@@ -160,9 +174,13 @@ class Stock:
         has_rows = functools.cache(lambda oid: _has_rows(connection, next(one for one in every if one[0] == oid)))
         for_all = publications.is_for_all_tables(connection, self._name)
         names = {oid: str(name) for oid, name, _ in every}
+        captured = {oid for oid, _, _ in now.tables}
+        for oid, name, _ in before.tables if self._typed else ():
+            if oid not in captured and names.get(oid, name) != name:
+                self._inventory = before
+                self.demand_name(oid, names[oid])
         for text in inventory.differences(before, now, names, has_rows, for_all):
             log.warning("%s", text)
-        captured = {oid for oid, _, _ in now.tables}
         partial = captured.intersection((*before.partial, *inventory.late(before, now, has_rows, for_all)))
         self._inventory = replace(now, partial=tuple(sorted(partial)))
 
