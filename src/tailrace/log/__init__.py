@@ -1,1 +1,1 @@
-"""The log engine: how a query reads any database's log and plans its batches. It knows no database."""
+"""The log engine: reads the log of any database and plans the batches of a query. It knows no database."""

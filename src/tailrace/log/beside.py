@@ -1,4 +1,4 @@
-"""Tasks for the records that come beside changes: ends of transactions, heartbeats, notifications. Worker."""
+"""Tasks for records that are not changes: ends of transactions, heartbeats, notifications. Worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BoundaryTask:
-    """Begins and ends of transactions, for the transaction topic."""
+    """The begins and ends of transactions, for the transaction topic."""
 
     boundaries: tuple[Boundary, ...]
     settings: EventSettings
@@ -30,7 +30,7 @@ class BoundaryTask:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatTask:
-    """The heartbeat at the end of a batch: its time in ms since 1970; `position` is how far the batch reads the log."""
+    """The heartbeat at the end of a batch, at `at_ms` since 1970; the batch reads the log up to `position`."""
 
     at_ms: int
     position: int | str
@@ -44,7 +44,7 @@ class HeartbeatTask:
 
 @dataclass(frozen=True, slots=True)
 class NotificationTask:
-    """Notifications, each with its time in ms since 1970; `position` is where the batch ends."""
+    """Notifications, each with its time in ms since 1970; `position` is the end of the batch."""
 
     notifications: tuple[tuple[Notification, int], ...]
     position: int | str
@@ -53,5 +53,5 @@ class NotificationTask:
     def read(self) -> Iterator[pa.RecordBatch]:
         from tailrace.events.notifications import notification_rows
 
-        # beyond the numbers of changes and of what chunks hold
+        # higher than the numbers of changes and of rows in chunks
         yield notification_rows(self.notifications, self.settings, self.position, 1 << 62)

@@ -1,14 +1,14 @@
-"""What a database brings so that the engine can plan batches over its log. No I/O.
+"""Contracts between the engine, which plans batches over a log, and each database. No I/O.
 
-`O` is the type of its offsets, `P` that of positions in its log, `T` that of the end of a query that ends at the
-present. Four kinds of positions must not be taken for each other, and have types of their own in each connector:
+`O` is the type of a database's offsets, `P` of positions in its log, `T` of the target at which a query that ends at
+the present stops. Each connector has separate types for four kinds of positions, so that they are never mixed up:
 
-- *read*: only from what the server has sent, never from what was asked for;
-- *planned*: where a batch ends that is in Spark's offset log, or is going to be;
-- *committed*: what Spark asks to go on from, which is in its commit log;
-- *forgettable*: made of what is committed alone.
+- *read*: derived only from data that the server has sent, never from what was requested;
+- *planned*: the end of a batch that is, or will be, in Spark's offset log;
+- *committed*: the position from which Spark continues; it is in Spark's commit log;
+- *forgettable*: derived from committed positions alone.
 
-What a call does is kept when it has succeeded; see `Source.has_kept`.
+The effects of a call are kept only if it succeeds; see `Source.has_kept`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tailrace.snapshot.windows import Windows
 
 Result = TypeVar("Result")
 IDLE_BYTES = 16 << 20
-"""An idle position is committed once so much of the log has gone by without captured change."""
+"""Bytes of log without a captured change after which an idle position is committed."""
 UNLIMITED = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many rows and bytes a batch may have at most; None: no limit."""
+    """The largest number of rows and bytes of a batch; None: no limit."""
 
     max_rows: int | None = None
     max_bytes: int | None = None
@@ -46,7 +46,7 @@ class Limits:
 
     @property
     def are_none(self) -> bool:
-        """Whether Spark asks for all that there is at once."""
+        """True if Spark asks for everything that is available."""
         return self.max_rows is None and self.max_bytes is None
 
 
@@ -57,28 +57,28 @@ class Place(Protocol):
 
 
 class Snapshot(Protocol):
-    """A snapshot that is running or done, as an offset has it."""
+    """A snapshot, running or complete, as an offset stores it."""
 
     @property
     def is_complete(self) -> bool: ...
 
 
 class QueryOffset(Protocol):
-    """How far a query has come, as Spark stores it; immutable. Made without arguments it is the first one."""
+    """An immutable position of a query, as Spark stores it. Without arguments it is the initial offset."""
 
     @property
     def log(self) -> Any:
-        """How far the log has been read, of the type `P`."""
+        """The position up to which the log has been read, of type `P`."""
         ...
 
     @property
     def snapshot(self) -> Any:
-        """The latest snapshot until the first batch of the log after it."""
+        """The latest snapshot, until the first batch of the log after it."""
         ...
 
     @property
     def heartbeat_ms(self) -> int:
-        """The time of the newest heartbeat, in ms since 1970, 0 when there was none."""
+        """Time of the newest heartbeat, in ms since 1970; 0 if there was none."""
         ...
 
     @property
@@ -89,18 +89,18 @@ class QueryOffset(Protocol):
 
     @property
     def place(self) -> int | str:
-        """Where records stand that belong to no change, as `position_text` takes it."""
+        """Position of records that belong to no change, in the form that `position_text` expects."""
         ...
 
     def to_json(self) -> Offset: ...
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """The offset of what `to_json` gives. Raises PositionLost for anything else."""
+        """Return the offset that `to_json` has written. Raises PositionLost for anything else."""
         ...
 
     def going_on(self, snapshot: Any, progress: Progress) -> Self:
-        """The same place in the log, with another snapshot and progress."""
+        """Return an offset at the same place in the log with another snapshot and progress."""
         ...
 
 
@@ -110,11 +110,12 @@ T = TypeVar("T")
 
 
 class OpenLog(ABC, Generic[O, P, T]):
-    """A log that is being read from a position on. Every method raises TailraceError or what `Source.called` explains.
+    """A log that is open for reading from a position on. Every method raises TailraceError, or errors that
+    `Source.called` translates.
 
-    What stands here is of a log that is asked for changes at each call; one that a thread reads has more to say.
-    `windows` are those of incremental snapshots, None where the configuration has no signals. `outlives_snapshots`
-    says whether it can be read on behind a blocking snapshot that has begun meanwhile.
+    The defaults suit a log that is asked for changes at each call; a log that a thread reads overrides them. `windows`
+    are those of incremental snapshots, None if the configuration has no signals. `outlives_snapshots` is True if the
+    log can stay open during a blocking snapshot.
     """
 
     windows: Windows[Any, Any, Any, Any, Any, Any] | None = None
@@ -122,19 +123,19 @@ class OpenLog(ABC, Generic[O, P, T]):
 
     @property
     def version(self) -> int:
-        """Changes when something is read."""
+        """A number that changes whenever something is read."""
         return 0
 
     @abstractmethod
     def committed(self, since: O) -> None:
-        """`since` is in Spark's commit log: nothing before it is asked for again."""
+        """Note that `since` is in Spark's commit log: nothing before it will be requested again."""
 
     def refresh(self) -> None:
-        """Have what the server has sent until now, if that is a matter of a moment."""
+        """Fetch what the server has sent until now, if that takes only a moment."""
         return
 
     def check(self) -> None:
-        """Raise what reading has failed with, if it has and nothing that was read is left."""
+        """Raise the error that ended reading, if one did and nothing that was read is left."""
         return
 
     @abstractmethod
@@ -142,62 +143,68 @@ class OpenLog(ABC, Generic[O, P, T]):
         """Wait until something is read after `version` was `since`, at most `seconds`."""
 
     def is_filling(self, max_bytes: int, target: T | None = None) -> bool:
-        """Whether a backlog, or what precedes `target`, is being read, and less than half of a batch of `max_bytes` is
-        there."""
+        """Return True while reading is behind (a backlog, or `target` not reached) and less than half of `max_bytes` is
+        here."""
         return False
 
     @abstractmethod
     def plan(self, start: P, limits: Limits, target: T | None) -> P:
-        """The end of the next batch behind `start`, not past `target`; `start` when there is no change for it.
+        """Return the end of the next batch after `start`, not past `target`; `start` if there is no change for it.
 
-        It ends at the end of a transaction, unless one transaction alone is more than the limits allow.
+        The batch ends at the end of a transaction, unless a single transaction exceeds the limits.
         """
 
     @abstractmethod
     def whole(self, start: P) -> P:
-        """Where a batch behind `start` would end that no limit cuts."""
+        """Return the end of a batch after `start` without limits."""
 
     @abstractmethod
     def has_read(self, target: T) -> bool:
-        """Whether everything up to `target` has been read."""
+        """Return True if everything up to `target` has been read."""
 
     def has_seen(self, target: T) -> bool:
-        """Whether the last `plan` has looked at everything up to `target`: since `has_read` was asked, a session may be
-        lost, and the next one be with a replica that is behind."""
+        """Return True if the last `plan` saw everything up to `target`.
+
+        This may be False although `has_read` was True: a session was lost meanwhile and the next one reached a replica
+        that is behind.
+        """
         return True
 
     @abstractmethod
     def idle_position(self, start: P) -> P:
-        """How far the log holds no captured change behind `start`; `start` when one waits or nothing is known."""
+        """Return the position up to which the log holds no captured change after `start`.
+
+        `start` if a change waits or nothing is known.
+        """
 
     @abstractmethod
     def is_far(self, start: P, idle: P) -> bool:
-        """Whether the idle position `idle` is so far behind `start` that an offset should say so without delay."""
+        """Return True if `idle` is so far after `start` that an offset should store it without delay."""
 
     @abstractmethod
     def window_end(self, progress: Progress, start: P, limits: Limits, target: T | None) -> P | None:
-        """Open the next window; the end of its batch, which may be behind `target`.
+        """Open the next window and return the end of its batch, which may be after `target`.
 
-        None when no snapshot runs, or the log is too far behind: the batch has to hold all of it up to the window.
+        None if no snapshot runs or the log is too far behind: the batch must hold all of the log up to the window.
         """
 
     @abstractmethod
     def changes(self, start: P, end: P) -> Any:
-        """The changes of the batch `(start, end]`, as windows take them."""
+        """Return the changes of the batch `(start, end]`, in the form that windows expect."""
 
     @abstractmethod
     def offset(self, since: O, end: P, heartbeat_ms: int, progress: Progress) -> O:
-        """The offset of the batch from `since` to `end`, without a snapshot."""
+        """Return the offset of the batch from `since` to `end`, without a snapshot."""
 
     @abstractmethod
     def tasks(self, since: O, until: O, end: Offset, beside: Sequence[Task]) -> list[Task]:
-        """The tasks of the batch `(since, until]`: its changes, `beside`, and the rows of its window.
+        """Return the tasks of the batch `(since, until]`: its changes, `beside`, and the rows of its window.
 
-        `end` is `until` as Spark has it. A batch that was planned before a restart is read again.
+        `end` is `until` as Spark stores it. A batch that was planned before a restart is read again.
         """
 
     def close(self) -> None:
-        """Release what is held open."""
+        """Release the resources."""
         return
 
 
@@ -208,35 +215,35 @@ class Snapshots(ABC, Generic[O]):
 
     @abstractmethod
     def start(self, since: O, *, fresh: bool) -> O:
-        """Plan a snapshot: the offset at its beginning, with none of its chunks done.
+        """Plan a snapshot and return the offset at its beginning, with no chunk done.
 
-        `fresh`: the log is read from where the snapshot begins, since nothing of it was read or is left.
+        `fresh`: the log will be read from the snapshot's position, since nothing of it was read or it is lost.
         """
 
     @abstractmethod
     def block(self, since: O) -> O | None:
-        """Plan the snapshot of the tables in `since.progress.blocking`, likewise.
+        """Plan the snapshot of the tables in `since.progress.blocking` and return the offset at its beginning.
 
-        None when the log has to go on first. Raises ConfigError where what was asked for cannot be read.
+        None if the log must be read further first. Raises ConfigError if the tables cannot be read.
         """
 
     @abstractmethod
     def count(self) -> Mapping[Any, int]:
-        """How many rows the snapshot that was planned last has of each table, in the order of reading."""
+        """Return the number of rows of each table of the latest planned snapshot, in the order of reading."""
 
     @abstractmethod
     def advance(self, since: O, max_rows: int | None, *, everything: bool) -> Any:
-        """The snapshot after the next chunks: as many for each batch as keep every core busy for a while."""
+        """Return the snapshot after the next chunks: enough of them per batch to keep every core busy for a while."""
 
     def close(self) -> None:
-        """End what a running snapshot holds open."""
+        """Release the resources of a running snapshot."""
         return
 
 
 class Source(ABC, Generic[O, P, T]):
     """A database as one query sees it. Construction does no I/O.
 
-    `memory` are the objects that remember something between two calls and are put back when one fails (see `Undo`).
+    `memory` lists the objects that are rolled back when a call fails (see `Undo`).
     """
 
     snapshots: Snapshots[O]
@@ -244,27 +251,32 @@ class Source(ABC, Generic[O, P, T]):
 
     @abstractmethod
     def called(self, work: Callable[[], Result]) -> Result:
-        """The result of a call of the query, with the driver's errors raised as TailraceErrors.
+        """Return the result of a call of the query, with the driver's errors raised as TailraceErrors.
 
-        `work` may be done again after an error: one that fails has changed nothing.
+        `work` may run again after an error, since a failed run changes nothing.
         """
 
     def has_kept(self, log: OpenLog[O, P, T] | None) -> bool:
-        """A call has failed. Whether its sessions and `log` are good for another try; else what it had begun is given
-        up, and the engine begins anew, as after a crash."""
+        """Return True if, after a failed call, its sessions and `log` can be used for another try.
+
+        Otherwise everything that was begun is given up, and the engine starts anew, as after a crash.
+        """
         return True
 
     @abstractmethod
     def prepare(self, since: O) -> None:
-        """What comes before everything else: what the server needs, and whether it can be read at all."""
+        """Prepare the server, and raise if it cannot be read. Called before everything else."""
 
     @abstractmethod
     def lost(self, since: O) -> str:
-        """Why the log no longer reaches `since`, as a sentence; empty where it does; asked where that is mended."""
+        """Return the reason why the log no longer reaches `since`, as a sentence; "" if it does.
+
+        Called only in snapshot modes that mend a lost position.
+        """
 
     @abstractmethod
     def first(self) -> O:
-        """Where a query without checkpoint and without snapshot begins to read the log."""
+        """Return the offset at which a query without checkpoint and without snapshot begins to read the log."""
 
     @abstractmethod
     def open(self, since: O, until: O | None, target: T | None) -> OpenLog[O, P, T]:
@@ -272,25 +284,27 @@ class Source(ABC, Generic[O, P, T]):
 
     @abstractmethod
     def present(self) -> T:
-        """The end of what is committed now."""
+        """Return the end of what is committed now."""
 
     @abstractmethod
     def tasks(self, since: O, until: O) -> list[Task]:
-        """The tasks of the batch that are not of its changes: chunks of its snapshot, alterations of tables."""
+        """Return the tasks of the batch other than its changes: chunks of its snapshot, alterations of tables."""
 
     def look_again(self) -> None:
-        """See whether the server has changed what the start has found of the tables, as far as the log does not tell
-        it. Asked now and then, and at the end of a query that ends. Raises what makes it useless to go on."""
+        """Check the tables for changes since the start that the log does not report.
+
+        Called now and then, and at the end of a query that ends at the present. Raises if going on is useless.
+        """
         return
 
     def beat(self) -> None:
-        """What is done at each heartbeat."""
+        """Run the actions of a heartbeat."""
         return
 
     @abstractmethod
     def status(self, log: OpenLog[O, P, T] | None) -> Offset | None:
-        """The newest position that is known, and the running snapshot; None when nothing is known."""
+        """Return the newest known position and the running snapshot; None if nothing is known."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release what is held open."""
+        """Release the resources."""

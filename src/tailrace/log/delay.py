@@ -9,7 +9,7 @@ from tailrace.runtime import Runtime
 
 
 class StreamingDelay:
-    """The clock of one planner; it begins when it is first asked."""
+    """The clock of one planner; it starts at the first call."""
 
     def __init__(self, config: Mapping[str, Any], runtime: Runtime) -> None:
         self._runtime = runtime
@@ -18,9 +18,9 @@ class StreamingDelay:
         self._until = 0.0
 
     def is_over(self, *, wholly: bool) -> bool:
-        """Whether the pause has gone by; waits a moment for it, of `poll.interval.ms`, or for all of it if `wholly`.
+        """Return True once the pause is over; wait up to `poll.interval.ms` for it, or until its end if `wholly`.
 
-        That is for a query that ends at the present: it would take an empty answer for its end.
+        `wholly` is for a query that ends at the present: it would take an empty answer for its end.
         """
         if not self._delay:
             return True

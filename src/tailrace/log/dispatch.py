@@ -9,7 +9,7 @@ from tailrace.runtime import Runtime
 
 
 class DispatchInterval:
-    """The clock of one planner. The first batch of the log begins at once, each further one so long after it."""
+    """The clock of one planner. The first batch of the log begins at once, each further batch an interval later."""
 
     def __init__(self, config: Mapping[str, Any], runtime: Runtime) -> None:
         self._runtime = runtime
@@ -17,9 +17,9 @@ class DispatchInterval:
         self._due = 0.0
 
     def is_over(self, most: float) -> bool:
-        """Whether the next batch may begin; waits for that, at most `most` s.
+        """Return True if the next batch may begin; wait for it, at most `most` s.
 
-        Not a whole interval at once: the query that is stopped waits for the answer.
+        The wait is bounded because a query that is being stopped waits for the answer.
         """
         left = self._due - self._runtime.monotonic()
         if left > 0:
@@ -27,5 +27,5 @@ class DispatchInterval:
         return left <= most
 
     def begun(self, *, is_cut: bool) -> None:
-        """A batch begins. One that its limits have cut is followed at once: what it left has gathered already."""
+        """Note that a batch begins. If its limits cut it, the next one may follow at once: its changes are here."""
         self._due = 0.0 if is_cut else self._runtime.monotonic() + self.seconds

@@ -1,4 +1,4 @@
-"""LogEngine: how a query is planned, batch after batch, from its first position to its last. Planner."""
+"""LogEngine: plans a query's batches, from its first position to its last. Planner."""
 
 from __future__ import annotations
 
@@ -27,37 +27,38 @@ from tailrace.snapshot.progress import Progress
 log = logging.getLogger("tailrace")
 Result = TypeVar("Result")
 
-# An idle position is committed after so many seconds, if there is any.
+# Seconds after which an idle position is committed, if there is one.
 IDLE_SECONDS = 30.0
-# While a backlog is read, a batch waits so long to become at least half full: each has a fixed cost of some 0.15 s.
+# While a backlog is read, a batch waits so long to become half full: each batch has a fixed cost of some 0.15 s.
 FILL_SECONDS = 0.5
-# Blocks become a MERGE or an append to a table, of 1 to 6 s however few rows it has: they wait until a batch is full.
+# A batch of blocks becomes a MERGE or an append, which takes 1 to 6 s however few rows it has. So it waits longer.
 MERGE_FILL_SECONDS = 10.0
-# How long an import may keep Python from the thread that asks the server: 5 ms is Python's own, and it asks many times.
+# The interval, in s, at which an import gives way to the thread that queries the server. Python's own 5 ms would delay
+# each of its many queries.
 SWITCH_SECONDS = 0.0005
-# How often it is looked whether tables have changed in ways that the log does not tell, in s.
+# Seconds between two checks for changes of tables that the log does not report.
 LOOK_SECONDS = 60.0
 _USUAL_SECONDS = sys.getswitchinterval()
 
 
 @dataclass
 class _Memory:
-    """What the engine remembers between two calls."""
+    """State that the engine keeps between two calls."""
 
     idle_since: float
-    # when the source was asked last whether tables have changed
+    # time of the latest check for changed tables
     looked_at: float
-    # whether what precedes the log is done, in this planner or since its last failure
+    # True once everything before the log is done, in this planner or since its last failure
     begun: bool = False
-    # whether a query's start is over, and with it what belongs to each start
+    # True once the start of the query is over, and with it everything that belongs to each start
     has_started: bool = False
 
 
 class LogEngine(Generic[O, P, T]):
     """Implements `tailrace.log.planner.Planner` over a `Source`; `offsets` is the type of its offsets.
 
-    The first call of `latest_offset` or `partitions` connects. What precedes the log (the server's preparation, a
-    snapshot) comes first; the log is opened when no snapshot is running. A call that fails leaves everything as it was.
+    The first call of `latest_offset` or `partitions` connects. The server's preparation and a snapshot come first; the
+    log is opened when no snapshot runs. A call that fails changes nothing.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class LogEngine(Generic[O, P, T]):
         offsets: type[O],
         load: Callable[[], None] | None = None,
     ) -> None:
-        """`load` imports what the first batches of the log need; it is called on a thread of its own."""
+        """`load` imports the modules that the first batches of the log need; it runs in a thread of its own."""
         self._config = config
         self._settings = settings
         self._runtime = runtime
@@ -117,13 +118,13 @@ class LogEngine(Generic[O, P, T]):
         self._source.close()
 
     def _load_ahead(self) -> None:
-        """Import what the log needs while Spark goes on with its own start, and the server with what it is asked."""
+        """Import the log's modules in a thread, while Spark starts and the server answers."""
         load, self._load = self._load, None
         if load is not None and self._mode.streams:
             self._runtime.start(lambda: _beside_others(load), "tailrace-import")
 
     def _offset(self, fields: Offset) -> O:
-        """What the JSON means. Spark names an offset several times: as the end of a batch, then where others begin."""
+        """Return the offset of the JSON. Spark passes each offset several times, so the last two are remembered."""
         for known, offset in self._read:
             if known == fields:
                 return offset
@@ -140,8 +141,8 @@ class LogEngine(Generic[O, P, T]):
 
     @contextmanager
     def _unless_failed(self) -> Iterator[None]:
-        """A call that fails leaves what is remembered as it was. Where its sessions are of no use any more, the next
-        one begins anew, as after a crash."""
+        """Roll back the state if the call fails. If its sessions are unusable, the next call starts anew, as after a
+        crash."""
         try:
             with self._undo.on_failure():
                 yield
@@ -170,12 +171,12 @@ class LogEngine(Generic[O, P, T]):
         if not self._may_stream(since):
             return since
         if since.is_initial:
-            # Nothing is read before the checkpoint has a position: what is missing later would be made again otherwise.
+            # Nothing is read before the checkpoint has a position: anything missing later would be created again.
             first = self._source.first()
             self._open(first)
             return first
         opened = self._open(since)
-        # Spark asks for what follows an offset when that is in its commit log
+        # Spark asks for the batch after an offset only when the offset is in its commit log
         opened.committed(since)
         opened.refresh()
         self._look_again(is_last=False)
@@ -186,7 +187,7 @@ class LogEngine(Generic[O, P, T]):
         return self._next_of_log(opened, since, limits)
 
     def _next_of_log(self, opened: OpenLog[O, P, T], since: O, limits: Limits) -> O:
-        """The end of the next batch of the open log."""
+        """Return the end of the next batch of the open log."""
         progress = past = replace(since.progress, notifications=(), reading=())
         windows = opened.windows
         if windows is None:
@@ -209,7 +210,7 @@ class LogEngine(Generic[O, P, T]):
         return end
 
     def _look_again(self, *, is_last: bool) -> None:
-        """Let the source look whether its tables have changed, if that is due or there is no other call."""
+        """Let the source check its tables, if the check is due or no other call follows."""
         now = self._runtime.monotonic()
         if is_last or now >= self._memory.looked_at + LOOK_SECONDS:
             self._memory.looked_at = now
@@ -223,13 +224,13 @@ class LogEngine(Generic[O, P, T]):
         start: P,
         limits: Limits,
     ) -> P:
-        """The end of the next batch, with a window in it when an incremental snapshot is running.
+        """Return the end of the next batch, with a window in it when an incremental snapshot is running.
 
-        `begun` follows `past`, the progress of the batch before without what is over.
+        `past` is the progress of the previous batch without what is over; `begun` is the progress that follows it.
         """
         found = opened.window_end(begun, start, limits, self._target)
         if found is None and begun != past:
-            # the window of the last batch is closed: the offset should say so soon
+            # the window of the last batch is closed, and the offset should say so soon
             found = opened.plan(start, limits, self._target)
         elif found is None:
             # a snapshot does not wait for changes to gather, and the log goes on with it
@@ -238,9 +239,9 @@ class LogEngine(Generic[O, P, T]):
         return found
 
     def _next_batch(self, opened: OpenLog[O, P, T], start: P, limits: Limits, *, gathers: bool = True) -> P:
-        """The end of the next batch; waits up to `poll.interval.ms` for a change, or for the target to be reached.
+        """Return the end of the next batch; wait up to `poll.interval.ms` for a change, or until the target is reached.
 
-        Returns `start` as well while changes are to gather, if `gathers`, which they do until the target at most.
+        Returns `start` too while changes gather. They gather only if `gathers` is set and the query has no target.
         """
         began = self._runtime.monotonic()
         patience = min(self._config["poll.interval.ms"] / 1000, self._heartbeats.remaining())
@@ -250,10 +251,10 @@ class LogEngine(Generic[O, P, T]):
             opened.check()
             if not is_over:
                 return start
-            # with what was sent meanwhile
+            # include what was sent during the wait
             opened.refresh()
         while True:
-            # in this order: what is read between two of the calls must not be missed
+            # read the version first, so that nothing read between the two calls is missed
             seen = opened.version
             if self._is_filling(opened, limits) and self._runtime.monotonic() < began + self._fill_seconds:
                 opened.wait(0.05, seen)
@@ -283,7 +284,8 @@ class LogEngine(Generic[O, P, T]):
         return opened.is_filling(2 * limits.bytes, self._target) if self._merges else opened.is_filling(limits.bytes)
 
     def _idle(self, opened: OpenLog[O, P, T], start: P) -> P:
-        """`start`, or once in a while a position beyond what held no captured change, so that the log can be lost."""
+        """Return `start`, or now and then a later position if no captured change lies between, so that the server can
+        discard log."""
         moved = opened.idle_position(start)
         if moved == start:
             return start
@@ -296,7 +298,7 @@ class LogEngine(Generic[O, P, T]):
     # --- what precedes the log -----------------------------------------------------------------------------------
 
     def _begin(self, since: O, limits: Limits) -> O | None:
-        """What precedes the log: the offset of the first batch of a snapshot; None when there is nothing before it."""
+        """Do everything that precedes the log. Return the offset of a snapshot's first batch; None if there is none."""
         if self._memory.begun:
             return None
         self._source.prepare(since)
@@ -313,13 +315,13 @@ class LogEngine(Generic[O, P, T]):
         return first
 
     def _may_stream(self, since: O) -> bool:
-        """Whether no snapshot has just ended, or `streaming.delay.ms` have gone by since; waits for that a while."""
+        """Return True unless a snapshot ended less than `streaming.delay.ms` ago; waits for a while."""
         if since.snapshot is None or self._log is not None:
             return True
         return self._delay.is_over(wholly=self._target is not None)
 
     def _open(self, since: O, until: O | None = None) -> OpenLog[O, P, T]:
-        """The open log, opened at `since` at the first call; `until` is the end of a batch to replay."""
+        """Return the log, opened at `since` at the first call; `until` is the end of a batch to replay."""
         if self._log is None:
             self._log = self._source.open(since, until, self._target)
             self._load_ahead()
@@ -328,10 +330,10 @@ class LogEngine(Generic[O, P, T]):
     # --- snapshots -----------------------------------------------------------------------------------------------
 
     def _start_snapshot(self, since: O, limits: Limits, reason: str) -> O:
-        """Plan a snapshot; its first chunks are the first batch. `reason`: why the position in the log is of no use."""
+        """Plan a snapshot; its first chunks are the first batch. `reason` says why the position in the log is lost."""
         if reason:
             log.warning("%s A new snapshot is taken.", reason)
-        # it was opened for the replay of a batch, and knows nothing of this snapshot
+        # the log was opened to replay a batch and knows nothing of this snapshot
         self._close_log()
         self._runtime.sleep(self._config["snapshot.delay.ms"] / 1000)
         fresh = self._mode.streams and (since.is_initial or bool(reason))
@@ -339,10 +341,10 @@ class LogEngine(Generic[O, P, T]):
         return self._first_chunks(begun, limits)
 
     def _block(self, since: O, limits: Limits) -> O | None:
-        """Start the blocking snapshot that a signal has asked for: the log waits while its tables are read.
+        """Start the blocking snapshot that a signal has requested: the log waits while its tables are read.
 
-        None when the log has to go on first. One that cannot be read is given up: a signal must not end the query, let
-        alone at each of its starts.
+        None if the log must be read further first. A snapshot that cannot be read is given up: a signal must not end
+        the query, let alone at each of its starts.
         """
         tables = since.progress.blocking
         try:
@@ -366,7 +368,7 @@ class LogEngine(Generic[O, P, T]):
         return self._next_chunks(begun, limits, everything=False)
 
     def _next_chunks(self, since: O, limits: Limits, *, everything: bool) -> O:
-        """The offset after the next chunks."""
+        """Return the offset after the next chunks."""
         snapshot = self._snapshots.advance(since, limits.max_rows, everything=everything)
         self._notifications.chunks(since.snapshot, snapshot, asked=bool(since.progress.reading))
         return since.going_on(snapshot, self._notifications.add_to(replace(since.progress, notifications=())))
@@ -380,7 +382,7 @@ class LogEngine(Generic[O, P, T]):
             beside.append(NotificationTask(until.progress.notifications, until.place, self._settings))
         if until.heartbeat_ms > since.heartbeat_ms:
             beside.append(HeartbeatTask(until.heartbeat_ms, until.place, self._settings))
-        # the log stands still while a snapshot runs; where one mends a gap, nothing of the gap can be read
+        # the log stands still while a snapshot runs; a snapshot that mends a gap cannot read the log within the gap
         if until.snapshot is not None or since.is_initial:
             return tasks + beside
         if since.log.is_before(until.log):
@@ -389,10 +391,10 @@ class LogEngine(Generic[O, P, T]):
 
 
 def _beside_others(load: Callable[[], None]) -> None:
-    """Run `load`, which imports modules, and let other threads of the process go on."""
+    """Run `load`, which imports modules, without holding up the process's other threads."""
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
         load()
     finally:
-        # not what it was just before: another engine of the process may be at its own import
+        # not the previous value: another engine of the process may be importing too
         sys.setswitchinterval(_USUAL_SECONDS)

@@ -1,7 +1,7 @@
-"""What a database brings so that its log can be read and kept: a feed, and the stretches that it reads. Planner.
+"""Contracts to read a database's log and keep it: a feed, and the stretches that it reads. Planner.
 
-Positions are of the database's own kind, in the order of its log. A place that a batch must not pass (`Upto`) may be
-said in other words than a position.
+Positions are of the database's own type, in the order of its log. `Upto` is a limit that a batch must not pass; its
+type may differ from that of positions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from tailrace.columns.batch import Bytes, Int64s
 
-# How often a disk that takes nothing is tried again: it does not become free by itself, and the server keeps its log.
+# Retries when the disk refuses data: it does not become free by itself, and the server keeps its log meanwhile.
 DISK_RETRIES = 8
 
 
@@ -32,61 +32,61 @@ Taken_co = TypeVar("Taken_co", covariant=True)
 
 
 class Stretch(Protocol[P, Upto_contra, Taken_co]):
-    """A run of the log as it was read: raw bytes, and the captured changes in them, its rows, in the log's order."""
+    """A run of the log: its raw bytes, and its rows, which are the captured changes in them, in log order."""
 
     @property
     def data(self) -> Bytes:
-        """The raw bytes, which may wait on disk."""
+        """The raw bytes, which may be on disk."""
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
 
     def first_after(self, position: P, /) -> int:
-        """The index of the first row behind `position`."""
+        """Return the index of the first row after `position`."""
 
     def rows_upto(self, upto: Upto_contra, /) -> int:
-        """How many rows a batch may have that must not pass `upto`."""
+        """Return the number of rows of a batch that must not pass `upto`."""
 
     def size(self, first: int, last: int, /) -> int:
-        """The bytes from row `first` to the end of row `last` - 1; 0 where there is none."""
+        """Return the bytes from row `first` to the end of row `last` - 1; 0 without rows."""
 
     def sizes(self, first: int, last: int, /) -> Int64s:
-        """The bytes from row `first` to the end of each of the rows `[first, last)`."""
+        """Return the bytes from row `first` to the end of each of the rows `[first, last)`."""
 
     def end(self, start: P, first: int, last: int, upto: Upto_contra | None, /) -> P | None:
-        """The last place among the rows up to `last` where a batch should end; None: there is none.
+        """Return the last place among the rows up to `last` where a batch should end; None if there is none.
 
-        The batch begins at `start` and has the rows from `first` on; -1: it has rows of earlier stretches.
+        The batch begins at `start` and has the rows from `first` on; -1: it already has rows of earlier stretches.
         """
 
     def cut(self, row: int, start: P, /) -> P:
-        """The position behind `row`, wherever that is, of a batch that begins at `start`."""
+        """Return the position after `row`, even within a transaction, for a batch that begins at `start`."""
 
     def leads_to(self, before: P, /) -> P:
-        """How far the log has been read with the stretch, when it had been read to `before`."""
+        """Return the position up to which the log has been read with this stretch; without it, that was `before`."""
 
     def is_passed(self, position: P, /) -> bool:
-        """Whether nothing of the stretch is needed any more by batches that begin at `position`."""
+        """Return True if batches that begin at `position` need nothing of this stretch."""
 
     def joined(self, other: Self, /) -> Self | None:
-        """This stretch and the one that follows it as one; None: they stay two."""
+        """Return this stretch and the next one as one; None to keep both."""
 
     def extent(self, first: int, last: int, /) -> tuple[int, int]:
-        """The part of `data` that the rows `[first, last)` need."""
+        """Return the part of `data` that the rows `[first, last)` need."""
 
     def without_data(self) -> Self:
-        """The same, with the raw bytes elsewhere; positions are known without them."""
+        """Return a copy without raw bytes. Its positions are still known."""
 
     def with_data(self, data: Bytes, low: int, high: int, /) -> Self:
-        """The same with `data`, the part `[low, high)` of the raw bytes, for the rows that need no more."""
+        """Return a copy with `data`, the part `[low, high)` of the raw bytes, enough for the rows to be taken."""
 
     def taken(self, first: int, last: int, /) -> Taken_co:
-        """The rows `[first, last)` in the form in which a batch is handed out."""
+        """Return the rows `[first, last)` in the form that a batch delivers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[P, Upto, Taken]):
-    """What a feed has read: a stretch to be kept. Where `is_wanted` is false nothing is lost without it."""
+    """The result of one read: a stretch to keep. If `is_wanted` is False, nothing is lost without it."""
 
     stretch: Stretch[P, Upto, Taken]
     is_wanted: bool
@@ -94,10 +94,10 @@ class Step(Generic[P, Upto, Taken]):
 
 @dataclass(frozen=True, slots=True)
 class Setback:
-    """Why a session has ended that another one may mend.
+    """A reason for a session's end that another session may mend.
 
-    Of this `kind`, `limit` are tried again in a row (-1: for ever), with pauses that double from `first` to `longest`
-    seconds. `text` is for the log, and holds no data.
+    Failures of one `kind` are retried `limit` times in a row (-1: for ever), with pauses that double from `first` to
+    `longest` seconds. `text` is for the log file and contains no data.
     """
 
     kind: str
@@ -107,76 +107,76 @@ class Setback:
     longest: float
 
     def of_disk(self) -> Setback:
-        """The same where the disk has taken nothing."""
+        """Return a copy for a disk that has refused data."""
         return replace(self, kind="disk", limit=DISK_RETRIES if self.limit < 0 else min(self.limit, DISK_RETRIES))
 
     def pause(self, failures: int) -> float:
-        """How long to wait after so many earlier failures in a row, in s."""
+        """Return the seconds to wait after so many earlier failures in a row."""
         return min(self.longest, self.first * 2.0 ** min(failures, 64))
 
 
 class LogFeed(Protocol[P, Committed_contra, Upto, Taken]):
-    """A database's log behind what has been kept of it. It knows nothing of Spark.
+    """A database's log after the part that has been kept. It knows nothing of Spark.
 
     The reader's thread calls the first part: `open`, then `read` and `keep` in turn, and `close` at the end of each
-    session, whatever has ended it. Nothing that the second part shows has moved before the stretch that it describes
-    was kept; the planner's thread calls that part meanwhile.
+    session, whatever ended it. The planner's thread calls the second part meanwhile; its answers advance only once the
+    stretch has been kept.
     """
 
     def open(self) -> None:
-        """Begin a session behind what was kept last."""
+        """Begin a session after the last stretch that was kept."""
 
     def read(self, is_asked: bool, is_hurried: Callable[[], bool], /) -> Step[P, Upto, Taken] | None:
-        """The next step; None: nothing new for a while.
+        """Return the next step; None if there is nothing new for a while.
 
-        With `is_asked` someone waits for what the server has sent until now. While it waits for the server it asks
-        `is_hurried` again after each `hurry`: then it returns what is there.
+        With `is_asked` a caller waits for what the server has sent until now. While `read` waits for the server, each
+        `hurry` makes it ask `is_hurried` again; if that is True, it returns what is available.
         """
 
     def keep(self, step: Step[P, Upto, Taken], /) -> None:
-        """The stretch of the step that was read last has been kept. Fails never."""
+        """Note that the stretch of the latest step has been kept. Never fails."""
 
     def rest(self) -> None:
-        """Nothing can be read for now: answer the server, so that the session lasts."""
+        """Answer the server while nothing can be read, so that the session lasts."""
 
     def close(self) -> None:
         """End the session, if there is one."""
 
     def setback(self, error: Exception, /) -> Setback | None:
-        """What `error` means to the session that it has ended; None: another one would end with it too."""
+        """Return how to go on after `error` has ended the session; None if another session would fail too."""
 
     def lasting(self, error: BaseException, /) -> BaseException:
-        """The error that the planner sees when no other session follows."""
+        """Return the error that the planner raises when no session follows."""
 
     @property
     def progress(self) -> int:
-        """Grows with what the server has sent; failures are counted anew then."""
+        """A number that grows with what the server has sent. Growth resets the count of failures."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether a backlog is being read."""
+        """True while a backlog is being read."""
 
     @property
     def is_prompt(self) -> bool:
-        """Whether `read` returns within a moment when it is asked."""
+        """True if `read` returns within a moment when it is asked."""
 
     def hurry(self) -> None:
         """Let `read` ask `is_hurried` again."""
 
     def want(self, target: int, /) -> None:
-        """Someone waits until the log has been read to `target`: get there soon."""
+        """Read up to `target` soon, because a caller waits for it."""
 
     def has_read(self, target: int, /) -> bool:
-        """Whether everything before `target`, a place as the database counts it, has been kept."""
+        """Return True if everything before `target`, a place in the database's own numbers, has been kept."""
 
     def has_passed(self, position: P, /) -> bool:
-        """Whether the log has been read so far that nothing up to `position` is to come."""
+        """Return True if no row up to `position` can follow any more."""
 
     def reached(self) -> Callable[[P], P]:
-        """How far the log has been read by now: what moves a position there that no row follows.
+        """Return a function that moves a position to where the log has been read by now, if no row follows it.
 
-        It returns the position itself where that is not behind it.
+        It returns the position unchanged if that is not earlier.
         """
 
     def forget(self, position: Committed_contra, /) -> P:
-        """Let the server forget in time what is not needed behind `position`; returns it as a position."""
+        """Let the server discard, in time, everything up to `position`; return it as a position."""

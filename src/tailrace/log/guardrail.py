@@ -1,4 +1,4 @@
-"""`guardrail.collections.max`: how many tables or collections a query may capture. Planner."""
+"""`guardrail.collections.max`: the number of tables or collections that a query may capture. Planner."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = logging.getLogger("tailrace")
 
 
 def guard_number(config: Mapping[str, Any], count: int, what: str = "tables") -> None:
-    """A warning, or ConfigError, as `guardrail.collections.limit.action` says, when more are captured."""
+    """Warn, or raise ConfigError, if more are captured, as `guardrail.collections.limit.action` says."""
     most = config["guardrail.collections.max"]
     if not most or count <= most:
         return

@@ -1,8 +1,7 @@
-"""Records of several tables that share a topic, in the order of the log. Worker.
+"""Puts records of several tables that share a topic into the order of the log. Worker.
 
-Each table's changes are converted as columns, on their own. Where the changes of two tables stand among each other in
-the log, their records are put into its order afterwards, a window of changes at a time: how often the tables take
-turns makes no difference, and what is held stays small.
+Each table's changes are converted as columns, separately. Then the records are merged into log order, a window of
+changes at a time. So it does not matter how often the tables take turns, and memory stays bounded.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ import pyarrow as pa
 from tailrace.buffers import text_buffers
 from tailrace.columns.batch import Int32s, Int64s
 
-# Changes of all tables of a topic whose records are put into order at a time; with many tables more, so that each has
-# some of them.
+# Number of changes, of all tables of a topic, that are put into order at a time; more with many tables, so that each
+# has some of them.
 WINDOW, PER_TABLE, MOST = 16_384, 256, 65_536
-# Bytes of records that are copied into another order at a time, to hold no more and to stay below Arrow's 2 GB.
+# Bytes of records copied into another order at a time: bounds memory and stays below Arrow's 2 GB.
 _MOST_BYTES = 256 << 20
 
 Part = TypeVar("Part")
 Numbered = tuple[pa.RecordBatch, Int32s]
-"""Records, and for each of them the number of the change that it is of; the numbers ascend."""
+"""Records, and the number of the change of each; the numbers ascend."""
 
 
 def in_log_order(
@@ -35,9 +34,9 @@ def in_log_order(
     cut: Callable[[Part, int, int], Part],
     records: Callable[[Part], Iterator[Numbered]],
 ) -> Iterator[pa.RecordBatch]:
-    """The records of `parts` in the order of their changes' `places`, which ascend within each part.
+    """Yield the records of `parts` in the order of their changes' `places`, which ascend within each part.
 
-    `cut(part, low, high)` gives some changes of a part, `records` converts them; it numbers the changes from 0.
+    `cut(part, low, high)` returns a range of a part's changes. `records` converts them; it numbers the changes from 0.
     """
     filled = [number for number in range(len(parts)) if len(places[number])]
     filled.sort(key=lambda number: int(places[number][0]))
@@ -64,7 +63,8 @@ def in_log_order(
 
 
 def merged(found: Sequence[pa.RecordBatch], places: Sequence[npt.NDArray[Any]]) -> Iterator[pa.RecordBatch]:
-    """The records in the order of their places, which ascend in each batch; those of one place stay as they are.
+    """Yield the records in the order of their places, which ascend in each batch. Records of one place keep their
+    order.
 
     A place is a number, or bytes of one width.
     """
@@ -84,7 +84,7 @@ def merged(found: Sequence[pa.RecordBatch], places: Sequence[npt.NDArray[Any]]) 
 
 
 def _lasts(found: Sequence[pa.RecordBatch], places: Sequence[npt.NDArray[Any]], every: npt.NDArray[Any]) -> Any:
-    """The last place of each piece: pieces have some `_MOST_BYTES` at most, but for one place that has more."""
+    """Return the last place of each piece. A piece has at most some `_MOST_BYTES`, unless a single place has more."""
     if sum(rows.nbytes for rows in found) <= _MOST_BYTES:
         return every[-1:]
     order = np.argsort(np.concatenate(places), kind="stable")
@@ -98,7 +98,7 @@ def _lasts(found: Sequence[pa.RecordBatch], places: Sequence[npt.NDArray[Any]], 
 
 
 def _sizes(rows: pa.RecordBatch) -> Int64s:
-    """The bytes of each record's texts, and a few for the rest of it."""
+    """Return the bytes of each record's texts, plus a constant for its other columns."""
     found = np.full(rows.num_rows, 64, np.int64)
     for column in rows.columns:
         if pa.types.is_binary(column.type) or pa.types.is_string(column.type):

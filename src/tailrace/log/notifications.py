@@ -1,4 +1,4 @@
-"""PendingNotifications: what is to be reported of snapshots, kept until a batch takes it along. Planner."""
+"""PendingNotifications: reports about snapshots, kept until a batch takes them along. Planner."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tailrace.snapshot.incremental import InitialNotifications, Notification
 from tailrace.snapshot.progress import Progress
 
 Name = TypeVar("Name")
-"""What a connector knows its tables or collections by."""
+"""A connector's name for a table or collection."""
 Snapshot = TypeVar("Snapshot")
-"""How far a snapshot is, as a connector's offsets have it."""
+"""The state of a snapshot in a connector's offsets."""
 
 
 class PendingNotifications(ABC, Generic[Name, Snapshot]):
-    """PendingNotifications of one query, on the channels of `notification.enabled.channels`.
+    """Pending notifications of one query, for the channels in `notification.enabled.channels`.
 
-    A connector's own class reports the chunks that a batch gets.
+    Each connector's subclass reports the chunks of a batch.
     """
 
     def __init__(self, config: Mapping[str, Any], runtime: Runtime) -> None:
@@ -38,7 +38,7 @@ class PendingNotifications(ABC, Generic[Name, Snapshot]):
         return self.are_records or self._are_lines
 
     def add_to(self, progress: Progress) -> Progress:
-        """`progress` with what waited before its own notifications; none at all where nobody wants them."""
+        """Return `progress` with the pending notifications before its own; with none if no channel wants records."""
         notifications = (*self._waiting, *progress.notifications)
         self._waiting = []
         if self._are_lines:
@@ -46,21 +46,22 @@ class PendingNotifications(ABC, Generic[Name, Snapshot]):
         return replace(progress, notifications=notifications if self.are_records else ())
 
     def skipped(self) -> None:
-        """There is no initial snapshot: the mode asks for none, or it was taken before."""
+        """Report that there is no initial snapshot: the mode asks for none, or it was taken before."""
         self._add(self._initial.of("SKIPPED"))
 
     def started(self, rows: Mapping[Name, int]) -> None:
-        """A snapshot begins; `rows` counts the rows or documents of each name, in the order of reading."""
+        """Report that a snapshot begins; `rows` counts the rows or documents of each name, in the order of reading."""
         self._rows = dict(rows)
         self._add(self._initial.of("STARTED"))
 
     def given_up(self) -> None:
-        """A snapshot that was asked for cannot begin."""
+        """Report that a requested snapshot cannot begin."""
         self._add(self._initial.of("ABORTED"))
 
     @abstractmethod
     def chunks(self, before: Snapshot, after: Snapshot, *, asked: bool) -> None:
-        """The chunks between `before` and `after` are in the next batch; `asked`: a signal has asked for them."""
+        """Report the chunks between `before` and `after`, which are in the next batch; `asked`: a signal requested
+        them."""
 
     def _add(self, notification: Notification) -> None:
         if self.are_wanted:

@@ -1,4 +1,4 @@
-"""Patience: an engine that goes on by itself when its server was away for a while. Planner."""
+"""Patience: an engine that goes on by itself after its server was unreachable. Planner."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tailrace.log.planner import Offset, Task
 
 log = logging.getLogger("tailrace")
 
-# The first pause before another try, in s; each further one is twice as long, up to the option's.
+# The first pause before a retry, in s; each further pause is twice as long, up to the option's value.
 _FIRST_PAUSE = 0.2
 
 
 class Patience(LogEngine[O, P, T]):
-    """What a connector's engine is mixed with, before its own class.
+    """Mixin for a connector's engine, placed before its own class.
 
-    A call of an engine that fails leaves everything as it was. So once one has succeeded, a server that cannot be
-    reached is asked again: `errors.max.retries` times in a row (-1: for ever), with pauses that grow up to
+    A failed call of an engine changes nothing. So once a call has succeeded, an unreachable server is asked again:
+    `errors.max.retries` times in a row (-1: for ever), with pauses that grow up to
     `retriable.restart.connector.wait.ms`. The first call raises at once, so that a wrong address shows at the start.
     """
 
@@ -35,12 +35,13 @@ class Patience(LogEngine[O, P, T]):
         self._has_answered = False
         self._ends = False
         self._failures = 0
-        # when the server is asked again
+        # time of the next try
         self._due = 0.0
 
     def latest_offset(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
-        """While the server is away this is `start`, so that a query can be stopped meanwhile. A query that ends at
-        the present waits instead: for it, `start` is the end.
+        """Return `start` while the server is unreachable, so that the query can be stopped meanwhile.
+
+        A query that ends at the present waits instead: it would take `start` for its end.
         """
         while True:
             left = self._due - self._runtime.monotonic()
@@ -73,7 +74,7 @@ class Patience(LogEngine[O, P, T]):
         return found
 
     def _note(self, error: ConnectionFailed) -> None:
-        """Set the time of the next try; raises `error` when there is none."""
+        """Set the time of the next try; raise `error` if there is none."""
         if not self._has_answered or error.is_lasting or 0 <= self._limit <= self._failures:
             raise error
         pause = min(self._longest, _FIRST_PAUSE * 2.0 ** min(self._failures, 30))

@@ -1,4 +1,4 @@
-"""What every connector gives to Spark: a planner that lives as long as the query, and tasks that need nothing else."""
+"""The interface between a connector and Spark: a planner, alive as long as the query, and self-contained tasks."""
 
 from __future__ import annotations
 
@@ -12,32 +12,34 @@ Offset = dict[str, Any]
 
 
 class Task(Protocol):
-    """A part of a batch. Pickled by the planner, read by a worker, as often as Spark likes."""
+    """A part of a batch. Pickled by the planner, read by workers, possibly several times."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """Record batches of `EventSettings.row_schema`, in order; the same events at every call."""
+        """Yield record batches of `EventSettings.row_schema`, in order; the same events at every call."""
         ...
 
 
 class Planner(Protocol):
-    """The one reader of a source, in the planner process. Construction does no I/O; the first call may.
+    """The only reader of a source, in the planner process. Construction does no I/O; the first call may.
 
-    Positions are whole or cut transactions; a batch is `(start, end]`. All methods raise TailraceError.
+    A position lies at the end of a transaction or within one; a batch is `(start, end]`. All methods raise
+    TailraceError.
     """
 
     def initial_offset(self) -> Offset:
-        """Where a query without checkpoint starts; a constant."""
+        """Return the constant offset at which a query without checkpoint starts."""
         ...
 
     def latest_offset(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
-        """The end of the next batch after `start`, which Spark has committed: the source may forget it.
+        """Return the end of the next batch after `start`. Spark has committed `start`, so the source may discard all
+        before.
 
-        Waits a moment for changes; returns `start` when there are none. None means no limit.
+        Waits a moment for changes; returns `start` if there are none. None means no limit.
         """
         ...
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Task]:
-        """The tasks of the batch `(start, end]`; also for a batch that was planned before a restart."""
+        """Return the tasks of the batch `(start, end]`, which may have been planned before a restart."""
         ...
 
     def stop_at_present(self) -> None:
@@ -45,7 +47,7 @@ class Planner(Protocol):
         ...
 
     def status(self) -> Offset | None:
-        """The newest position that is known to exist in the database."""
+        """Return the newest position that is known to exist in the database."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""LogReader: the planner's one reader of a log, on a thread of its own, and the spool that it fills."""
+"""LogReader: the thread that reads a log, one per planner, and the spool that it fills. Planner."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tailrace.runtime import THREADS, Runtime, Thread
 
 log = logging.getLogger("tailrace")
 
-# The longest that a refresh takes, in s.
+# The longest time that a refresh takes, in s.
 REFRESH_SECONDS = 0.02
-# While the spool is full the server gets an answer this often, in s.
+# Seconds between two answers to the server while the spool is full.
 REST_SECONDS = 0.2
 
 
 class LogReader(Generic[P, Committed, Upto, Taken]):
-    """Reads what `feed` gives behind `start` into a spool until it is closed.
+    """Reads what `feed` returns after `start` into a spool until it is closed.
 
-    The spool holds up to `memory_limit` bytes in memory and further `disk_limit` bytes on disk; while it is full,
-    nothing is read. A session that is lost is followed by others, as the feed says. An error that lasts ends
-    the thread. It is raised by the calls that need what was not read, when all that was read has been planned: the
-    server may not have that any more. Methods are for the planner's main thread.
+    The spool holds up to `memory_limit` bytes in memory and `disk_limit` more on disk; while it is full, nothing is
+    read. A lost session is followed by another, as the feed says. A lasting error ends the thread. The calls that need
+    unread log raise it, but only once everything read has been planned: the server may no longer have it. All methods
+    are for the planner's main thread.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         self._name = name
         self._runtime = runtime
         self.spool: Spool[P, Upto, Taken] = Spool(start, memory_limit, disk_limit, runtime)
-        # Calls of `refresh`, and how many of them the reader has answered; whether someone waits for a change.
+        # Calls of `refresh`, how many of them the reader has answered, and whether a caller waits for a change.
         self._asked = self._answered = 0
         self._is_awaited = False
-        # whether a warning has said that the disk takes nothing
+        # True once a warning has said that the disk refuses data
         self._has_warned = False
-        # whether a session has found the log to be the one that was read before
+        # True once a session has found the same log that was read before
         self._has_begun = False
         self._failure: BaseException | None = None
         self._stop = runtime.event()
@@ -56,7 +56,7 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         self._thread = self._runtime.start(self._run, self._name)
 
     def close(self) -> None:
-        """Stop the thread and its session; waits at most a few seconds. May come twice."""
+        """Stop the thread and its session; wait at most a few seconds. May be called twice."""
         self._stop.set()
         self._feed.hurry()
         self.spool.wake()
@@ -65,28 +65,28 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
 
     @property
     def has_failed(self) -> bool:
-        """Whether nothing more is read."""
+        """True if nothing more will be read."""
         return self._failure is not None
 
     def check(self) -> None:
-        """Raise what the thread has failed with, when nothing that it has read is left."""
+        """Raise the error that ended the thread, once everything that it read has been released."""
         failure = self._failure
         if failure is not None and not len(self.spool):
             raise failure
 
     def has_read(self, target: int) -> bool:
-        """Whether everything before `target`, a place as the database counts it, has been read.
+        """Return True if everything before `target`, a place in the database's own numbers, has been read.
 
-        Nothing has before the first session: a server that was restored or promoted may have a log that ends before
-        what was read, and such a log is behind every target.
+        Always False before the first session: the log of a server that was restored or promoted may end before what was
+        read, and then lies behind every target.
         """
         return self._has_begun and self._feed.has_read(target)
 
     def read_through(self, target: int, seconds: float) -> bool:
-        """Wait until everything before `target` has been read; False when that takes too long.
+        """Wait until everything before `target` has been read; return False if that takes too long.
 
-        It takes for ever when the spool is full: what it holds must be delivered first. Raises what the thread has
-        failed with before it came there.
+        Returns False at once when the spool is full, since its content must be delivered first. Raises the error that
+        ended the thread before it reached `target`.
         """
         deadline = self._runtime.monotonic() + seconds
         self._feed.want(target)
@@ -99,11 +99,11 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         return True
 
     def demand(self, end: P) -> None:
-        """Read on to `end` though the spool is full: one batch has to hold all of it."""
+        """Read on to `end` even if the spool is full: one batch must hold all of it."""
         self.spool.require(end)
 
     def refresh(self) -> None:
-        """Have the spool hold what the server has sent until now, if that is a matter of a moment."""
+        """Fetch into the spool what the server has sent until now, if that takes only a moment."""
         seen = self.spool.version
         self._asked += 1
         self._feed.hurry()
@@ -118,10 +118,10 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
             seen = self.spool.version
 
     def wait(self, seconds: float, since: int | None = None) -> None:
-        """Wait until the spool has changed after its version was `since`, or from now on, at most `seconds`.
+        """Wait until the spool's version differs from `since` (None: the present one), at most `seconds`.
 
-        What arrives meanwhile is put there at once, and not gathered with what follows. Raises what the thread has
-        failed with: nothing more comes.
+        Changes that arrive meanwhile are put there at once instead of being gathered. Raises the error that ended the
+        thread.
         """
         self._raise()
         self._is_awaited = True
@@ -131,17 +131,17 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         self._raise()
 
     def is_filling(self, max_bytes: int, target: int | None = None) -> bool:
-        """Whether a backlog, or what precedes `target`, is being read, and less than half of a batch of `max_bytes` is
-        there."""
+        """Return True while reading is behind (a backlog, or `target` not reached) and less than half of `max_bytes` is
+        here."""
         is_behind = self._feed.is_behind or (target is not None and not self.has_read(target))
         return is_behind and not self.spool.full and not self.has_failed and 2 * self.spool.size < max_bytes
 
     def plan(self, start: P, max_rows: int, max_bytes: int, upto: Upto | None = None) -> P:
-        """As `Spool.plan`; when the spool is full of one unfinished transaction, a cut in it.
+        """Call `Spool.plan`. If a single unfinished transaction fills the spool, return a cut in it.
 
-        Without `upto` it raises what the thread has failed with where there is nothing to deliver, and will be none.
+        Without `upto`, raises the error that ended the thread if there is nothing to deliver.
         """
-        # in this order: what was read before a failure is there
+        # read the failure first: everything read before it is in the spool
         failure = self._failure
         end = self.spool.plan(start, max_rows, max_bytes, upto)
         if end == start and self.spool.full:
@@ -151,13 +151,13 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         return end
 
     def take(self, start: P, end: P) -> list[Taken]:
-        """The rows in `(start, end]`, waiting until they have been read (a replay after a restart).
+        """Return the rows in `(start, end]`, waiting until they have been read (a replay after a restart).
 
-        The spool takes them in whatever its limits are. Raises SpoolFailed, and what the thread has failed with.
+        The spool accepts them whatever its limits are. Raises SpoolFailed, or the error that ended the thread.
         """
         with self.spool.requiring(end):
             while True:
-                # in this order: what is read between two of the calls must not be missed
+                # read both first, so that nothing read between two calls is missed
                 failure, seen = self._failure, self.spool.version
                 if self.spool.has_reached(end) or self._feed.has_passed(end):
                     return self.spool.take(start, end)
@@ -166,16 +166,16 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
                 self.spool.wait(1.0, seen)
 
     def committed(self, position: Committed) -> None:
-        """Spark has committed everything up to `position`: forget it, and let the server forget it in time."""
+        """Release everything up to `position`, which Spark has committed, and let the server discard it in time."""
         self.spool.release(self._feed.forget(position))
 
     def idle_position(self, start: P) -> P:
-        """`start` moved over what the server has sent since without a captured change; `start` if rows wait.
+        """Return `start` moved over what the server has sent since without a captured change; `start` if rows wait.
 
-        Committing such a position lets the server forget: an idle captured table beside a busy one must not make it
-        keep its log.
+        Committing such a position lets the server discard log: an idle captured table beside a busy one must not hold
+        it.
         """
-        # in this order: what is known of the rows must not be older than how far they have been read
+        # first how far the log has been read, then the rows: the rows must be known at least as far
         moved = self._feed.reached()
         return start if self.spool.holds_rows_after(start) else moved(start)
 
@@ -189,7 +189,7 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         try:
             self._read_on()
         except BaseException as error:
-            # whatever it is, the planner must not wait for a thread that is gone
+            # the planner must not wait for a thread that is gone, whatever ended it
             self._failure = self._feed.lasting(error)
             self.spool.wake()
 
@@ -218,7 +218,7 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         return setback.of_disk() if setback is not None and isinstance(error, SpoolFailed) else setback
 
     def _session(self) -> None:
-        """Read until closed; whatever fails ends the session."""
+        """Read until closed. An error ends the session."""
         feed, spool = self._feed, self.spool
         try:
             feed.open()
@@ -244,15 +244,15 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         return self._answered < self._asked or self._is_awaited
 
     def _rest(self, seen: int) -> None:
-        """Wait until the spool has changed after its version was `seen`, for a while."""
+        """Answer the server, then wait a while until the spool's version differs from `seen`."""
         self._feed.rest()
         self.spool.wait(REST_SECONDS, seen)
 
     def _keep(self, step: Step[P, Upto, Taken]) -> None:
-        """Keep a step's stretch; only then has it been read.
+        """Keep a step's stretch, then tell the feed.
 
-        What the disk refuses waits, as for a full spool, until Spark has committed some of the rest. Raises SpoolFailed
-        where Spark cannot commit anything before: a batch that is replayed needs the stretch.
+        If the disk refuses it, wait, as for a full spool, until Spark has committed some of the rest. Raises
+        SpoolFailed if Spark cannot commit anything, because a batch being replayed needs the stretch.
         """
         while True:
             try:

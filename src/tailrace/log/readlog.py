@@ -10,9 +10,9 @@ from tailrace.log.reader import LogReader
 
 
 class ReadLog(OpenLog[O, P, int]):
-    """The log as `reader` has it; a target is a place in it as the database counts it.
+    """The log in `reader`'s spool; a target is a place in the database's own numbers.
 
-    What a connector has of its own is what is committed, how far is far, and the tasks of a batch.
+    A connector adds what is committed, when an idle position is far, and the tasks of a batch.
     """
 
     reader: LogReader[P, Any, Any, Any]
@@ -20,7 +20,7 @@ class ReadLog(OpenLog[O, P, int]):
     @staticmethod
     @abstractmethod
     def upto(target: int) -> Any:
-        """`target` in the words of the spool."""
+        """Return `target` as a limit of the spool."""
 
     def refresh(self) -> None:
         self.reader.refresh()

@@ -1,7 +1,7 @@
-"""Bytes of the log that wait on disk: a few unlinked temporary files, appended to and given back as a whole. Planner.
+"""Bytes of the log on disk: a few unlinked temporary files, appended to and freed as a whole. Planner.
 
-The files stand in Python's directory for temporary files, which TMPDIR names. They have no name there, so that
-nothing is left of them whatever ends the process.
+The files are in Python's directory for temporary files (TMPDIR). They have no name there, so nothing is left of them
+whatever ends the process.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 from tailrace.columns.batch import Bytes
 from tailrace.errors import SpoolFailed
 
-# A file that has this many bytes gets no more: it can only be given back when all that it holds has been released.
+# A file of this size gets no more: it is freed only when all its pieces have been released.
 FILE_BYTES = 32 << 20
 
 
 def spool_failed(error: OSError) -> SpoolFailed:
-    """The error for what went wrong with a temporary file."""
+    """Return the error for a failure of a temporary file."""
     try:
         directory = tempfile.gettempdir()
     except OSError:
@@ -37,7 +37,7 @@ def spool_failed(error: OSError) -> SpoolFailed:
 
 @dataclass(eq=False, slots=True)
 class _File:
-    """A file of which the first `end` bytes are kept, in `places` pieces that are still held."""
+    """A file whose first `end` bytes are used, with `places` pieces still held."""
 
     file: IO[bytes]
     end: int = 0
@@ -46,7 +46,7 @@ class _File:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Place:
-    """Where `size` bytes stand in a file."""
+    """The place of `size` bytes in a file."""
 
     file: _File
     start: int
@@ -64,11 +64,11 @@ class Spill:
 
     @property
     def files(self) -> int:
-        """How many files, and so descriptors, are held."""
+        """The number of open files, and so of descriptors."""
         return len(self._open)
 
     def append(self, data: Bytes) -> Place:
-        """Keep `data`. Raises SpoolFailed; then nothing of it is kept."""
+        """Keep `data`. On SpoolFailed nothing of it is kept."""
         try:
             place = self._reserve(int(data.nbytes))
         except OSError as error:
@@ -76,7 +76,7 @@ class Spill:
         try:
             _write(place.file.file.fileno(), data, place.start)
         except OSError as error:
-            # what was written of it takes no room
+            # give back the room of the part that was written
             with suppress(OSError):
                 os.ftruncate(place.file.file.fileno(), place.start)
             self.release(place)
@@ -85,7 +85,7 @@ class Spill:
         return place
 
     def read(self, place: Place, first: int, last: int) -> Bytes:
-        """The bytes `[first, last)` of a piece. Raises SpoolFailed."""
+        """Return the bytes `[first, last)` of a piece. Raises SpoolFailed."""
         data = np.empty(last - first, np.uint8)
         try:
             _read(place.file.file.fileno(), data, place.start + first)
@@ -94,7 +94,7 @@ class Spill:
         return data
 
     def release(self, place: Place) -> None:
-        """The piece is not needed any more. A file without pieces is closed, which frees its room."""
+        """Release a piece. A file without pieces is closed, which frees its room."""
         with self._lock:
             place.file.places -= 1
             if not place.file.places:
@@ -106,7 +106,7 @@ class Spill:
     def _reserve(self, size: int) -> Place:
         with self._lock:
             if self._last is None or self._last.end >= self._file_bytes:
-                # closed by `release`
+                # `release` closes it
                 file = tempfile.TemporaryFile(buffering=0, prefix="tailrace-spool-")  # noqa: SIM115
                 self._last = _File(file)
                 self._open.add(self._last)

@@ -1,6 +1,6 @@
-"""Spool: what the reader has read and Spark has not committed yet, bounded in memory and on disk.
+"""Spool: the log that was read and that Spark has not committed yet, bounded in memory and on disk. Planner.
 
-Used by two threads of the planner: the reader puts, the query's calls plan, take and release.
+Two threads use it: the reader puts; the query's calls plan, take and release.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tailrace.log.feed import P, Stretch, Taken, Upto
 from tailrace.log.spill import Place, Spill
 from tailrace.runtime import THREADS, Runtime
 
-# A stretch that is smaller, in bytes and rows, takes the next small one in: a stream brings one for each commit, and
-# everything that is done with a batch is done for each of its stretches.
+# A stretch below both limits is joined with the next small one. A stream brings one stretch per commit, and every step
+# of a batch runs once per stretch.
 JOINED_BYTES = 256 << 10
 JOINED_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _Held(Generic[P, Upto, Taken]):
-    """A stretch and the size of its raw bytes. Where they are on disk, at `place`, the stretch itself has none."""
+    """A stretch and the size of its raw bytes. If the bytes are on disk, at `place`, the stretch itself has none."""
 
     stretch: Stretch[P, Upto, Taken]
     size: int
     place: Place | None
 
     def loaded(self, spill: Spill, first: int, last: int) -> Stretch[P, Upto, Taken]:
-        """The stretch with the bytes of its rows `[first, last)` in memory."""
+        """Return the stretch with the bytes of its rows `[first, last)` in memory."""
         if self.place is None:
             return self.stretch
         low, high = self.stretch.extent(first, last)
@@ -41,12 +41,12 @@ class _Held(Generic[P, Upto, Taken]):
 
 
 class Spool(Generic[P, Upto, Taken]):
-    """Stretches in log order, behind `start`.
+    """Stretches in log order, after `start`.
 
-    Beyond `memory_limit` bytes the raw bytes of further stretches go to disk; beyond `memory_limit + disk_limit` bytes
-    `full` asks the reader to wait, unless a batch is being replayed that has not been read yet. Both bounds are
-    exceeded by one stretch at most, and by such a batch. When the disk has refused a stretch, the spool is full as it
-    is, until something has been released.
+    Beyond `memory_limit` bytes, the raw bytes of further stretches go to disk. Beyond `memory_limit + disk_limit`
+    bytes, `full` makes the reader wait, unless a batch being replayed has not been read to its end. One stretch, or
+    such a batch, may exceed both limits. When the disk has refused a stretch, the spool is full until something is
+    released.
     """
 
     def __init__(self, start: P, memory_limit: int, disk_limit: int, runtime: Runtime = THREADS) -> None:
@@ -60,17 +60,17 @@ class Spool(Generic[P, Upto, Taken]):
         self._reached = start
         self._required: P | None = None
         self._changed = runtime.condition()
-        # counts the changes, for who has looked and is going to wait
+        # counts the changes, for callers that have looked and are going to wait
         self.version = 0
 
     @property
     def full(self) -> bool:
-        """Whether nothing more should be read for now."""
+        """True if nothing more should be read for now."""
         return (self._is_refused or self._bytes >= self._limit) and not self.is_required
 
     @property
     def is_required(self) -> bool:
-        """Whether something is needed that has not been read to its end."""
+        """True if a required batch has not been read to its end."""
         required = self._required
         return required is not None and not self.has_reached(required)
 
@@ -80,25 +80,25 @@ class Spool(Generic[P, Upto, Taken]):
         return self._bytes
 
     def __len__(self) -> int:
-        """Stretches held."""
+        """Return the number of stretches held."""
         return len(self._held)
 
     def has_reached(self, position: P) -> bool:
-        """Whether every row up to `position` has been put here."""
+        """Return True if every row up to `position` has been put here."""
         return not self._reached.is_before(position)
 
     def require(self, end: P) -> None:
-        """Be not full, whatever the limits are, before every row up to `end` is here."""
+        """Accept rows whatever the limits are, until every row up to `end` is here."""
         required = self._required
         if required is None or required.is_before(end):
             self._require(end)
 
     @contextmanager
     def requiring(self, end: P) -> Iterator[None]:
-        """As `require`, for a while.
+        """Call `require` for the duration of the context.
 
-        That is the end of a batch that is planned already, perhaps under larger limits: nothing is delivered, and so
-        nothing released, before it is there as a whole.
+        `end` ends a batch that is planned already, perhaps under larger limits: nothing is delivered or released before
+        all of it is here.
         """
         before = self._required
         self.require(end)
@@ -113,9 +113,9 @@ class Spool(Generic[P, Upto, Taken]):
             self._notify()
 
     def put(self, stretch: Stretch[P, Upto, Taken], is_wanted: bool = True) -> None:
-        """Keep a stretch, which follows the last one. Raises SpoolFailed; then it holds what it did, and is full.
+        """Keep a stretch, which follows the last one. On SpoolFailed the content is unchanged and the spool is full.
 
-        Of one that is not wanted it only notes how far the log has been read.
+        If the stretch is not wanted, only note how far the log has been read.
         """
         size = int(stretch.data.nbytes) if is_wanted else 0
         place = None
@@ -150,7 +150,7 @@ class Spool(Generic[P, Upto, Taken]):
         self._in_memory += 0 if held.place else held.size
 
     def wake(self) -> None:
-        """Let waiting callers look again: the reader has failed, or has passed a position without rows."""
+        """Wake waiting callers: the reader has failed, or has passed a position without rows."""
         with self._changed:
             self._notify()
 
@@ -159,7 +159,7 @@ class Spool(Generic[P, Upto, Taken]):
         self._changed.notify_all()
 
     def wait(self, seconds: float, since: int | None = None) -> None:
-        """Wait until something changes, at most `seconds`; with `since` no longer than `version` is that."""
+        """Wait until something changes, at most `seconds`; return at once if `version` is no longer `since`."""
         with self._changed:
             if since is None or since == self.version:
                 self._changed.wait(seconds)
@@ -178,16 +178,16 @@ class Spool(Generic[P, Upto, Taken]):
             self._notify()
 
     def plan(self, start: P, max_rows: int, max_bytes: int, upto: Upto | None = None, *, cut: bool = False) -> P:
-        """The end of the next batch after `start`: the last good one within the limits, or a cut behind some row.
+        """Return the end of the next batch after `start`: the last good end within the limits, or a cut after some row.
 
-        The batch must not pass `upto`. Returns `start` when there is no good end behind a row, and what there is stays
-        within the limits; with `cut` a cut after the last row that is there. A batch has at least one row whatever the
-        limits are, but for one that brings a transaction to its end of which every row has been delivered.
+        The batch does not pass `upto`. Returns `start` if the available rows have no good end and stay within the
+        limits; with `cut`, the cut after the last of them. A batch has at least one row, whatever the limits, except a
+        batch that only ends a transaction of which every row has been delivered.
         """
         with self._changed:
             stretches = [held.stretch for held in self._held]
         best = start
-        # the stretch and the row behind which the batch may be cut
+        # the stretch and the row after which the batch may be cut
         last: tuple[Stretch[P, Upto, Taken], int] | None = None
         rows = size = 0
         for stretch in stretches:
@@ -210,7 +210,7 @@ class Spool(Generic[P, Upto, Taken]):
         return last[0].cut(last[1], start) if cut and last is not None and best is start else best
 
     def take(self, start: P, end: P) -> list[Taken]:
-        """The rows after `start` up to and including `end`, in log order. Raises SpoolFailed."""
+        """Return the rows after `start` up to and including `end`, in log order. Raises SpoolFailed."""
         with self._changed:
             held = list(self._held)
         found = []
@@ -226,7 +226,7 @@ class Spool(Generic[P, Upto, Taken]):
 
 
 def _fitting(stretch: Stretch[P, Upto, Taken], first: int, limit: int, max_rows: int, max_bytes: int) -> int:
-    """The row up to which the rows of the stretch, from `first` on and up to `limit`, stay within the limits."""
+    """Return the end of the rows `[first, …)` of the stretch, at most `limit`, that stay within the limits."""
     last = min(limit, first + max(max_rows, 0))
     if last <= first or stretch.size(first, last) <= max_bytes:
         return max(last, first)

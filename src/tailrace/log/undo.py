@@ -1,4 +1,4 @@
-"""Undo: a call of the planner that fails leaves everything that the planner remembers as it was. Planner."""
+"""Undo: rolls back the planner's state when a call fails. Planner."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 class Undo:
-    """What some objects remember, put back when a call fails.
+    """The state of some objects, restored when a call fails.
 
-    Every attribute of `parts` counts, so that none can be forgotten; lists, dictionaries and sets are copied. What an
-    attribute holds beside these is put back as the object that it was: it must be immutable, or be one of `parts`.
+    It covers every attribute of `parts`; lists, dictionaries and sets are copied. Any other value is restored as the
+    same object: it must be immutable, or be one of `parts`.
     """
 
     def __init__(self, *parts: object) -> None:
@@ -19,7 +19,7 @@ class Undo:
 
     @contextmanager
     def on_failure(self) -> Iterator[None]:
-        """Around a call: whatever it raises, the parts are afterwards as they were before it."""
+        """Run a call; if it raises, restore the parts."""
         before = [_copied(part) for part in self._parts]
         try:
             yield
