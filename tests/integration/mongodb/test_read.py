@@ -187,7 +187,7 @@ def test_chunks_are_tasks(mongo_database: MongoDatabase, past: Any, monkeypatch:
 
 @pytest.mark.parametrize(
     ("code", "name", "said"),
-    [(239, "SnapshotTooOld", "no longer has its state"), (246, "SnapshotUnavailable", "was altered after the moment")],
+    [(239, "SnapshotTooOld", "no longer has its state"), (246, "SnapshotUnavailable", "was altered after the time of this read")],
 )
 def test_a_moment_that_is_gone(mongo_database: MongoDatabase, past: Any, code: int, name: str, said: str) -> None:
     mongo_database["c"].insert_one({"_id": 1})
@@ -214,7 +214,7 @@ def test_servers_without_a_past_are_refused(
     (task,) = opened(mongo_database, mongo_database.server).tasks
     mongo_database["c"].insert_one({"_id": 2})
     assert isinstance(task, HeldTask)
-    with pytest.raises(PrerequisiteError, match="has not read at the time that was asked for"):
+    with pytest.raises(PrerequisiteError, match="does not confirm that it has read at the requested time"):
         documents(task)
     router, _ = mongo_proxy_to(Mongos())
     with pytest.raises(PrerequisiteError, match="sharded cluster is not supported"):

@@ -83,8 +83,8 @@ def test_hosts_name_a_replica_set(hosts: str, found: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"topic.prefix": "a"}, "mongodb.connection.string is missing, which in 1.x is mongodb.hosts"),
-        ({"mongodb.hosts": "rs0/a:1"}, "topic.prefix is missing, which in 1.x is mongodb.name"),
+        ({"topic.prefix": "a"}, "mongodb.connection.string is missing (mongodb.hosts in 1.x)"),
+        ({"mongodb.hosts": "rs0/a:1"}, "topic.prefix is missing (mongodb.name in 1.x)"),
         (OLD | {"mongodb.hosts": "rs0/a:1;rs1/b:1"}, "names several replica sets"),
         (OLD | {"mongodb.hosts": "rs0/user@a"}, "must be name/host:port"),
         (OLD | {"mongodb.hosts": "rs0/a,b", "mongodb.members.auto.discover": "false"}, "needs one server"),

@@ -1,1 +1,1 @@
-"""The MongoDB connector: the oplog of a replica set, or change streams, as Debezium events."""
+"""The MongoDB connector: Debezium events from the oplog of a replica set or from change streams."""

@@ -1,4 +1,4 @@
-"""MongoSnapshots: where initial and blocking snapshots begin, and which of their chunks a batch has. Planner."""
+"""MongoSnapshots: start initial and blocking snapshots, and give each batch its chunks. Planner."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ log = logging.getLogger("tailrace")
 
 
 class MongoSnapshots(contracts.Snapshots[MongoOffset]):
-    """Snapshots of the collections that `captured` lets through. `first` gives where a query begins to read the log,
-    `shape` the settings of events; `reads_streams` says that the log is a change stream."""
+    """Snapshots of the collections that `captured` includes.
+
+    `first` returns the position at which a query begins to read the log, `shape` the settings of events;
+    `reads_streams` is True if the log is a change stream.
+    """
 
     def __init__(
         self,
@@ -62,13 +65,14 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
         self._names: Sequence[Namespace] = ()
 
     def existing(self) -> list[Namespace]:
-        """The captured collections that exist now, in the order of a snapshot."""
+        """Return the captured collections that exist now, in the order of a snapshot."""
         return snapshot.collections(self._connect(), self._captured, self._shape().legacy)
 
     def start(self, since: MongoOffset, *, fresh: bool) -> MongoOffset:
-        """The log is read from before the snapshot on.
+        """Plan a snapshot. The log is read from a position before the snapshot.
 
-        At a later start (`always`) that leaves out what was changed in between: the snapshot shows it, as in Debezium.
+        A later start (`always`) skips the changes since the last run, as Debezium does: the snapshot shows their
+        result.
         """
         at = self._present()
         position = self._first() if self._streams else since.log
@@ -105,7 +109,7 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
         return made
 
     def _present(self) -> Position:
-        """The position that rows of a snapshot say which does not begin a query."""
+        """Return the position that records of a snapshot show unless the snapshot begins a query."""
         return Position(operation_time(self._connect())) if self._reads_streams else self._majority.newest()
 
     def count(self) -> Mapping[Namespace, int]:
@@ -120,7 +124,7 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
         )
 
     def tasks(self, since: MongoOffset, until: MongoOffset) -> list[Task]:
-        """The tasks of the chunks between the two offsets."""
+        """Return the tasks for the chunks between the two offsets."""
         before, progress = since.snapshot, until.snapshot
         if progress is None:
             return []
@@ -130,7 +134,7 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
         chunks = [(chunk, plan.filter(chunk.namespace)) for chunk in plan.chunks]
         after = self._majority.after([chunk.namespace for chunk, _ in chunks], progress.at, until.log)
         if progress.is_complete and chunks:
-            # what was emptied since the snapshot was planned cannot hold its last document
+            # a chunk that became empty since the snapshot was planned cannot give the snapshot's last document
             last = snapshot.last_filled(self._connect(), plan, first, after)
             done = last + 1
         return [
@@ -151,5 +155,5 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
 
 
 def _number(since: MongoOffset) -> int:
-    """The number of the next snapshot."""
+    """Return the number of the next snapshot."""
     return 1 if since.snapshot is None else since.snapshot.number + 1

@@ -1,7 +1,7 @@
-"""Documents that are compared with tables, and which of their keys the log has between two positions. Driver.
+"""Read documents to compare them with tables, and the keys that changed between two positions of the log. Driver.
 
-Documents are read as the initial snapshot reads them: what a majority has, each collection in chunks, over some time.
-The log then says which documents a change has touched since before the first of them was read.
+Documents are read as the initial snapshot reads them: majority data, each collection in chunks, not all at one moment.
+The log then names the documents that changed since before the first of them was read.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _AWAIT_MS = 50
 
 
 class ComparedDocuments:
-    """See tailrace.connectors.held.Compared."""
+    """Implements tailrace.connectors.held.Compared."""
 
     form: SourceForm | None = None
     committed = ""
 
     def __init__(self, config: Config, settings: EventSettings) -> None:
-        """Connects. Raises PyMongo's errors and TailraceError."""
+        """Connect to the server. Raises PyMongo's errors and TailraceError."""
         self._config = config
         self._captured = CollectionFilter(config)
         self._namespaces = Namespaces(self._captured)
@@ -63,9 +63,9 @@ class ComparedDocuments:
             name = str(self._client.admin.command("hello").get("setName") or "")
             if is_sharded(self._client):
                 raise PrerequisiteError(
-                    "The collections of a sharded cluster cannot be compared: their documents are read over some time, "
-                    "and no router says up to which time all shards were read then.",
-                    "Compare those of a replica set.",
+                    "The collections of a sharded cluster cannot be compared: reading the documents takes a while, and "
+                    "no router tells up to which time all shards have been read.",
+                    "Compare the collections of a replica set.",
                 )
         except BaseException:
             self.close()
@@ -85,7 +85,7 @@ class ComparedDocuments:
         planned = chunks.plan(client, names, after=after).chunks
         address, size = Address.of(config), config["snapshot.fetch.size"]
         self._tasks = [
-            # a chunk that is the last one would otherwise give a document of another
+            # with last=True a chunk that is empty would give a document of another chunk
             chunks.SnapshotTask(address, replace(chunk, last=False), "", at, number, size, self._settings, after)
             for number, chunk in enumerate(planned)
         ]
@@ -99,7 +99,7 @@ class ComparedDocuments:
         return None
 
     def is_told(self) -> bool:
-        # what was read is in the log up to here, and the log is read up to here when it is asked for
+        # no document that was read is newer than this timestamp; `touched` reads the log up to it
         self._read_upto = explained(lambda: operation_time(self._client))()
         return True
 
@@ -113,11 +113,12 @@ class ComparedDocuments:
         return Touched((tuple(sorted(found)),) if found else ())
 
     def _rows(self, name: Namespace, after: int, upto: int) -> list[Rows]:
-        """The changes of a collection behind a timestamp, up to another one and to where documents were read."""
+        """Return the changes of a collection after the timestamp `after`, up to `upto` and to the end of the
+        reading."""
         most = max(upto, self._read_upto)
         stream = StreamSettings.of(self._config, self._captured)
         feed = ChangeStreamFeed(lambda: self._client, self._namespaces, stream, await_ms=_AWAIT_MS)
-        # without a token a stream begins with the changes of that very time
+        # without a token a stream begins with the changes at the timestamp itself
         feed.open(Position(after))
         found: list[Rows] = []
         try:
@@ -143,5 +144,5 @@ class ComparedDocuments:
 
 
 def compared(config: Config, settings: EventSettings) -> ComparedDocuments:
-    """See tailrace.connectors.held.Comparing."""
+    """Implements tailrace.connectors.held.Comparing."""
     return explained(lambda: ComparedDocuments(config, settings))()

@@ -1,4 +1,4 @@
-"""The MongoDB connector as the rest of tailrace knows it."""
+"""The descriptor of the MongoDB connector."""
 
 from __future__ import annotations
 

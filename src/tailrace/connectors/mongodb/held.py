@@ -1,8 +1,8 @@
-"""The documents of the captured collections at one timestamp, which every task names to the server. Holder process.
+"""The documents of the captured collections at one timestamp, for tasks of spark.read. Holder process.
 
-A server of MongoDB 5 keeps its recent past (minSnapshotHistoryWindowInSeconds, 300 unless it was set), so nothing has
-to be kept open: each task reads with the read concern `snapshot` at the same `atClusterTime`, and demands that the
-server says that it did.
+A server of MongoDB 5 keeps its recent past (minSnapshotHistoryWindowInSeconds, by default 300), so no session has to
+stay open: each task reads with the read concern `snapshot` at the same `atClusterTime`, and checks that the server
+confirms it.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 _ATTEMPTS = 5
-# The oldest version of the wire protocol whose servers read at a timestamp outside of a transaction: MongoDB 5.0.
+# The first version of the wire protocol with reads at a timestamp outside of a transaction: MongoDB 5.0.
 _WIRE = 13
-# The same of those that read capped collections so: MongoDB 8.0.
+# The first version that can read capped collections at a timestamp: MongoDB 8.0.
 _CAPPED_WIRE = 25
-# So often a task tries again in a row what passes by itself, if errors.max.retries allows it.
+# Most retries of a task in a row after transient errors, if errors.max.retries allows as many.
 _TRIES = 8
 _TASKS = 4
-"""Tasks for each core, at most."""
+"""Most tasks for each core."""
 _TOO_OLD, _UNAVAILABLE = 239, 246
 _STREAM = "Read a stream: spark.readStream with snapshot.mode=initial_only ends after the snapshot."
 _GONE = (
-    "Load again: that takes a new moment. A larger minSnapshotHistoryWindowInSeconds of the server keeps moments for "
+    "Load again: that reads a new moment. A larger minSnapshotHistoryWindowInSeconds of the server keeps its past for "
     "longer."
 )
 
 
 class HeldDocuments:
-    """See tailrace.connectors.held. `position` is the moment, as the column `position` shows it."""
+    """Implements tailrace.connectors.held.Held. `position` is the timestamp, as the column `position` shows it."""
 
     stays = False
     position: str
 
     def __init__(self, config: Config, settings: EventSettings) -> None:
-        """Takes the moment. Raises TailraceError and PyMongo's errors."""
+        """Choose the timestamp and plan the tasks. Raises TailraceError and PyMongo's errors."""
         self._config = config
         self._captured = CollectionFilter(config)
         address = Address.of(config)
@@ -100,7 +100,7 @@ class HeldDocuments:
         )
 
     def _taken(self, client: MongoClient[Any], *, legacy: bool) -> tuple[int, Mapping[Namespace, Any]]:
-        """A timestamp at which the captured collections were those that are returned, each with its UUID."""
+        """Return a timestamp, and the captured collections that existed at it, each with its UUID."""
         found = identities(client, snapshot.collections(client, self._captured, legacy))
         for _ in range(_ATTEMPTS):
             at = operation_time(client)
@@ -108,20 +108,20 @@ class HeldDocuments:
             if before == found:
                 return at, found
         raise PrerequisiteError(
-            f"Collections were made, dropped or renamed at each of {_ATTEMPTS} attempts to read them.",
-            "Read again when that is over.",
+            f"Collections were created, dropped or renamed during each of {_ATTEMPTS} attempts to list them.",
+            "Read again when this is over.",
         )
 
     def is_read(self) -> bool:
         return False
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldChunk:
-    """A chunk with the condition of its collection, its number, and the UUID of the collection that was there."""
+    """A chunk, the condition of its collection, its number, and the UUID of the collection at the timestamp."""
 
     chunk: Chunk
     filter: str
@@ -131,10 +131,10 @@ class HeldChunk:
 
 @dataclass(frozen=True, slots=True)
 class HeldTask:
-    """The documents of some chunks at the timestamp `at`. Worker; holds the password.
+    """A task that reads the documents of some chunks at the timestamp `at`. Worker; holds the password.
 
-    Documents come in the order of `_id`, so that a lost connection costs no more than the answer that was lost. Raises
-    PositionLost where the server has the moment no more, ConnectionFailed, PrerequisiteError.
+    Documents come in the order of `_id`, so that after a lost connection only the lost answer is read again. Raises
+    PositionLost if the server no longer has the timestamp, ConnectionFailed, PrerequisiteError.
     """
 
     address: Address
@@ -180,7 +180,7 @@ class HeldTask:
             failures += 1
 
     def _answers(self, client: MongoClient[Any], one: HeldChunk, given: int) -> Iterator[Answer]:
-        """What the server answers of the chunk behind its first `given` documents."""
+        """Yield the server's answers for the chunk without its first `given` documents."""
         database, _ = one.chunk.namespace
         command = snapshot.find_command(one.chunk, one.filter, self.batch_size, 0) | concern_at(self.at)
         command |= {"sort": {"_id": 1}} | ({"skip": given} if given else {})
@@ -188,7 +188,7 @@ class HeldTask:
             answer = cursor.next()
             if answer.seen_at != self.at:
                 raise PrerequisiteError(
-                    "The server has not read at the time that was asked for, or does not say so.",
+                    "The server does not confirm that it has read at the requested time.",
                     f"spark.read needs a server of MongoDB 5.0 or later that takes atClusterTime. {_STREAM}",
                 )
             while True:
@@ -199,12 +199,12 @@ class HeldTask:
                 answer = cursor.next()
 
     def _demand(self, client: MongoClient[Any], one: HeldChunk) -> None:
-        """A collection that is gone has no documents at any time, for some versions of the server."""
+        """Raise PositionLost if the collection is gone. Some servers then report it as empty at every timestamp."""
         namespace = one.chunk.namespace
         if identities(client, [namespace]) != {namespace: one.uuid}:
             raise PositionLost(
                 f"The collection {'.'.join(namespace)} was dropped or renamed while it was read, and its past is gone.",
-                "Load again: that takes a new moment.",
+                "Load again: that reads a new moment.",
             )
 
     def _read(self, one: HeldChunk, answer: Answer, given: int) -> Segment:
@@ -215,15 +215,15 @@ class HeldTask:
     def _explained(self, error: Exception) -> Exception:
         code = getattr(error, "code", None)
         if code == _TOO_OLD:
-            return PositionLost("The server no longer has its state of the moment that is read.", _GONE)
+            return PositionLost("The server no longer has its state at the time of this read.", _GONE)
         if code == _UNAVAILABLE:
-            return PositionLost("A collection was altered after the moment that is read, and its past is gone.", _GONE)
+            return PositionLost("A collection was altered after the time of this read, and its past is gone.", _GONE)
         return explained_error(error)
 
 
 def _server(client: MongoClient[Any]) -> tuple[str, int]:
-    """The name of the replica set, and its wire protocol's version. Raises PrerequisiteError for what has no past that
-    all tasks could read."""
+    """Return the name of the replica set and the version of its wire protocol. Raises PrerequisiteError for a server
+    that cannot read at a given time for several tasks."""
     hello = client.admin.command("hello")
     if is_sharded(client):
         raise PrerequisiteError(
@@ -247,7 +247,7 @@ def _server(client: MongoClient[Any]) -> tuple[str, int]:
 
 
 def _refuse_capped(client: MongoClient[Any], names: Sequence[Namespace]) -> None:
-    """Raise PrerequisiteError where one of the collections is capped."""
+    """Raise PrerequisiteError if one of the collections is capped."""
     found = [".".join(one) for one, listed in _listed(client, names).items() if listed.get("options", {}).get("capped")]
     if found:
         raise PrerequisiteError(
@@ -257,18 +257,18 @@ def _refuse_capped(client: MongoClient[Any], names: Sequence[Namespace]) -> None
 
 
 def _bounds(client: MongoClient[Any], name: Namespace) -> list[str]:
-    """Where to cut a collection, by what it is about now."""
+    """Return the `_id` values at which to cut a collection, by its estimated size."""
     count = client[name[0]][name[1]].estimated_document_count()
     return snapshot.bounds(client, name, -(-count // snapshot.CHUNK_DOCUMENTS))
 
 
 def identities(client: MongoClient[Any], names: Sequence[Namespace]) -> dict[Namespace, Any]:
-    """Those of the collections that are there, in their order, each with its UUID."""
+    """Return the UUIDs of the collections that exist, in the order of `names`."""
     return {name: one.get("info", {}).get("uuid") for name, one in _listed(client, names).items()}
 
 
 def _listed(client: MongoClient[Any], names: Sequence[Namespace]) -> dict[Namespace, Mapping[str, Any]]:
-    """What the server says of those of the collections that are there, in their order."""
+    """Return the server's descriptions of the collections that exist, in the order of `names`."""
     listed: dict[Namespace, Mapping[str, Any]] = {}
     for database in dict.fromkeys(database for database, _ in names):
         own = [name for of, name in names if of == database]
@@ -278,5 +278,5 @@ def _listed(client: MongoClient[Any], names: Sequence[Namespace]) -> dict[Namesp
 
 
 def held(config: Config, settings: EventSettings) -> HeldDocuments:
-    """See tailrace.connectors.held.Reading."""
+    """Implements tailrace.connectors.held.Reading."""
     return explained(HeldDocuments)(config, settings)

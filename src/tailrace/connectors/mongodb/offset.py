@@ -1,4 +1,4 @@
-"""MongoOffset: how far a query has come, as Spark stores it."""
+"""MongoOffset: how far a query has read, as Spark stores it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from tailrace.snapshot.progress import NO_PROGRESS, Progress
 
 @dataclass(frozen=True, slots=True)
 class MongoOffset:
-    """`log` is how far the log has been read; `snapshot` the latest snapshot until the first batch of the log after it;
-    `heartbeat_ms` the time of the newest heartbeat, in ms since 1970, 0 when there was none; `transaction` belongs to
-    transaction metadata; `progress` to signals and incremental snapshots. `shown` is the newest timestamp whose changes
-    documents of a snapshot, or those that were looked up for updates, may show already; 0 where the log is past it, and
-    where nobody asks for tables at one moment; `whole` says, where somebody does, that the log was read to the end of a
-    transaction. `choice` is what the options said of the captured collections, empty where nobody knows.
+    """How far a query has read the log and its snapshots.
+
+    `log` is the position up to which the log has been read. `snapshot` is the latest snapshot, kept until the first
+    batch of the log after it. `heartbeat_ms` is the time of the newest heartbeat, in ms since 1970; 0 if there was
+    none. `transaction` belongs to transaction metadata, `progress` to signals and incremental snapshots. `choice` holds
+    the options that select the collections; "" if unknown.
+
+    Two fields serve tables that equal the source at one moment. `shown` is the newest timestamp whose changes documents
+    may already show, because a snapshot or a look-up for updates has read them; 0 once the log has passed it. `whole`
+    is True if the log was read to the end of a transaction.
     """
 
     log: Position = START
@@ -37,7 +41,7 @@ class MongoOffset:
 
     @property
     def place(self) -> int:
-        """Where records stand that belong to no change."""
+        """The timestamp that records without a change of their own carry."""
         return self.log.time
 
     def going_on(self, snapshot: SnapshotProgress | None, progress: Progress) -> MongoOffset:
@@ -72,7 +76,7 @@ class MongoOffset:
     @classmethod
     @understood
     def from_json(cls, fields: dict[str, Any]) -> MongoOffset:
-        """The offset of what `to_json` gives. Raises PositionLost for anything else."""
+        """Return the offset of the fields that `to_json` gives. Raises PositionLost for anything else."""
         snapshot, transaction = fields.get("snapshot"), fields.get("transaction")
         return cls(
             Position.from_json(fields["log"]),

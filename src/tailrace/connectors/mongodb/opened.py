@@ -1,4 +1,5 @@
-"""OpenedLog: the oplog or change stream while the planner reads it, and the windows in it. Planner."""
+"""OpenedLog: the oplog or change stream while the planner reads it, with the windows of incremental snapshots.
+Planner."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ from tailrace.snapshot.progress import Progress
 
 
 class OpenedLog(ReadLog[MongoOffset, Position]):
-    """The log as `reader` has it; its changes are of the collections `names`, of the `kind` that `segment` names.
+    """The log that `reader` reads: changes of the collections `names`, in segments of the given `kind`.
 
-    `present` gives the timestamp of the server's newest operation.
+    `present` returns the timestamp of the server's newest operation.
     """
 
     reader: LogReader
@@ -54,9 +55,9 @@ class OpenedLog(ReadLog[MongoOffset, Position]):
         self._by_key = config["event.order"] == "key"
         self._parallelism = parallelism
         self._present = present
-        # the present when the snapshot before the log had been read
+        # the server's timestamp when the snapshot before the log had been read
         self._over = 0
-        # where the last batch ends that was planned, and how much had been read then
+        # the end of the last planned batch, and the bytes that had been read when it was planned
         self._planned = Position()
         self._read_bytes = 0
 
@@ -66,7 +67,7 @@ class OpenedLog(ReadLog[MongoOffset, Position]):
             self._over = 0
         elif self._settings.events.blocks and not self._over:
             self._over = self._present()
-        # Spark asks for what follows an offset when that is in its commit log
+        # Spark asks for the batch after an offset once the offset is in its commit log
         self.reader.committed(Committed(since.log))
 
     @staticmethod
@@ -77,7 +78,7 @@ class OpenedLog(ReadLog[MongoOffset, Position]):
         return self.reader.read_bytes - self._read_bytes >= contracts.IDLE_BYTES
 
     def newest(self) -> Position:
-        """What is known to be there."""
+        """Return the newest position that is known to exist."""
         return self.reader.newest(self._planned)
 
     def window_end(self, progress: Progress, start: Position, limits: Limits, target: int | None) -> Position | None:
@@ -100,19 +101,19 @@ class OpenedLog(ReadLog[MongoOffset, Position]):
         return MongoOffset(end, None, heartbeat_ms, opened, progress, shown, whole, self._choice)
 
     def _is_whole(self, since: MongoOffset, end: Position) -> bool:
-        """Whether no captured change of the transaction with the last change is still to come."""
+        """Return True if no captured change of the last change's transaction is still to come."""
         if end.number in (0, WHOLE) or self.reader.idle_position(end).time > end.time:
             return True
         rows = self.reader.take(since.log, end) if since.log.is_before(end) else []
         if not rows:
             return since.whole
-        # only changes of transactions have it, and only theirs share a timestamp
+        # only changes of transactions have a txnNumber, and only they share a timestamp
         places, _ = fields.locate(rows[-1].data, rows[-1].at[-1:], ("txnNumber",))
         return bool(places[0][0] < 0)
 
     def _shown(self, since: MongoOffset, end: Position) -> int:
-        """The timestamp up to which documents show what the log has behind `end`; 0 where they show nothing of it."""
-        # all that was read until now has been seen at a timestamp up to the present one
+        """Return the newest timestamp whose changes documents may show ahead of the log; 0 if it is not after `end`."""
+        # no document that was read until now is newer than the present timestamp
         looks_up = self._settings.looks_up and since.log.is_before(end)
         shown = self._present() if looks_up else self._over if since.snapshot is not None else since.shown
         return shown if shown > end.time else 0
@@ -141,7 +142,7 @@ class OpenedLog(ReadLog[MongoOffset, Position]):
         return [*tasks, *changes, *beside]
 
     def _numbered(self, rows: Sequence[Rows], since: MongoOffset) -> Numbered:
-        """The numbers of a batch's events in their transactions."""
+        """Return the numbers of a batch's events in their transactions."""
         settings = self._settings
         return numbered(
             rows,

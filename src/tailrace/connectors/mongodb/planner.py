@@ -1,4 +1,4 @@
-"""MongoPlanner: the log engine over MongoDB, from the first position to the last batch. Planner process."""
+"""MongoPlanner: the log engine for MongoDB, from the first position to the last batch. Planner process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
-# How long the first position of a stream may take.
+# How long the first position of a stream may take, in s.
 START_SECONDS = 60.0
 # How long the server may wait for changes when the query ends at the present, in ms.
 TARGET_AWAIT_MS = 50
@@ -66,7 +66,7 @@ Log = contracts.OpenLog[MongoOffset, Position, int]
 
 
 class MongoSource(contracts.Source[MongoOffset, Position, int]):
-    """A replica set or a sharded cluster, by its oplog or its change streams."""
+    """A replica set or a sharded cluster, read through its oplog or its change streams."""
 
     snapshots: MongoSnapshots
 
@@ -82,7 +82,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         self._kind = STREAM if self._streams else OPLOG
         self._majority = Majority(self.connect)
         self._client: MongoClient[Any] | None = None
-        # what cursors are opened with, by the reader's thread too
+        # the client that opens cursors, also for the reader's thread
         self._router: MongoClient[Any] | None = None
         self._lock = self._runtime.condition()
         self._settings: MongoSettings | None = None
@@ -118,19 +118,19 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         return explained(work)()
 
     def has_kept(self, log: Log | None) -> bool:
-        # the log is read anew from what is committed
+        # a failed reader is replaced: it reads again from the committed position
         return not (isinstance(log, OpenedLog) and log.reader.has_failed)
 
     # --- sessions ------------------------------------------------------------------------------------------------
 
     def connect(self) -> MongoClient[Any]:
-        """The planner's client."""
+        """Return the planner's client."""
         if self._client is None:
             self._client = self._outside.connect(Address.of(self._config))
         return self._client
 
     def _cursors(self) -> MongoClient[Any]:
-        """A client whose cursors stay with their server; another one when its router is gone."""
+        """Return a client whose cursors stay with their server; a new client once its router is gone."""
         with self._lock:
             if self._router is not None and (self._router is self._client or answers(self._router)):
                 return self._router
@@ -140,7 +140,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
             return self._router
 
     def _shape(self) -> MongoSettings:
-        """The settings of events, with the name of the replica set."""
+        """Return the settings of events, with the name of the replica set."""
         if self._settings is None:
             name = str(self.connect().admin.command("hello").get("setName") or "")
             if not name and not self._streams:
@@ -161,7 +161,8 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         self._warn(since)
 
     def _warn(self, since: MongoOffset) -> None:
-        """Warn of collections of which changes do not tell all, and of those that the lists capture only now."""
+        """Warn of collections whose changes the log does not tell in full, and of newly captured ones with
+        documents."""
         from pymongo.errors import OperationFailure
 
         mode = snapshot_mode(self._config)
@@ -174,12 +175,12 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         except OperationFailure as error:
             if is_passing(error):
                 raise
-            # who may not list collections needs no warning of them
+            # a user who may not list collections gets no such warnings
             return
         if late:
             log.warning(
-                "the lists capture %s from now on, and documents that they have already do not come by the log; the "
-                "mend is to read them by a snapshot (signal execute-snapshot)",
+                "the lists capture %s from now on, and the log does not bring the documents that are already there; "
+                "the mend is to read them by a snapshot (signal execute-snapshot)",
                 listed(late),
             )
 
@@ -212,12 +213,12 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         return MongoOffset(self._first_position(), choice=choice(self._config))
 
     def _first_position(self) -> Position:
-        """Where a query without checkpoint begins to read the log: now, or where capture.start.op.time says."""
+        """Return the position at which a query without checkpoint begins: now, or capture.start.op.time."""
         at = self._config["capture.start.op.time"]
         if not self._streams:
             return Position(at, WHOLE) if at and at > 0 else self._majority.newest()
         if at and at > 0:
-            # no token: the first answer of a stream that begins there holds changes already
+            # no token is needed: the first answer of the stream may already hold changes
             return Position(at, 0)
         feed = self._feed()
         until = self._runtime.monotonic() + START_SECONDS
@@ -235,7 +236,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         )
 
     def _demand(self, position: Position) -> None:
-        """Raise PositionLost where the log can no longer be read from `position`."""
+        """Raise PositionLost if the log can no longer be read from `position`."""
 
         def look() -> None:
             feed = self._feed()
@@ -248,12 +249,12 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         patiently(look, *retries(self._config), self._runtime)
 
     def present(self) -> int:
-        """The timestamp of an entry that the feed will come upon."""
+        """Return the timestamp of an entry that the feed is sure to reach."""
         self._shape()
         self._ends = True
         if self._streams:
             return operation_time(self.connect())
-        # a new primary has to learn first what a majority has
+        # a new primary does not know at first what a majority has
         return patiently(self._majority.present, *retries(self._config), self._runtime, is_not_yet_committed).time
 
     # --- the log -------------------------------------------------------------------------------------------------
@@ -262,7 +263,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         config = self._config
         await_ms = config["cursor.max.await.time.ms"] or None
         if self._ends:
-            # a query that ends at the present should not wait for what comes later
+            # a query that ends at the present must not wait for later changes
             await_ms = min(await_ms or TARGET_AWAIT_MS, TARGET_AWAIT_MS)
         client = self.connect()
         if self._streams:
@@ -281,7 +282,10 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         )
 
     def open(self, since: MongoOffset, until: MongoOffset | None, target: int | None) -> OpenedLog:
-        """Raises PositionLost where the log does not hold both ends of a batch that is read again as they were."""
+        """Open the log after `since`.
+
+        A batch `until` that is read again must be whole: raises PositionLost if the log lacks one of its ends.
+        """
         if until is not None:
             self._demand(until.log)
         config = self._config
@@ -321,7 +325,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
 
 
 def _import_reader() -> None:
-    """Load the driver and the compiled kernels of the planner."""
+    """Import the driver and the compiled kernels of the planner."""
     import pymongo  # noqa: F401
 
     fields.load_kernels()

@@ -1,4 +1,4 @@
-"""What the MongoDB connector's options say together, and the forms of those that are more than a word. No I/O."""
+"""Checks of the MongoDB connector's options: the form of single options, and rules between several. No I/O."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STREAM_ONLY = {
 
 
 def replica_set(hosts: str) -> tuple[str, str]:
-    """The name of the replica set, which may be empty, and host:port,host:port of `mongodb.hosts`."""
+    """Return the name of the replica set, which may be empty, and the part `host:port,host:port` of `mongodb.hosts`."""
     found = _HOSTS.fullmatch(hosts.strip())
     if found is None:
         raise ValueError("must be name/host:port,host:port")
@@ -35,19 +35,19 @@ def replica_set(hosts: str) -> tuple[str, str]:
 
 
 def hosts_fault(text: str) -> str:
-    """What is wrong with `mongodb.hosts`; Debezium separates several replica sets by semicolons."""
+    """Return the fault of `mongodb.hosts`, or "". Debezium separates several replica sets by semicolons."""
     if ";" in text or text.count("/") > 1:
         return "names several replica sets; a pipeline reads one, or a sharded cluster through mongos"
     return "" if _HOSTS.fullmatch(text.strip()) else "must be name/host:port,host:port, not " + repr(text.strip())
 
 
 def fields_fault(names: Sequence[str]) -> str:
-    """What is wrong with `field.exclude.list`."""
+    """Return the fault of `field.exclude.list`, or ""."""
     return next((f"must list database.collection.field, not {name!r}" for name in names if not _is_field(name)), "")
 
 
 def renames_fault(entries: Sequence[str]) -> str:
-    """What is wrong with `field.renames`."""
+    """Return the fault of `field.renames`, or ""."""
     for entry in entries:
         name, colon, new = entry.rpartition(":")
         if not colon or not _is_field(name) or not new or "." in new or new.startswith("$"):
@@ -61,7 +61,7 @@ def _is_field(name: str) -> bool:
 
 
 def pipeline_fault(text: str) -> str:
-    """What is wrong with `cursor.pipeline`."""
+    """Return the fault of `cursor.pipeline`, or ""."""
     try:
         stages = json.loads(strict_json(text))
     except ValueError as error:
@@ -73,7 +73,7 @@ def pipeline_fault(text: str) -> str:
 
 
 def condition_fault(text: str) -> str:
-    """What is wrong with a condition of `snapshot.collection.filter.overrides`."""
+    """Return the fault of a condition of `snapshot.collection.filter.overrides`, or ""."""
     try:
         condition = json.loads(strict_json(text))
     except ValueError as error:
@@ -82,19 +82,20 @@ def condition_fault(text: str) -> str:
 
 
 def settle(draft: Draft) -> None:
-    """The rules between options, as the faults name them; also the default of capture.mode, and names of two parts."""
+    """Apply the rules between options, the default of capture.mode, and naming strategies with the database in
+    names."""
     values = draft.values
     if values["capture.mode"] is None:
         values["capture.mode"] = "oplog" if draft.event_format == "1.1" else "change_streams_update_full"
     for name in [name for name in values if name == "cursor.pipeline" or name.startswith(f"{_OVERRIDES}.")]:
         if values[name]:
             values[name] = strict_json(values[name])
-    # What Debezium calls Default has the database in the names, as Schema has the schema elsewhere.
+    # Debezium's Default strategy puts the database into names, as its Schema strategy puts the schema elsewhere.
     values["topic.naming.strategy"] = values["topic.naming.strategy"].replace(".Default", ".Schema")
     if is_typed(values) and draft.event_format == "1.1":
         draft.faults.append("rows = typed is not supported in the 1.1 format, whose updates are patches of documents")
     if not values["topic.prefix"]:
-        draft.faults.append("topic.prefix is missing, which in 1.x is mongodb.name")
+        draft.faults.append("topic.prefix is missing (mongodb.name in 1.x)")
     draft.faults += [*_server(draft), *_capture(draft), *_documents(values), *_tables(values)]
 
 
@@ -105,10 +106,10 @@ def _server(draft: Draft) -> Iterator[str]:
         draft.idle.add("mongodb.hosts")
         draft.notices.append("mongodb.hosts has no effect: mongodb.connection.string names the servers.")
     elif not values["mongodb.connection.string"] and not values["mongodb.hosts"]:
-        yield "mongodb.connection.string is missing, which in 1.x is mongodb.hosts"
+        yield "mongodb.connection.string is missing (mongodb.hosts in 1.x)"
     string = values["mongodb.connection.string"] or "mongodb://"
     if not string.strip().startswith(("mongodb://", "mongodb+srv://")):
-        # The string may hold a password.
+        # Do not show the string: it may hold a password.
         yield "mongodb.connection.string must begin with mongodb:// or mongodb+srv://"
     if values["mongodb.password"] and not values["mongodb.user"]:
         yield "mongodb.password is given without mongodb.user"
@@ -128,7 +129,7 @@ def _capture(draft: Draft) -> Iterator[str]:
     values, event_format, mode = draft.values, draft.event_format, draft.values["capture.mode"]
     if mode == "oplog":
         if event_format != "1.1":
-            yield "capture.mode = oplog needs event.format = 1.1: the oplog lacks what later events say of an update"
+            yield "capture.mode = oplog needs event.format = 1.1: the oplog lacks what later formats show of an update"
         for name, default in _STREAM_ONLY.items():
             if values[name] != default:
                 yield f"{name} needs a capture.mode that reads change streams"
@@ -161,25 +162,25 @@ def _capture(draft: Draft) -> Iterator[str]:
 
 
 def _tables(values: Mapping[str, Any]) -> Iterator[str]:
-    """What blocks of documents, for a sink of tables, ask for."""
+    """Yield the faults of options when a sink of tables asks for blocks of documents."""
     mode, blocks = values["capture.mode"], values["row.blocks"]
     if not blocks:
         return
-    # numpy and pyarrow, for those alone who have blocks
+    # imported here, since only blocks need numpy and pyarrow
     from tailrace.columns.blocks import EVERY
 
     if "update_full" not in mode:
         yield (
-            f"capture.mode = {mode} has no documents after updates, of which tables are made: set it to "
+            f"capture.mode = {mode} has no documents after updates, and tables need them: set it to "
             "change_streams_update_full, best with capture.mode.full.update.type = post_image"
         )
     elif blocks == EVERY and values["capture.mode.full.update.type"] != "post_image":
         yield (
-            "capture.mode.full.update.type = lookup shows documents as they are later than the update: every version "
+            "capture.mode.full.update.type = lookup reads documents some time after the update: every version "
             "of them needs post_image, and changeStreamPreAndPostImages of the collections"
         )
     if values["row.route"]:
-        yield "tables cannot be put into one (route.regex) where they are of documents"
+        yield "route.regex cannot merge tables that hold documents"
     if values["cursor.oversize.handling.mode"] == "skip":
         yield "cursor.oversize.handling.mode = skip would leave changes out of the tables"
 

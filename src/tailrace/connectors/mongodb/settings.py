@@ -1,4 +1,4 @@
-"""MongoSettings: what shapes MongoDB's events beyond the settings that all connectors share. Values only."""
+"""MongoSettings: the settings of MongoDB's events beyond those that all connectors share. Values only."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tailrace.events.settings import EventSettings
 class MongoSettings:
     """How documents and changes become events. Picklable; made by the planner, used by workers.
 
-    `events` are the settings of every connector; `replica_set` is what source blocks of the 1.1 format call `rs`.
-    `excluded` and `renames` are the entries of field.exclude.list and field.renames; `old_source` asks for the source
-    block of source.struct.version=v1, `looks_up` says that the document after an update is the one of a later moment.
+    `events` are the settings of every connector; `replica_set` is the field `rs` in source blocks of the 1.1 format.
+    `excluded` and `renames` are the entries of field.exclude.list and field.renames. `old_source` asks for the source
+    block of source.struct.version=v1. `looks_up` is True if documents are looked up some time after their update.
     """
 
     events: EventSettings
@@ -27,12 +27,12 @@ class MongoSettings:
 
     @property
     def legacy(self) -> bool:
-        """Whether events have the format of Debezium 1.1: after, patch and filter."""
+        """True if events have the format of Debezium 1.1: after, patch and filter."""
         return self.events.event_format == "1.1"
 
     @classmethod
     def of(cls, config: Mapping[str, Any], events: EventSettings, replica_set: str) -> MongoSettings:
-        # the strategy that Debezium calls the default one names collections with their database
+        # Debezium's default strategy names collections with their database
         return cls(
             replace(events, naming=replace(events.naming, by_schema=True)),
             replica_set,

@@ -1,4 +1,4 @@
-"""What a MongoDB query's offsets say: timestamps of the oplog, and the seconds between them. Driver."""
+"""The status of a MongoDB query, from its offsets: timestamps of the oplog, and the seconds between them. Driver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tailrace.connectors.source_status import Offsets, SnapshotStatus, SourceSta
 
 
 def describe(end: Offsets, newest: Offsets) -> SourceStatus:
-    """The status of a query that has read to the offset `end`, while the planner knows of `newest`."""
+    """Return the status of a query that has read to the offset `end` when `newest` is the newest known offset."""
     if "log" not in end:
         return SourceStatus(tables=tables(end, newest))
     offset = MongoOffset.from_json(dict(end))
@@ -31,5 +31,6 @@ def describe(end: Offsets, newest: Offsets) -> SourceStatus:
 
 
 def _text(position: Position) -> str:
-    """`1558965515:6`, a timestamp's seconds and increment, and how many of its changes were read if not all."""
+    """Return a timestamp's seconds and increment, `1558965515:6`, and the number of its changes that were read unless
+    all."""
     return str(position).removesuffix(f":{WHOLE}")
