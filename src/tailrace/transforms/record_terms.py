@@ -111,7 +111,7 @@ class Terms(ABC):
         place = next((at for at, known in enumerate(self._inputs) if known is node), len(self._inputs))
         if place == len(self._inputs):
             self._inputs.append(node)
-        return Value(Step("input", of, literal=place), node.type.optional)
+        return Value(Step("input", of, node.type.connect, literal=place), node.type.optional)
 
     @staticmethod
     def header(headers: Headers, name: Any) -> HeaderValue | Known:

@@ -25,11 +25,20 @@ METHODS = {
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?[LlGgIiDdFf]?)
     |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
-    |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+    |(?P<text>'(?:[^'\\\n\r]|\\.)*'|"(?:[^"\\\n\r]|\\.)*")
     |(?P<sign>===|!==|==~|=~|==|!=|<=|>=|\&\&|\|\||\?\.|\?:|[-+*/%<>!?:.,()\[\];]))""",
     re.VERBOSE,
 )
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", "'": "'", '"': '"'}
+_OWN_ESCAPES = {GROOVY: {"$": "$"}, JAVASCRIPT: {"v": "\v", "0": "\0", "/": "/"}}
+# by the letters of digits behind them; of others a compiler or the language's mode decides
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([0-3]?[0-7]{1,2}(?![0-9]))|(.))", re.DOTALL)
+_MOST_DIGITS = 38
+_NOT_IN = {
+    GROOVY: ("includes",),
+    JAVASCRIPT: ("contains", "isEmpty", "equals", "equalsIgnoreCase", "matches"),
+}
+"""Methods that a language's texts do not have."""
 _LEVELS = (
     ("||",),
     ("&&",),
@@ -46,6 +55,10 @@ class NotUnderstood(ValueError):
 
     def __init__(self, what: str, at: int) -> None:
         super().__init__(f"{what} at character {at + 1}")
+
+
+class Long(int):
+    """A whole number of 64 bits, whatever its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +84,8 @@ class _Parser:
         self._place = 0
 
     def whole(self) -> Tree:
-        self._accept("return")
+        if self._language == GROOVY:
+            self._accept("return")
         found = self._choice()
         self._accept(";")
         kind, text, at = self._tokens[self._place]
@@ -105,7 +119,7 @@ class _Parser:
     def _choice(self) -> Tree:
         condition = self._level(0)
         at = self._at
-        if self._accept("?:"):
+        if self._language == GROOVY and self._accept("?:"):
             return Tree("elvis", at, parts=(condition, self._choice()))
         if not self._accept("?"):
             return condition
@@ -124,13 +138,18 @@ class _Parser:
                 return left
             if (sign in ("===", "!==")) != (self._language == JAVASCRIPT) and sign in ("===", "!==", "==~", "in"):
                 raise NotUnderstood(f"{sign} is not understood in {self._language}", at)
-            left = Tree("binary", at, {"===": "==", "!==": "!="}.get(sign, sign), (left, self._level(level + 1)))
+            plain = {"===": "==", "!==": "!="}.get(sign, sign)
+            left = Tree("binary", at, plain, (left, self._level(level + 1)), plain != sign)
 
     def _unary(self) -> Tree:
         at = self._at
         if self._accept("!"):
             return Tree("not", at, parts=(self._unary(),))
         if self._accept("-"):
+            kind, text, place = self._tokens[self._place]
+            if kind == "number":
+                self._place += 1
+                return self._postfix(Tree("literal", at, literal=self._number(text, place, negative=True)))
             return Tree("minus", at, parts=(self._unary(),))
         return self._postfix(self._primary())
 
@@ -161,6 +180,8 @@ class _Parser:
         wanted = METHODS.get(name)
         if wanted is None:
             raise NotUnderstood(f"the method {name} is not understood", place)
+        if name in _NOT_IN[self._language]:
+            raise NotUnderstood(f"the method {name} is none of {self._language}", place)
         if len(arguments) not in (wanted if isinstance(wanted, tuple) else (wanted,)):
             raise NotUnderstood(f"the method {name} has another number of arguments", place)
         return Tree(safe + "call", at, name, (tree, *arguments))
@@ -169,7 +190,7 @@ class _Parser:
         kind, text, at = self._tokens[self._place]
         self._place += 1
         if kind == "number":
-            return Tree("literal", at, literal=self._number(text))
+            return Tree("literal", at, literal=self._number(text, at))
         if kind == "text":
             return self._text(text, at)
         if kind == "name" and text in ("true", "false", "null"):
@@ -189,20 +210,50 @@ class _Parser:
             return Tree("list", at, parts=tuple(items))
         raise NotUnderstood(f"{text or 'the end'} is not understood", at)
 
-    def _number(self, text: str) -> Any:
+    def _number(self, text: str, at: int, *, negative: bool = False) -> Any:
         digits, suffix = (text[:-1], text[-1].lower()) if text[-1].isalpha() else (text, "")
-        whole = digits.isdigit() and suffix not in ("d", "f")
-        if whole:
-            return int(digits)
-        if self._language == JAVASCRIPT or suffix in ("d", "f"):
-            return float(digits)
-        return Decimal(digits)
+        if len(digits) > 1 and digits[0] == "0" and digits[1] != ".":
+            raise NotUnderstood("a number that begins with 0 is not understood", at)
+        if suffix and (self._language == JAVASCRIPT or suffix in "fi" or (suffix == "g" and digits.isdigit())):
+            raise NotUnderstood(f"{text} is not understood", at)
+        if self._language == JAVASCRIPT or suffix == "d":
+            return -float(digits) if negative else float(digits)
+        if not digits.isdigit():
+            value = -Decimal(digits) if negative else Decimal(digits)
+            _, found, exponent = value.as_tuple()
+            if len(found) + abs(int(exponent)) > _MOST_DIGITS:
+                raise NotUnderstood(f"{text} has too many digits", at)
+            return value
+        whole = -int(digits) if negative else int(digits)
+        if not -(1 << 63) <= whole < 1 << 63:
+            raise NotUnderstood(f"{text} has more than 64 bits", at)
+        return Long(whole) if suffix == "l" or not -(1 << 31) <= whole < 1 << 31 else whole
 
     def _text(self, text: str, at: int) -> Tree:
         inner = text[1:-1]
         if text[0] == '"' and self._language == GROOVY and "$" in inner:
             return self._template(inner, at)
-        return Tree("literal", at, literal=_unescaped(inner))
+        return Tree("literal", at, literal=self._unescaped(inner, at))
+
+    def _unescaped(self, text: str, at: int) -> str:
+        """The characters of a text between its quotes. Raises NotUnderstood."""
+
+        def char(found: re.Match[str]) -> str:
+            code, byte, octal, letter = found.groups()
+            if code or (byte and self._language == JAVASCRIPT):
+                return chr(int(code or byte, 16))
+            if octal:
+                return chr(int(octal, 8))
+            known = _ESCAPES | _OWN_ESCAPES[self._language]
+            if letter in known:
+                return known[letter]
+            raise NotUnderstood(f"{found[0]} in a text is not understood", at)
+
+        try:
+            made = _ESCAPE.sub(char, text).encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeError:
+            raise NotUnderstood("half a character in a text is not understood", at) from None
+        return made
 
     def _template(self, inner: str, at: int) -> Tree:
         """A text of Groovy with `${…}` in it, as texts that are put together."""
@@ -213,13 +264,9 @@ class _Parser:
             elif "$" in part:
                 raise NotUnderstood("$ in a text is not understood but as ${…}", at)
             else:
-                piece = Tree("literal", at, literal=_unescaped(part))
+                piece = Tree("literal", at, literal=self._unescaped(part, at))
             found = Tree("binary", at, "+", (found, piece))
         return found
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), text, flags=re.DOTALL)
 
 
 def _tokens(text: str) -> Any:

@@ -6,6 +6,7 @@ Whatever depends on the layout alone (the operation, the topic, whether there is
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -32,8 +33,8 @@ from tailrace.transforms.record_terms import (
     Value,
     kind_of,
 )
-from tailrace.transforms.script_run import BOOLEAN, CALLED, COMPARED, DECIMAL, FLOATING, TEXT, WHOLE, Step
-from tailrace.transforms.script_syntax import JAVASCRIPT, Tree
+from tailrace.transforms.script_run import BOOLEAN, CALLED, COMPARED, DECIMAL, FLOATING, MIXED, TEXT, WHOLE, Step
+from tailrace.transforms.script_syntax import JAVASCRIPT, Long, Tree
 
 
 class Meaning(Terms):
@@ -41,7 +42,7 @@ class Meaning(Terms):
 
     def __init__(self, record: RecordLayout, language: str, where: str) -> None:
         super().__init__(record, where)
-        self._language = language
+        self._is_javascript = language == JAVASCRIPT
 
     def boolean(self, tree: Tree) -> bool | Computed:
         """The condition's answer. Raises Refused."""
@@ -62,7 +63,7 @@ class Meaning(Terms):
         return self.computed(found.step, STRING.with_optional(True))
 
     def _function(self, step: Step, kinds: tuple[LogicalType, ...]) -> Callable[..., Any]:
-        return partial(script_run.run, step, kinds, self._language == JAVASCRIPT, self._where)
+        return partial(script_run.run, step, kinds, self._is_javascript, self._where)
 
     # --- parts of the record -------------------------------------------------------------------------------------
 
@@ -81,7 +82,7 @@ class Meaning(Terms):
             case "not":
                 return self._made("not", BOOLEAN, "!", (self._operand(tree.parts[0], tree),), tree)
             case "minus":
-                return self._count("-", Known(0), self._term(tree.parts[0]), tree)
+                return self._count("minus", self._term(tree.parts[0]), Known(0), tree)
             case "choice":
                 return self._choice(tree.parts[0], tree.parts[1], tree.parts[2], tree)
             case "elvis":
@@ -120,7 +121,7 @@ class Meaning(Terms):
                 return self.of(target.node)
             case HeaderValue() | Schema() if name in ("schema", "name", "version"):
                 return self._of_schema(target, name, (), tree)
-            case Value() if name == "length" and target.step.of == TEXT:
+            case Known() | Value() if name == "length" and kind_of(target) == TEXT and self._is_javascript:
                 return self._made("call", WHOLE, name, (target,), tree, ())
         raise self.refuse(f"does not understand {name}", tree)
 
@@ -198,11 +199,19 @@ class Meaning(Terms):
 
     def _of_text(self, target: Known | Value, name: str, arguments: tuple[Any, ...], tree: Tree) -> Term:
         if name == "toString" and kind_of(target) in (TEXT, WHOLE, BOOLEAN):
-            return target if kind_of(target) == TEXT else self._made("join", TEXT, name, (target,), tree)
+            if self._is_javascript:
+                return self._made("shown", TEXT, name, (target,), tree)
+            # Groovy has a text of null too
+            return self._made("join", TEXT, name, (target,), tree)
+        if name in ("size", "length") and self._is_javascript:
+            raise self.refuse(f"calls {name}, which a text of JavaScript has as length alone", tree)
         name = {"includes": "contains", "size": "length"}.get(name, name)
-        wanted = int if name == "substring" else str
-        if kind_of(target) != TEXT or name not in CALLED or not all(isinstance(one, wanted) for one in arguments):
+        takes = _is_place if name == "substring" else _is_text
+        if kind_of(target) != TEXT or name not in CALLED or not all(map(takes, arguments)):
             raise self.refuse(f"does not understand {name}", tree)
+        if name == "replace" and not self._is_javascript and not arguments[0]:
+            # between the halves of a character too
+            raise self.refuse("replaces an empty text", tree)
         if name == "matches":
             try:
                 compile_expression(arguments[0], ignore_case=False)
@@ -242,13 +251,16 @@ class Meaning(Terms):
             return self._made("not", BOOLEAN, "!", (found,), tree)
         if sign in COMPARED:
             pair = self._column(left, tree), self._column(right, tree)
-            if not _alike(*map(kind_of, pair)) or BOOLEAN in map(kind_of, pair):
+            if not _alike(*map(kind_of, pair)) or {BOOLEAN, MIXED} & set(map(kind_of, pair)):
                 raise self.refuse(f"compares what has no order by {sign}", tree)
             return self._made("compare", BOOLEAN, sign, pair, tree)
         if sign == "+" and TEXT in (kind_of(left), kind_of(right)):
             pair = self._column(left, tree), self._column(right, tree)
-            if any(kind_of(one) in (FLOATING, OTHER) and self._language == JAVASCRIPT for one in pair):
-                raise self.refuse("joins a number with a fraction to a text", tree)
+            if {OTHER, MIXED} & set(map(kind_of, pair)) or any(map(_has_exponent, pair)):
+                raise self.refuse("joins what is no text", tree)
+            if kind_of(left) == TEXT == kind_of(right) and self._is_javascript and self._may_be_null(*pair):
+                # null and null are 0, and a text with null is another text
+                raise self.refuse("joins two texts of which both may be null", tree)
             return self._made("join", TEXT, sign, pair, tree)
         return self._count(sign, left, right, tree)
 
@@ -257,19 +269,34 @@ class Meaning(Terms):
         kinds = [kind_of(one) for one in pair]
         if not set(kinds) <= {*NUMBERS, NULL}:
             raise self.refuse(f"counts with what is no number by {sign}", tree)
+        if self._is_javascript:
+            if DECIMAL in kinds:
+                # there they are objects of Java
+                raise self.refuse(f"counts with a decimal by {sign}", tree)
+            return self._made("count", FLOATING, sign, pair, tree)
         of = next((kind for kind in (FLOATING, DECIMAL) if kind in kinds), WHOLE)
         return self._made("count", of, sign, pair, tree)
+
+    @staticmethod
+    def _may_be_null(*pair: Known | Value) -> bool:
+        return all((one.value is None) if isinstance(one, Known) else one.nullable for one in pair)
 
     def _logic(self, tree: Tree) -> Term:
         kind = "both" if tree.name == "&&" else "either"
         first = self._operand(tree.parts[0], tree)
         if isinstance(first, Known):
             if _truth(first.value) == (kind == "either"):
-                return Known(kind == "either")
+                return first if self._is_javascript else Known(kind == "either")
             second = self._operand(tree.parts[1], tree)
+            if self._is_javascript:
+                return second
             return Known(_truth(second.value)) if isinstance(second, Known) else _as_boolean(second)
         second = self._guarded(tree.parts[1], BOOLEAN)
-        return self._made(kind, BOOLEAN, tree.name, (first, second), tree)
+        if not self._is_javascript:
+            return self._made(kind, BOOLEAN, tree.name, (first, second), tree)
+        # its value is that of one of the operands, which is known to be true or not, and may be of several kinds
+        of = BOOLEAN if kind_of(first) == BOOLEAN == kind_of(second) else MIXED
+        return self._made(f"{kind} of values" if of == BOOLEAN else kind, of, tree.name, (first, second), tree)
 
     def _choice(self, condition: Tree, yes: Tree, no: Tree, tree: Tree) -> Term:
         first = self._operand(condition, tree)
@@ -277,7 +304,7 @@ class Meaning(Terms):
             return self._term(yes if _truth(first.value) else no)
         pair = self._guarded(yes, NULL), self._guarded(no, NULL)
         kinds = {kind_of(one) for one in pair} - {NULL}
-        if len(kinds) > 1 or OTHER in kinds:
+        if len(kinds) > 1 or {OTHER, MIXED} & kinds:
             raise self.refuse("gives values of two kinds", tree)
         return self._made("choice", next(iter(kinds), NULL), "?:", (first, *pair), tree)
 
@@ -291,9 +318,12 @@ class Meaning(Terms):
     def _operand(self, tree: Tree, whole: Tree) -> Known | Value:
         """A value that counts as true or false."""
         found = self._term(tree)
-        if isinstance(found, Known | Value):
-            return self._column(found, whole)
-        return Known(True)
+        if not isinstance(found, Known | Value):
+            return Known(True)
+        if self._is_javascript and kind_of(found) == DECIMAL:
+            # an object of Java, which is true
+            raise self.refuse("takes a decimal for true or false", whole)
+        return self._column(found, whole)
 
     def _column(self, term: Term, tree: Tree) -> Known | Value:
         if isinstance(term, Known | Value) and not (isinstance(term, Known) and isinstance(term.value, list)):
@@ -302,14 +332,21 @@ class Meaning(Terms):
 
     def _among(self, left: Term, items: list[Any], tree: Tree) -> Term:
         found = self._column(left, tree)
-        if (
-            any(item is None or not _alike(kind_of(Known(item)), kind_of(found)) for item in items)
-            or kind_of(found) == DECIMAL
-        ):
+        if not all(self._is_item(item, found) for item in items):
             raise self.refuse("looks for a value in a list of others", tree)
         if isinstance(found, Known):
             return Known(found.value in items)
         return self._made("among", BOOLEAN, "in", (found,), tree, items)
+
+    def _is_item(self, item: Any, found: Known | Value) -> bool:
+        """Return True if a value can be an item of a list: in Groovy one of the same class of Java."""
+        kind = kind_of(Known(item))
+        if self._is_javascript or kind not in NUMBERS:
+            return item is not None and kind != DECIMAL and _alike(kind, kind_of(found)) and kind_of(found) != DECIMAL
+        if isinstance(found, Known):
+            return kind != DECIMAL and type(item) is type(found.value)
+        of = "double" if kind == FLOATING else "int64" if isinstance(item, Long) else "int32"
+        return found.step.kind == "input" and kind != DECIMAL and found.step.name == of
 
     def _equal(self, left: Term, right: Term, tree: Tree) -> Term:
         for one, other in ((left, right), (right, left)):
@@ -321,8 +358,11 @@ class Meaning(Terms):
                 return self._made("null", BOOLEAN, "==", (other,), tree)
         pair = self._column(left, tree), self._column(right, tree)
         kinds = [kind_of(one) for one in pair]
-        if not _alike(*kinds) or OTHER in kinds:
+        if not _alike(*kinds) or {OTHER, MIXED} & set(kinds):
             raise self.refuse("compares values of two kinds", tree)
+        if self._is_javascript and DECIMAL in kinds and (tree.literal or kinds == [DECIMAL, DECIMAL]):
+            # objects of Java, of which two are never the same
+            raise self.refuse(f"compares a decimal by {tree.name or 'equals'}", tree)
         return self._made("equal", BOOLEAN, "==", pair, tree)
 
     def _made(
@@ -337,7 +377,7 @@ class Meaning(Terms):
             raise self.refuse(f"does not understand {name} of such a value", tree)
         step = Step(kind, of, name, tuple(steps), literal, tree.at)
         if all(isinstance(part, Known) for part in parts):
-            run = script_run.Run(self._language == JAVASCRIPT, self._where)
+            run = script_run.Run(self._is_javascript, self._where)
             return Known(run.of(step, [], np.arange(1))[0].as_py())
         return Value(step)
 
@@ -346,8 +386,22 @@ def _alike(left: str, right: str) -> bool:
     return NULL in (left, right) or left == right or (left in NUMBERS and right in NUMBERS)
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_place(value: Any) -> bool:
+    """Return True for a whole number; in JavaScript all numbers are doubles."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer()
+
+
+def _has_exponent(term: Known | Value) -> bool:
+    """Return True for a decimal that Java writes with an exponent."""
+    return isinstance(term, Known) and isinstance(term.value, Decimal) and "E" in str(term.value)
+
+
 def _truth(value: Any) -> bool:
-    return bool(value)
+    return bool(value) and value == value  # noqa: PLR0124  (not of NaN)
 
 
 def _as_boolean(value: Value) -> Value:

@@ -73,11 +73,8 @@ BOTH = [
     ('value.name == "north-1"', [1]),
     ("value.name == key.id + ''", []),
     ("value.name != null && value.name.startsWith('north')", [1]),
-    ("value.name != null && value.name.endsWith('1') && value.name.contains('th-')", [1]),
-    ("value.name != null && value.name.isEmpty()", [2]),
     ("value.name != null && value.name.toUpperCase() == 'NORTH-1'", [1]),
     ("value.name == 'north-' + value.id", [1]),
-    ("value.name != null && value.name.replace('-', '').substring(0) == 'north1'", [1]),
     ("value.live == true", [1]),
     ("value.live != null && value.live", [1]),
     ("value.get('id') == 1 && value.getInt32('id') == 1 && value['id'] == 1", [1]),
@@ -103,10 +100,13 @@ def test_a_condition_keeps_what_it_is_true_of(condition: str, ids: list[int], la
     ("condition", "ids"),
     [
         ("value.name in ['north-1', 'south']", [1]),
+        ("value.name != null && value.name.endsWith('1') && value.name.contains('th-')", [1]),
+        ("value.name != null && value.name.isEmpty()", [2]),
+        ("value.name != null && value.name.replace('-', '').substring(0) == 'north1'", [1]),
         ("value.id in [2, 3]", [2, 3]),
         ("['north-1'].contains(value.name)", [1]),
-        ("value.id in [2.0, 300]", [2]),
-        ("value.part in [1.5]", [1]),
+        ("value.big in [10L, 300L]", [1]),
+        ("value.part in [1.5d]", [1]),
         ("value.name?.startsWith('north') ? true : false", [1]),
         ("value.name ==~ 'north-[0-9]'", [1]),
         ("(value.name ?: 'none') == 'none'", [2, 3]),
@@ -142,6 +142,45 @@ def test_groovy(condition: str, ids: list[int] | None) -> None:
 )
 def test_javascript(condition: str, ids: list[int]) -> None:
     assert kept(condition, JS) == ids
+
+
+@pytest.mark.parametrize(
+    ("condition", "groovy", "javascript"),
+    [
+        ("2147483647 + value.id > 0", [], [1, 2, 3]),
+        ("'a.b.c'.replace('.', '') + value.id == 'abc1'", [1], []),
+        ("'a.b.c'.replace('.', '') + value.id == 'ab.c1'", [], [1]),
+        ("'abc'.substring(2, 1) + value.id == 'b1'", "takes more of a text", [1]),
+        ("'\\101' + value.id == 'A1'", [1], [1]),
+        ("value.name < 'a'", [2, 3], [2]),
+        ("null < 'a'", [1, 2, 3], []),
+        ("value.part != null && value.part % 1 == 0.5", [1], [1]),
+        ("'ß'.toUpperCase() + value.id == 'SS1'", [1], [1]),
+        ("'' + value.part == '1.5'", [1], [1]),
+    ],
+)
+def test_each_language_has_its_own_result(condition: str, groovy: Any, javascript: Any) -> None:
+    for language, wanted in ((GROOVY, groovy), (JS, javascript)):
+        if isinstance(wanted, str):
+            assert wanted in refusal(condition, language)
+        else:
+            assert kept(condition, language) == wanted
+
+
+@pytest.mark.parametrize(
+    ("condition", "language", "words"),
+    [
+        ("value.name.contains('a')", JS, "the method contains is none of javascript at character 12"),
+        ("value.name.includes('a')", GROOVY, "the method includes is none of groovy at character 12"),
+        ("value.id == 010", GROOVY, "a number that begins with 0 is not understood at character 13"),
+        ("value.id == 1L", JS, "1L is not understood at character 13"),
+        ("value.name == '\\q'", GROOVY, "\\q in a text is not understood at character 15"),
+        ("value.id == 99999999999999999999", GROOVY, "has more than 64 bits at character 13"),
+        ("return value.id == 1", JS, "return is not understood at character 1"),
+    ],
+)
+def test_what_a_language_does_not_have_is_refused_when_it_is_read(condition: str, language: str, words: str) -> None:
+    assert words in faults(UNWRAP, of(condition, language))[0]
 
 
 def test_what_the_layout_decides_is_never_computed() -> None:
