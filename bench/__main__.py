@@ -31,7 +31,7 @@ OUTPUT = Path("build") / "bench.json"
 
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
-    """The command line, checked; `words` None takes the process's own."""
+    """Return the checked command line; `words` replaces the arguments of the process."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000, help="inserted rows; half of them are updated")
     parser.add_argument("--repeat", type=int, default=3, help="rounds; the median of each figure counts")
@@ -45,7 +45,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def context(asked: argparse.Namespace, postgres: Server) -> dict[str, Any]:
-    """What has to be known to compare the figures with those of another run."""
+    """Return the facts that a reader needs to compare the figures with another run."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "rows": asked.rows,
@@ -85,7 +85,7 @@ def main(words: list[str] | None = None) -> None:
             say(f"Kafka {KAFKA}")
         workload = Workload(postgres)
         stack.callback(workload.close)
-        # Spark forgets the progress of older batches, of which the rows and times are taken: keep that of all.
+        # Spark forgets the progress of older batches, but rows and times are read from it: keep all.
         kept = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
         sinks: list[type[Sink]] = [
             *([KafkaSink] if "stream" in phases else []),

@@ -1,4 +1,4 @@
-"""PostgreSQL's own programs over TCP, their output to nowhere: what the server can deliver at all."""
+"""PostgreSQL's own programs over TCP, without output: the upper limit of the server's rate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from bench.workload import Workload
 
 
 def receive(workload: Workload, slot: str, publication: str, end: str) -> float:
-    """Seconds that pg_recvlogical takes from the start of `slot` to the LSN `end`; RuntimeError if it ends before."""
+    """Return the seconds of pg_recvlogical from the start of `slot` to the LSN `end`.
+
+    Raises RuntimeError if it ends before.
+    """
     seconds = _run(
         workload,
         "pg_recvlogical",
@@ -27,7 +30,7 @@ def receive(workload: Workload, slot: str, publication: str, end: str) -> float:
 
 
 def peek(workload: Workload, slot: str, publication: str) -> float:
-    """Seconds that psql takes to copy the same messages out of the SQL function."""
+    """Return the seconds of psql to copy the same messages out of the SQL function."""
     return copy_out(
         workload,
         f"(select data from pg_logical_slot_peek_binary_changes('{slot}', null, null,"
@@ -36,7 +39,7 @@ def peek(workload: Workload, slot: str, publication: str) -> float:
 
 
 def copy_out(workload: Workload, source: str) -> float:
-    """Seconds that psql takes to copy `source`, a table or a query in parentheses."""
+    """Return the seconds of psql to copy `source`, a table or a query in parentheses."""
     return _run(workload, "psql", "--no-psqlrc", "--command", f"copy {source} to stdout")
 
 

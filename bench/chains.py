@@ -1,4 +1,4 @@
-"""The transforms and encodings that are measured beside plain JSON: over the rows of the table bench. Values only."""
+"""The transforms and encodings that are measured beside plain JSON, over the rows of the table bench."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _AVRO = "io.confluent.connect.avro.AvroConverter"
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A case: the source's options for it, and which share of the rows is delivered, one of `one_of`."""
+    """A case: the source's options, and the delivered share of the rows, one of `one_of`."""
 
     options: Mapping[str, str]
     one_of: int = 1
 
 
 def _step(kind: str, **options: str) -> Mapping[str, str]:
-    """The options of one transform; names have `_` for their dots."""
+    """Return the options of one transform; the names of `options` have `_` in place of dots."""
     named = {name.replace("_", "."): text for name, text in {"type": kind, **options}.items()}
     return {"transforms": "t", **{f"transforms.t.{name}": text for name, text in named.items()}}
 
 
 def _outbox(**more: str) -> Mapping[str, str]:
-    """The rows as those of an outbox: to one of ten topics each, with their documents as payloads."""
+    """Return the options that deliver the rows as an outbox: to ten topics, with their documents as payloads."""
     columns = {"id": "id", "key": "code", "payload": "doc"}
     return _step(
         f"{_DEBEZIUM}outbox.EventRouter",
@@ -64,19 +64,19 @@ CHAINS: Mapping[str, Chain] = {
 """Transforms by the names of their cases."""
 
 SCHEMAS = {f"{part}.converter.schemas.enable": "true" for part in ("key", "value")}
-"""Records with their schemas, as converters write them unless they are told otherwise."""
+"""Records with their schemas, which is the converters' default."""
 
 WITH_SCHEMAS: Mapping[str, Chain] = {
     f"{name}_schemas": Chain({**CHAINS[name].options, **SCHEMAS}) for name in ("unwrap", "logical_router", "outbox")
 }
-"""Some of them with schemas."""
+"""Some of the transforms, on records with schemas."""
 
 AVRO = "avro"
 """The case of Confluent's encoding of keys and values."""
 
 
 def avro(registry: str) -> Chain:
-    """Keys and values in Avro, with schemas in the registry at this address."""
+    """Return the options for keys and values in Avro, with schemas in the registry at this address."""
     parts = ("key", "value")
     return Chain(
         {f"{part}.converter": _AVRO for part in parts}

@@ -1,7 +1,7 @@
 """Draining a backlog of SQL Server's change tables beside a bare cursor that throws the same rows away. Driver.
 
-The server is the tests' own (tdsserver), a Python process, so that the rate of both is the server's before it
-is anybody else's: the ratio says what reading adds to fetching, and nothing of SQL Server itself.
+The server is the tests' own (tdsserver), a Python process, which limits the rate of both. So the ratio measures what
+reading adds to fetching, and nothing of SQL Server itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FETCH = 10_000
 
 
 def measure(spark: SparkSession, rows: int, repeat: int, say: Callable[[str], None]) -> dict[str, float]:
-    """The figures of `rows` changes over three tables: seconds of both, and the cursor's over the query's."""
+    """Return the figures of `rows` changes over three tables: the seconds of query and cursor, and their ratio."""
     each = rows // len(TABLES)
     with TestServer() as server, tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
         database = TestDatabase(server, "bench")
@@ -65,7 +65,7 @@ def measure(spark: SparkSession, rows: int, repeat: int, say: Callable[[str], No
 
 
 def _load(database: TestDatabase, each: int) -> None:
-    """Insert rows into every table: a few as literals, the rest out of the table itself; row 0 is there already."""
+    """Insert rows into every table: a few literals, then copies of the table's rows; row 0 exists already."""
     with database.connect() as connection, connection.cursor() as cursor:
         for table in TABLES:
             if each == 1:
@@ -101,7 +101,7 @@ def _options(database: TestDatabase) -> dict[str, str]:
 
 
 def _drain(spark: SparkSession, database: TestDatabase, checkpoint: Path) -> tuple[float, int]:
-    """Read everything behind the checkpoint into Spark's noop sink; the seconds, and how many records there were."""
+    """Read all changes behind the checkpoint into Spark's noop sink; return the seconds and the number of records."""
     frame = spark.readStream.format("sqlserver-cdc").options(**_options(database)).load()
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     began = time.monotonic()
@@ -111,7 +111,7 @@ def _drain(spark: SparkSession, database: TestDatabase, checkpoint: Path) -> tup
 
 
 def _bare(database: TestDatabase, each: int) -> float:
-    """Fetch the rows of every change table with the product's driver, in their order, and throw them away."""
+    """Fetch the rows of every change table in order with the product's driver, and discard them."""
     with closing(connect(parse("sqlserver", _options(database)), database.name)) as connection:
         began = time.monotonic()
         for table in TABLES:

@@ -24,7 +24,7 @@ AVAILABLE_NOW = {"availableNow": True}
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What a query took. `seconds` is from start() to the return of awaitTermination(); `steady_seconds` from the
+    """The times of a query. `seconds` is from start() to the return of awaitTermination(); `steady_seconds` from the
     start of the first batch with rows to the end of the last; `batches` are the rows and the ms of each batch."""
 
     seconds: float
@@ -34,7 +34,7 @@ class Drained:
 
 
 def options(workload: Workload, table: str, more: Mapping[str, str]) -> dict[str, str]:
-    """The source's options for JSON events without schemas, of one table."""
+    """Return the source's options for JSON events without schemas, of one table."""
     return {
         **workload.options(),
         "topic.prefix": "bench",
@@ -52,12 +52,12 @@ def frame(spark: SparkSession, settings: Mapping[str, str]) -> DataFrame:
 
 
 def needed(sink: Sink, settings: Mapping[str, str]) -> dict[str, str]:
-    """The source's options with the columns that a pipeline reads for `sink`, unless `settings` names others."""
+    """Return the source's options with the columns that a pipeline reads for `sink`, unless `settings` names some."""
     return {"row.columns": ",".join(read_columns(sink)), **settings}
 
 
 def to_noop(spark: SparkSession, settings: Mapping[str, str]) -> Drained:
-    """Read everything there is now into Spark's noop sink; all columns that the source gives are computed."""
+    """Read the whole backlog into Spark's noop sink, which computes all columns of the source."""
     events = frame(spark, needed(NoopSink({}), settings))
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as checkpoint:
         writer = events.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True)
@@ -66,7 +66,7 @@ def to_noop(spark: SparkSession, settings: Mapping[str, str]) -> Drained:
 
 
 def to_kafka(spark: SparkSession, settings: Mapping[str, str], servers: str, producer: Mapping[str, str]) -> Drained:
-    """Read everything there is now into Kafka, through the product's sink with the options `producer` over its own.
+    """Read the whole backlog into Kafka through the product's sink; `producer` overrides options of the sink.
 
     Raises RuntimeError when the sink did not take all rows.
     """
@@ -100,7 +100,7 @@ def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
 
 
 def steady_seconds(progress: Sequence[Mapping[str, Any]]) -> float:
-    """From the start of the first batch that had rows to the end of the last one that had; 0 without any."""
+    """Return the seconds from the start of the first batch with rows to the end of the last; 0 without rows."""
     full = [batch for batch in progress if batch["numInputRows"]]
     if not full:
         return 0.0
@@ -114,7 +114,7 @@ def steady_seconds(progress: Sequence[Mapping[str, Any]]) -> float:
 
 
 def delete_topic(spark: SparkSession, servers: str, topic: str) -> None:
-    """Remove a topic and wait until the broker has agreed: a run writes more than a small disk holds."""
+    """Remove a topic and wait until it is gone: a run writes more than a small disk holds."""
     jvm = spark._jvm
     assert jvm is not None
     settings = jvm.java.util.HashMap()

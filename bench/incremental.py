@@ -1,4 +1,4 @@
-"""An incremental snapshot beside a stream of changes, and what a crash in an initial snapshot costs."""
+"""An incremental snapshot beside a stream of changes, and the cost of a crash in an initial snapshot."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ RATE = 500
 """Inserted rows a second."""
 
 GATHERING = 500
-"""poll.dispatch.interval.ms of the query whose batches do not follow each other without pause."""
+"""poll.dispatch.interval.ms of the query that pauses between its batches."""
 
 SECONDS = 15
-"""How long the stream is watched without a snapshot, and how long it goes on at most beside one."""
+"""Seconds of the stream without a snapshot, and its most seconds beside a snapshot."""
 
 WARMING = 25
-"""How long it goes on beside the first snapshot, which is not counted, in s."""
+"""Seconds of the stream beside the first snapshot, which is not counted."""
 
 DROPPED = 3
 
 WARM_AFTER = 15
-"""When that one is signalled, in s: the query has found its pace."""
+"""Second at which the first snapshot is signalled; the query has reached its steady rate by then."""
 
 SLOT = "bench_incremental"
 FIRST = 3_000_000_000
@@ -48,9 +48,9 @@ SIGNAL = """insert into signals values ('{}', 'execute-snapshot', '{{"data-colle
 
 @dataclass(frozen=True, slots=True)
 class Incremental:
-    """`seconds` from the signal's commit to the last row; the stream's p50 and p99 in ms, without it and beside it.
+    """`seconds` from the signal's commit to the last row; the stream's p50 and p99 in ms, without and with a snapshot.
 
-    `copy_seconds` is what COPY takes for the table beside the same stream and the same writer.
+    `copy_seconds` is the time of COPY for the table beside the same stream and the same writer.
     """
 
     rows: int
@@ -67,8 +67,8 @@ def measure(spark: SparkSession, workload: Workload, number: int, together: int,
 
     A transaction has `together` of them; between two batches they gather for `gathering` ms.
 
-    The query has read the table once beside inserts before: a stream has run for a while when a signal comes, and the
-    JVM compiles for a minute what a snapshot needs.
+    The query has read the table once before, beside inserts: in production a stream has run for a while when a signal
+    comes, and the JVM needs a minute to compile the code of a snapshot.
 
     Raises TimeoutError when rows stay away, RuntimeError when the snapshot has other rows than the table.
     """
@@ -116,7 +116,7 @@ def measure(spark: SparkSession, workload: Workload, number: int, together: int,
     # the batches of the snapshot, without the changes in them
     counts = [progress["numInputRows"] for progress in told if began < ended_at(progress) <= ended]
     read = sum(counts) - sum(began < moment <= ended for moment in arrived.values())
-    # rows that the stream inserted before the signal are read as well, and a few come once as changes and once as rows
+    # the snapshot reads rows that the stream inserted before the signal, too, and a few are delivered as both
     if not rows <= read <= rows + len(alone) + len(committed) + 1:
         raise RuntimeError(f"the incremental snapshot has {read} rows, the table {rows} and the stream's")
     start = min(alone.values()) + DROPPED * 1_000_000_000
@@ -126,7 +126,7 @@ def measure(spark: SparkSession, workload: Workload, number: int, together: int,
 
 
 def repeated(spark: SparkSession, workload: Workload) -> float:
-    """The share of an initial snapshot of `bench` that is read again after a query ends half-way without warning."""
+    """Return the share of an initial snapshot of `bench` that is read again after a query has crashed half-way."""
     rows = int(workload.execute("select count(*) from bench")[0][0])
     counts: list[int] = []
     settings = options(workload, "bench", {"snapshot.mode": "initial_only"})
@@ -153,7 +153,7 @@ def repeated(spark: SparkSession, workload: Workload) -> float:
 
 
 def _is_read(query: StreamingQuery) -> bool:
-    """Whether the newest batch ends without a running snapshot."""
+    """Return True if the newest batch ends without a running snapshot."""
     last = newest(query)
     return last is not None and not _is_running(last)
 
@@ -163,12 +163,12 @@ def _is_running(progress: Mapping[str, Any]) -> bool:
 
 
 def _end_of_snapshot(told: Sequence[Mapping[str, Any]]) -> int:
-    """When the batch with the last rows of the snapshot had ended, in ns since 1970."""
+    """Return the end of the batch with the last rows of the snapshot, in ns since 1970."""
     return ended_at(told[max(place for place, progress in enumerate(told) if _is_running(progress)) + 1])
 
 
 def _commits(workload: Workload, slot: str) -> dict[str, int]:
-    """The commit LSN of each row that the slot holds, by the text of its key."""
+    """Return the commit LSN of each row that the slot holds, by the text of its key."""
     found: dict[str, int] = {}
     commit_lsn = 0
     for (data,) in workload.execute(
@@ -186,13 +186,13 @@ def _commits(workload: Workload, slot: str) -> dict[str, int]:
 
 
 def _wait_for(query: StreamingQuery, commits: Mapping[str, int]) -> None:
-    """Return once the query has delivered all of them; raises TimeoutError, and what has ended the query."""
+    """Wait until the query has delivered all keys; raises TimeoutError, or the error of the query."""
     last = max(commits.values())
     wait(lambda: delivered(newest(query)) >= last or ended(query), "not all rows arrive", 120)
 
 
 def _arrivals(told: Sequence[Mapping[str, Any]], commits: Mapping[str, int]) -> dict[str, int]:
-    """When each row was delivered, in ns since 1970: when its batch had ended, and Spark had committed it."""
+    """Return the time at which each row was delivered: the end of its committed batch, in ns since 1970."""
     lsns = list(accumulate(map(delivered, told), max))
     return {row: ended_at(told[bisect_left(lsns, lsn)]) for row, lsn in commits.items()}
 
@@ -203,7 +203,7 @@ def _start(workload: Workload, first: int, rows: int, together: int) -> subproce
 
 
 def _finish(writer: subprocess.Popen[str]) -> dict[int, int]:
-    """The time of each row's commit in ns."""
+    """Return the time of each row's commit in ns."""
     lines, _ = writer.communicate()
     if writer.returncode != 0:
         raise RuntimeError("the writer failed")

@@ -1,9 +1,9 @@
-"""Changes into the sink `tables`, beside the way of the tutorials and beside no sink at all. Driver.
+"""Changes into the sink `tables`, beside the MERGE of the tutorials and beside no sink. Driver.
 
-All read from slots that stand where that of the pipeline of `latest` stood, since what the server reads before a slot's
-position takes time as well. The stream is the same for all: a fifth as many keys as changes are in the table before,
-and each round changes some of them again and again. Eight of ten transactions update, one deletes its rows, and the
-next inserts them anew.
+All queries read from copies of the slot of the pipeline `latest`, since the position of a slot decides how much log the
+server reads before it. The stream is the same for all. The table holds a fifth as many keys as there are changes, and
+each round changes some of the keys again and again. Of ten transactions eight update rows, one deletes its rows, and
+the next inserts them again.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from tailrace.sinks.tables.formats.known import found_at
 
 TABLE = plain("lake")
 SHARES = {"all": 1, "few": 100}
-"""The workloads by name: one of so many of the keys is changed."""
+"""The workloads by name, each with N: every Nth key is changed."""
 MODES = ("latest", "history", "log")
 ICEBERG = "iceberg"
-"""What the mode latest of the second format is called among the modes."""
+"""The name of the mode latest in the second format."""
 _WARM_UP = 3
-"""Rounds beside the tutorials' way that do not count. Java compiles while it runs: `latest`, which takes a few seconds
-of many things, becomes faster until the third or fourth round, the tutorials' way, one long loop, until the second."""
+"""Rounds beside the tutorials' MERGE that do not count, since the JVM compiles meanwhile. `latest` runs much code for a
+short time and becomes faster until the third or fourth round; the tutorials' MERGE is a long loop and needs two."""
 _LEAST = TRANSACTION
-"""The fewest keys that are changed: no transaction changes a row twice."""
+"""The fewest keys that are changed, so that no transaction changes a row twice."""
 
 _SCHEMA = (
     "struct<before: struct<id: bigint>, after: struct<id: bigint, n: int, amount: string, note: string, at: string, "
@@ -48,7 +48,7 @@ _SCHEMA = (
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a query has taken: `seconds` from its start to its end, `size` the bytes of all files that are new."""
+    """The cost of a query: `seconds` from its start to its end, and `size`, the bytes of all new files."""
 
     seconds: float
     size: int
@@ -56,7 +56,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """A pipeline into tables of one mode, its slot, its directory and that of its table."""
+    """A pipeline into tables of one mode, with its slot, its directory and the directory of its table."""
 
     mode: str
     slot: str
@@ -68,7 +68,7 @@ class Lake:
 def measure(
     spark: SparkSession, workload: Workload, changes: int, repeat: int, say: Callable[[str], None]
 ) -> dict[str, float]:
-    """The figures of `changes` changes over a fifth as many keys."""
+    """Return the figures of `changes` changes over a fifth as many keys."""
     keys = max(changes // 5, _LEAST)
     workload.create(TABLE)
     say(f"tables: a snapshot of {keys:,} rows into {', '.join(MODES)}")
@@ -77,7 +77,7 @@ def measure(
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
         lakes = [pipeline(workload, TABLE.name, mode, Path(folder)) for mode in (*MODES, ICEBERG)]
         place = 0
-        # Where MERGEs of other modes have run before, the JVM has compiled them for the tutorials' one as well.
+        # `latest` alone first: MERGEs of other modes would have the JVM compile the tutorials' MERGE, too.
         for is_beside, among, begun, warm in ((True, lakes[:1], lakes[:1], _WARM_UP), (False, lakes, lakes[1:], 1)):
             for lake in begun:
                 run(spark, lake)
@@ -92,13 +92,13 @@ def measure(
                     rounds[share].append(found)
             for share, of in rounds.items():
                 named = {f"tables_{share}_{name}": median(found[name] for found in of) for name in of[0]}
-                # those of `latest` are of the rounds beside the tutorials' way
+                # the figures of `latest` are from the rounds beside the tutorials' MERGE
                 figures = named | figures
     return figures
 
 
 def pipeline(workload: Workload, table: str, mode: str, folder: Path) -> Lake:
-    """A pipeline of one table into a lake under `folder`, which begins with a snapshot; `mode` may be ICEBERG."""
+    """Return a pipeline of one table into a lake under `folder`. It begins with a snapshot; `mode` may be ICEBERG."""
     slot = f"{table}_{mode}"
     settings = drain.options(workload, table, {"slot.name": slot, "snapshot.mode": "initial"})
     settings["checkpoint.location"] = str(folder / f"checkpoint-{mode}")
@@ -113,8 +113,8 @@ def pipeline(workload: Workload, table: str, mode: str, folder: Path) -> Lake:
 
 
 def run(spark: SparkSession, lake: Lake) -> Written:
-    """Write what the database has committed."""
-    # pipelines that have ended keep their last batch in the JVM's memory until Python lets go of them
+    """Write all committed changes and return the cost."""
+    # pipelines that have ended keep their last batch in the JVM's memory until Python frees them
     gc.collect()
     before = size_of(lake.folder)
     started = time.monotonic()
@@ -134,7 +134,7 @@ def _round(
     is_beside: bool,
     say: Callable[[str], None],
 ) -> dict[str, float]:
-    """Make changes, then write them into each lake, and, where `is_beside`, in the tutorials' way; the figures."""
+    """Make changes, write them into each lake and, with `is_beside`, by the tutorials' MERGE; return the figures."""
     changes, keys, touched, place = sizes
     latest = lakes[0]
     beside = latest.folder.parent / "naive"
@@ -149,7 +149,7 @@ def _round(
         written = {lake.mode: run(spark, lake) for lake in lakes}
         naive = _naive(spark, workload, slot, beside) if is_beside else None
         noop.append(_noop(spark, workload, slot))
-        # the next round's copies begin where it stands
+        # the next round copies this slot: it must stand at the end
         workload.await_slot(latest.slot, end)
     tables = {lake.mode: lake.table for lake in lakes if lake.mode in ("latest", ICEBERG)}
     if is_beside:
@@ -175,8 +175,10 @@ def _round(
 
 
 def change(workload: Workload, changes: int, keys: int, touched: int, place: int) -> None:
-    """Write `changes` changes of the rows of `touched` of `keys` keys, spread over all, in transactions of TRANSACTION;
-    `place` is the number of the first transaction."""
+    """Write `changes` changes of `touched` of the `keys` keys, spread evenly, in transactions of TRANSACTION rows.
+
+    `place` is the number of the first transaction.
+    """
     step = keys // touched
     ids = f"select ((i::bigint * 7919) % {touched}) * {step} + 1 from generate_series(low, high) i"
     columns = ", ".join(text if name != "id" else "i" for (name, _), text in zip(TABLE.columns, TABLE.row, strict=True))
@@ -203,7 +205,7 @@ _ORDER = {"event.order": "key", "event.format": "1.7"}
 
 
 def _naive(spark: SparkSession, workload: Workload, slot: str, table: Path) -> Written:
-    """As tutorials have it: JSON events, parsed; of each key the last by its LSN; one MERGE for each batch."""
+    """Write as tutorials do: parse JSON events, keep the last of each key by its LSN, and MERGE once for each batch."""
     before = size_of(table)
     with workload.copy_of(slot) as copy, tempfile.TemporaryDirectory(prefix="tailrace-bench-") as checkpoint:
         more = {"slot.name": copy, "snapshot.mode": "never", "decimal.handling.mode": "string", **_ORDER}
@@ -238,7 +240,7 @@ def _merge(batch: DataFrame, table: Path) -> None:
 
 
 def _demand_equal(spark: SparkSession, workload: Workload, name: str, table: Path) -> None:
-    """Raise RuntimeError where a table is not the source's: fast, but wrong."""
+    """Raise RuntimeError if a table is not equal to its source."""
     sums = "count(*), sum(id), sum(n), sum(amount), sum(length(note)), max(at)"
     rows = found_at(spark, str(table)).table(spark, str(table)).rows()
     held = tuple(rows.selectExpr(*_parts(sums)).collect()[0])
@@ -252,5 +254,5 @@ def _parts(sums: str) -> list[str]:
 
 
 def size_of(folder: Path) -> int:
-    """The bytes of all files below."""
+    """Return the bytes of all files below a directory."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

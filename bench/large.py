@@ -1,4 +1,4 @@
-"""Updates that leave a large value alone, into the sink `tables`: their cost, and whether the value stays. Driver."""
+"""Updates beside an unchanged large value, into the sink `tables`: their cost, and a check of the value. Driver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ TABLE = Table("large", (("id", "bigint primary key"), ("n", "int"), ("big", "tex
 def measure(
     spark: SparkSession, workload: Workload, updates: int, say: Callable[[str], None], rows: int = ROWS
 ) -> dict[str, float]:
-    """The figures of so many updates of a number beside a value of SIZE; raises RuntimeError where a value is lost."""
+    """Return the figures of updates of a number beside a value of SIZE.
+
+    Raises RuntimeError if a value is lost.
+    """
     workload.create(TABLE)
     workload.execute("alter table large alter big set storage external")
     for low in range(1, rows + 1, 20):
@@ -54,7 +57,7 @@ def measure(
 
 
 def change(workload: Workload, updates: int, rows: int) -> None:
-    """Updates in transactions; every tenth changes keys of some rows, too, and every twentieth deletes one."""
+    """Update rows in transactions. Every tenth transaction changes keys, too, and every twentieth deletes a row."""
     workload.execute(
         f"do $$ declare one int; begin for one in 1..{max(updates // TRANSACTION, 1)} loop"
         f" for part in 1..{max(TRANSACTION // rows, 1)} loop update large set n = n + part; end loop;"
@@ -65,6 +68,6 @@ def change(workload: Workload, updates: int, rows: int) -> None:
 
 
 def scans(workload: Workload) -> int:
-    """How often the server has read from the table."""
+    """Return the number of scans of the table."""
     workload.execute("select pg_stat_force_next_flush()")
     return int(workload.execute("select seq_scan + idx_scan from pg_stat_user_tables where relname = 'large'")[0][0])

@@ -1,4 +1,4 @@
-"""How long a committed row takes to the sink: single rows at a steady rate, a query without pause between batches."""
+"""The time from a row's commit to the sink: single rows at a steady rate, a query without pause between batches."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tailrace.sinks.interruption import briefly
 RATE = 100
 SECONDS = 30
 DROPPED = 5
-"""The first seconds, in which the query finds its pace, are not counted."""
+"""Seconds at the start that are not counted: the query has no steady rate yet."""
 
 SLOT = "bench_latency"
 FIRST = 2_000_000_000
-"""The number of the first row, beyond those of the other measurements."""
+"""The number of the first row, above all rows of the other measurements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """In ms from the return of the commit to the sink's hands; `trigger_ms` are the batches' own times."""
+    """Latencies in ms from the return of the commit to the delivery; `trigger_ms` are the times of the batches."""
 
     p50: float
     p95: float
@@ -42,8 +42,10 @@ class Latency:
 
 
 def measure(spark: SparkSession, workload: Workload) -> Latency:
-    """Insert at RATE for SECONDS into the table `bench` and follow it with a query; raises TimeoutError when rows
-    stay away, and what the query raises."""
+    """Insert at RATE for SECONDS into the table `bench` and follow it with a query.
+
+    Raises TimeoutError if rows are missing, and the query's own errors.
+    """
     arrived: dict[int, int] = {}
 
     def note(batch: DataFrame, _: int) -> None:
@@ -59,7 +61,7 @@ def measure(spark: SparkSession, workload: Workload) -> Latency:
         writer = events.writeStream.foreachBatch(briefly(note)).option("checkpointLocation", checkpoint)
         query = writer.trigger(processingTime="0 seconds").start()
         try:
-            # One row ahead: the query is at work when it has passed.
+            # One row ahead: the query runs once it has delivered this row.
             _insert(workload, FIRST - 1, 1)
             wait(lambda: bool(arrived) or ended(query), "no row arrives", 120)
             committed = _insert(workload, FIRST, rows)
@@ -72,7 +74,7 @@ def measure(spark: SparkSession, workload: Workload) -> Latency:
 
 
 def _insert(workload: Workload, first: int, rows: int) -> dict[int, int]:
-    """Run the writer; the time of each row's commit in ns."""
+    """Run the writer; return the time of each row's commit in ns."""
     arguments = [workload.server.dsn(workload.database), str(first), str(rows), str(RATE), "1"]
     done = subprocess.run(
         [sys.executable, "-m", "bench.writer", *arguments], capture_output=True, text=True, check=False
@@ -88,7 +90,7 @@ def _trigger_ms(progress: str) -> int:
 
 
 def summary(committed: Mapping[int, int], arrived: Mapping[int, int], trigger_ms: Sequence[int]) -> Latency:
-    """Percentiles over the rows that were committed DROPPED seconds after the first one or later.
+    """Return percentiles of the rows that were committed at least DROPPED seconds after the first.
 
     Times are ns. Raises KeyError for a row that never arrived.
     """

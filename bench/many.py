@@ -33,7 +33,7 @@ TOGETHER = 25
 
 SECONDS = 30
 DROPPED = 10
-"""The first seconds, in which the query finds its pace, are not counted."""
+"""Seconds at the start that are not counted: the query has no steady rate yet."""
 
 SLOT = "bench_many"
 ENGINE = "3.6.1.Final"
@@ -51,7 +51,7 @@ COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """In ms from a commit to the end of its batch; `rows` and `batches` are all that there were."""
+    """Latencies in ms from a commit to the end of its batch; `rows` and `batches` are the totals."""
 
     p50: float
     p99: float
@@ -61,7 +61,7 @@ class Stream:
 
 
 def create(workload: Workload) -> None:
-    """TABLES tables of ROWS rows, of three to nine columns, of which neighbours have different ones."""
+    """Create TABLES tables of ROWS rows, of three to nine columns; neighbours have different columns."""
     made = list(COLUMNS.items())
     for number in range(TABLES):
         chosen = [made[(number + step) % len(made)] for step in range(1 + number % len(made))]
@@ -74,7 +74,7 @@ def create(workload: Workload) -> None:
 
 
 def options(workload: Workload, more: Mapping[str, str]) -> dict[str, str]:
-    """The source's options for JSON events without schemas, of all the tables."""
+    """Return the source's options for JSON events without schemas, of all the tables."""
     return {
         **workload.options(),
         "topic.prefix": "many",
@@ -88,10 +88,10 @@ def options(workload: Workload, more: Mapping[str, str]) -> dict[str, str]:
 
 
 def snapshot(workload: Workload) -> tuple[float, float]:
-    """Seconds that `tailrace run` takes for all tables, from the start of its process to its last row, and to its end.
+    """Return the seconds of `tailrace run` for all tables: from its start to its last row, and to its end.
 
-    Rows go to files. The machine has its class archive, as `tailrace warm` makes it. Raises RuntimeError when the run
-    fails or rows are missing.
+    The sink is files, and the class archive of `tailrace warm` exists. Raises RuntimeError if the run fails or rows are
+    missing.
     """
     archive.make()
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
@@ -116,7 +116,10 @@ def snapshot(workload: Workload) -> tuple[float, float]:
 
 
 def _all_there(process: subprocess.Popen[bytes], out: Path, count: int) -> float | None:
-    """When the files in `out` have `count` lines; None where the process ends before. Files come whole."""
+    """Return the time at which the files in `out` have `count` lines; None if the process ends before.
+
+    A file appears only when it is complete.
+    """
     lines: dict[str, int] = {}
     while True:
         is_over = process.poll() is not None
@@ -131,7 +134,7 @@ def _all_there(process: subprocess.Popen[bytes], out: Path, count: int) -> float
 
 
 def engine_snapshot(workload: Workload) -> float | None:
-    """Seconds that Debezium's engine takes for the same, from the start of its process to its last row.
+    """Return the seconds of Debezium's engine for the same, from the start of its process to its last row.
 
     None where there is no Maven to fetch it with.
     """
@@ -192,8 +195,7 @@ def stream(spark: SparkSession, workload: Workload, rate: int = RATE, seconds: i
 
 
 def _written(workload: Workload, rate: int, seconds: int) -> list[tuple[int, int]]:
-    """Run the writer: for each transaction an LSN that its commit is at or behind, and when that had returned, in ns
-    since 1970."""
+    """Run the writer; return for each transaction an LSN at or before its commit, and its end in ns since 1970."""
     arguments = [workload.server.dsn(workload.database), str(rate), str(seconds)]
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "bench.many", *arguments], capture_output=True, text=True, check=False)
@@ -205,7 +207,7 @@ def _written(workload: Workload, rate: int, seconds: int) -> list[tuple[int, int
 
 
 def write(dsn: str, rate: int, seconds: int) -> None:
-    """The writer, a process of its own: transactions of TOGETHER updates at a steady rate, late ones at once."""
+    """Write transactions of TOGETHER updates at a steady rate, late ones at once: the writer's own process."""
     commits: list[str] = []
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(

@@ -1,7 +1,7 @@
 """Draining a backlog of MongoDB's oplog beside a bare PyMongo cursor that throws the same entries away. Driver.
 
-The server is the tests' own (tests/servers/secantus.py), a Python process, so that the rate of both is the server's
-before it is anybody else's: the ratio says what reading adds to fetching, and nothing of MongoDB itself.
+The server is the tests' own (tests/servers/secantus.py), a Python process, which limits the rate of both. So the ratio
+measures what reading adds to fetching, and nothing of MongoDB itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MANY = 2_000
 
 
 def measure(spark: SparkSession, rows: int, repeat: int, say: Callable[[str], None]) -> dict[str, float]:
-    """The figures of `rows` inserted documents: seconds of both, and the cursor's over the query's."""
+    """Return the figures of `rows` inserted documents: the seconds of query and cursor, and their ratio."""
     with Secantus(fetch(), ["--oplog-max-entries", str(2 * rows + 10_000)]) as server:
         mongo = running(server)
         client: Client = mongo.client()
@@ -87,7 +87,7 @@ def _newest(client: Client) -> Timestamp:
 
 
 def _bare(client: Client, start: Timestamp, rows: int) -> float:
-    """Fetch the entries behind `start` and throw them away."""
+    """Fetch the entries behind `start` and discard them."""
     began = time.monotonic()
     found = sum(1 for _ in client["local"]["oplog.rs"].find({"ts": {"$gt": start}}))
     seconds = time.monotonic() - began
@@ -97,7 +97,7 @@ def _bare(client: Client, start: Timestamp, rows: int) -> float:
 
 
 def _drain(spark: SparkSession, mongo: Mongo, checkpoint: Path) -> tuple[float, int]:
-    """Read everything behind the checkpoint into Spark's noop sink; the seconds, and how many records there were."""
+    """Read all changes behind the checkpoint into Spark's noop sink; return the seconds and the number of records."""
     options = {
         "mongodb.hosts": mongo.hosts,
         "mongodb.name": "bench",

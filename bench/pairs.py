@@ -1,8 +1,8 @@
 """`python -m bench.pairs OTHER`: this checkout and another one beside each other, case by case in turn.
 
-Two processes, one for each checkout, with a server, a Spark session and the same rows each, are made warm and then
-drain the same backlog in turn, so that what else the machine does meets both. A ratio above 1 means that this checkout
-is slower. The other one needs an environment of its own (`make env`), or may share this one's packages.
+Each checkout has a process with a server, a Spark session and the same rows. Both processes are warmed up and then
+drain the same backlog in turn, so that other load of the machine affects both. A ratio above 1 means that this
+checkout is slower. The other checkout needs an environment of its own (`make env`), or may share these packages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WARM = 3
 
 
 class Side:
-    """The process of one checkout: `run` has it drain a case and gives its seconds and CPU seconds."""
+    """The process of one checkout. `run` lets it drain a case and returns its seconds and CPU seconds."""
 
     def __init__(self, checkout: Path, rows: int, servers: str, jars: str) -> None:
         path = os.pathsep.join([str(checkout / "src"), str(checkout)])
@@ -47,7 +47,7 @@ class Side:
         )
 
     def run(self, case: str) -> dict[str, float]:
-        """Raises RuntimeError where the process has ended, which has said why."""
+        """Drain a case. Raises RuntimeError if the process has ended; it has printed the reason."""
         assert self._process.stdin is not None
         self._process.stdin.write(case + "\n")
         self._process.stdin.flush()
@@ -82,7 +82,7 @@ def main(words: Sequence[str] | None = None) -> None:
     cases = asked.only or CASES
     with ExitStack() as stack:
         servers = stack.enter_context(Broker(fetch(), ("-Xms1g", "-Xmx1g"))).servers
-        # By their paths: what either checkout calls them is its own.
+        # Jars are given by path: the checkouts may name them differently.
         jars = ",".join(map(str, files_of(KafkaSink.jars)))
         sides = [Side(checkout, asked.rows, servers, jars) for checkout in (HERE, asked.other.resolve())]
         for side in sides:
@@ -104,7 +104,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _pair(sides: Sequence[Side], case: str, number: int) -> tuple[dict[str, float], dict[str, float]]:
-    """What the case took here and there; each round begins with the other side."""
+    """Return the measurements of a case on both sides, which begin a round by turns."""
     if number % 2:
         there = sides[1].run(case)
         return sides[0].run(case), there
@@ -113,12 +113,12 @@ def _pair(sides: Sequence[Side], case: str, number: int) -> tuple[dict[str, floa
 
 
 def worker(rows: int, servers: str, jars: str) -> None:
-    """The process of a checkout: prepares, then answers each line of stdin, the name of a case.
+    """Run the process of a checkout: prepare, then answer each line of stdin, which is the name of a case.
 
-    `jars` are the paths of those of the Kafka sink.
+    `jars` are the paths of the Kafka sink's jars.
     """
     out = os.fdopen(os.dup(1), "w")
-    # what Spark prints is no answer
+    # Spark's own output must not be taken for an answer
     os.dup2(2, 1)
     from bench import drain, tables
     from bench.suite import BENCH, Suite
@@ -162,7 +162,7 @@ def worker(rows: int, servers: str, jars: str) -> None:
         for line in sys.stdin:
             name = line.strip()
             if name == "update_noop" and name not in cases:
-                # behind the other cases of the table: its updates would be in their backlog
+                # last, since its updates would be in the backlog of the other cases of the table
                 workload.drop_slot("bench_insert")
                 workload.create_slot("bench_update")
                 workload.update("bench", rows // 2)
@@ -175,7 +175,7 @@ def worker(rows: int, servers: str, jars: str) -> None:
 
 
 def _let_in(workload: Workload) -> None:
-    """Logins without passwords: how each checkout's test server has its own checked is not what is compared."""
+    """Allow logins without passwords: the checkouts' test servers may check passwords in different ways."""
     Path(workload.execute("show hba_file")[0][0]).write_text(
         "".join(f"{kind} {what} all {where} trust\n" for what in ("all", "replication") for kind, where in
                 (("local", ""), ("host", "127.0.0.1/32"), ("host", "::1/128")))

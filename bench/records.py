@@ -1,7 +1,7 @@
-"""What a task makes of changes that are decoded: the CPU time of each transform and encoding beside plain JSON. Driver.
+"""The CPU time of transforms and encodings in a task, beside plain JSON. Driver.
 
-The changes are inserts into the table bench, in memory, and one process makes records of them; so what else a machine
-does hardly counts. Of a drain this is a sixth.
+The changes are decoded inserts into the table bench, in memory, and one process makes records of them, so that other
+load of the machine hardly counts. This work is a sixth of a drain.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _TABLE = TableSchema(
 
 
 def _row(i: int) -> tuple[str, ...]:
-    """The texts of row i as the server writes them; see bench.tables.plain."""
+    """Return the texts of row i as the server writes them; see bench.tables.plain."""
     return (
         str(i),
         str(i % 100_000),
@@ -64,7 +64,7 @@ def _row(i: int) -> tuple[str, ...]:
 
 
 def changes() -> ChangeBatch:
-    """CHANGES inserts in transactions of _TOGETHER."""
+    """Return CHANGES inserts in transactions of _TOGETHER."""
     rows = [_row(number) for number in range(CHANGES)]
     columns = [pa.array([text.encode() for text in column], pa.binary()) for column in zip(*rows, strict=True)]
     number = np.arange(CHANGES)
@@ -86,7 +86,7 @@ def changes() -> ChangeBatch:
 
 
 def settings(options: Mapping[str, str]) -> EventSettings:
-    """Those of events with a chain's options, for the sink noop."""
+    """Return the settings of events with a chain's options, for the sink noop."""
     plain = {f"{part}.converter.schemas.enable": "false" for part in ("key", "value")}
     given = {
         "topic.prefix": "bench",
@@ -100,7 +100,7 @@ def settings(options: Mapping[str, str]) -> EventSettings:
 
 
 def measure(say: Callable[[str], None]) -> dict[str, float]:
-    """The figures, measured in a process that keeps its memory as Spark's workers do."""
+    """Return the figures, measured in a process with the memory settings of Spark's workers."""
     command = [sys.executable, "-m", "bench.records"]
     prefix = "spark.executorEnv."
     memory = {name.removeprefix(prefix): text for name, text in LOCAL_SETTINGS.items() if name.startswith(prefix)}
@@ -111,8 +111,10 @@ def measure(say: Callable[[str], None]) -> dict[str, float]:
 
 
 def figures() -> dict[str, float]:
-    """For each case the ns of CPU time for a change, and plain JSON's beside it over that; the least of all rounds
-    counts, since what else a machine does can only add."""
+    """Return for each case the ns of CPU time for a change, and the ratio of plain JSON's time to it.
+
+    The shortest round counts, since other load of the machine only adds time.
+    """
     batch = changes()
     found: dict[str, float] = {}
     with Registry() as registry:
@@ -130,7 +132,7 @@ def figures() -> dict[str, float]:
 
 
 def _seconds(batch: ChangeBatch, of: EventSettings) -> float:
-    """The CPU time of the records of a batch."""
+    """Return the CPU time of making the records of a batch."""
     began = time.process_time()
     for _ in to_rows(batch, of, FORM):
         pass

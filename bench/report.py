@@ -1,4 +1,4 @@
-"""From single measurements to the figures under their stable names, the file that holds them and the table."""
+"""The figures under their stable names, from single measurements; their file and their table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RECEIVE, PEEK, COPY = "pg_recvlogical", "psql_peek", "psql_copy"
 """The baselines, as cases."""
 
 PLAIN, PLAIN_SCHEMAS = "json", "json_schemas"
-"""The cases that transforms and encodings are compared with: without schemas in records, and with them."""
+"""The cases with which transforms and encodings are compared: without and with schemas in records."""
 
 MIB = 1 << 20
 
@@ -23,7 +23,7 @@ class Measurement:
     """One run of one case. `group` holds together a case and the baselines right before and after it.
 
     Times are seconds, memory MiB. `other_cpu` is what processes that take no part used meanwhile; `steady_seconds`
-    is None for a baseline; `log_bytes` is the size of the messages that the log holds for the rows, 0 for a snapshot.
+    is None for a baseline; `log_bytes` is the size of the rows' messages in the log, 0 for a snapshot.
     """
 
     phase: str
@@ -49,12 +49,12 @@ class Measurement:
 
     @property
     def name(self) -> str:
-        """How the figures of the case begin."""
+        """The beginning of the names of the case's figures."""
         return f"{self.phase}_{self.case}"
 
 
 def figures(measurements: Sequence[Measurement]) -> dict[str, float]:
-    """Every figure by its name.
+    """Return every figure by its name.
 
     A ratio is the rate of the case over the rate of a baseline, in the same round: the mean of the baseline's runs
     before and after. Of several rounds the median counts.
@@ -85,7 +85,7 @@ def figures(measurements: Sequence[Measurement]) -> dict[str, float]:
 
 
 def _ratios(name: str, runs: Sequence[Measurement], measurements: Sequence[Measurement]) -> dict[str, float]:
-    """The ratios of a case to the baselines in its groups, or to plain JSON there."""
+    """Return the ratios of a case to the baselines in its groups, or to plain JSON in its groups."""
     found: dict[str, float] = {}
     if runs[0].case in (PLAIN, PLAIN_SCHEMAS):
         return found
@@ -109,14 +109,14 @@ def _by_name(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """What a case is compared with. A baseline has no batches: its `steady_seconds` are all of its time."""
+    """The baseline of a case. A baseline has no batches, so its `steady_seconds` are all of its time."""
 
     seconds: float
     steady_seconds: float
 
 
 def _baseline(measurements: Sequence[Measurement], run: Measurement, cases: Sequence[str]) -> _Base | None:
-    """The means of the baselines `cases` in the group of `run`; None when there are none."""
+    """Return the means of the baselines `cases` in the group of `run`; None if there are none."""
     near = (run.phase, run.round, run.group)
     same = [other for other in measurements if other.case in cases]
     found = [other for other in same if (other.phase, other.round, other.group) == near]
@@ -132,7 +132,7 @@ def _median(values: Iterable[float]) -> float:
 
 
 def write(path: Path, found: Mapping[str, float], context: Mapping[str, Any], runs: Sequence[Measurement]) -> None:
-    """The figures at the top level of a JSON object, with the `context` and every single measurement beside them."""
+    """Write the figures at the top level of a JSON object, with the `context` and every single measurement."""
     content: dict[str, Any] = {name: round(value, 4) for name, value in found.items()}
     content |= {"context": dict(context), "measurements": [asdict(run) for run in runs]}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ def write(path: Path, found: Mapping[str, float], context: Mapping[str, Any], ru
 
 
 def table(measurements: Sequence[Measurement], found: Mapping[str, float]) -> str:
-    """A Markdown table: a line for each case, and after it the figures that belong to no case."""
+    """Return a Markdown table with a line for each case, and then the figures that belong to no case."""
     head = [
         "case",
         "rows",

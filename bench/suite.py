@@ -37,27 +37,27 @@ PHASES = (
 BENCH = tables.plain("bench")
 WARM_ROWS = 10_000
 WARM_ROUNDS = 2
-"""Unmeasured runs over the whole backlog: a warm JVM is one that has compiled what it does all day."""
+"""Unmeasured runs over the whole backlog, in which the JVM compiles the code that it runs."""
 
 TABLES = {"wide": (20, ""), "types": (10, "_format3")}
-"""Phases of a table of their own, measured with one row for so many of the others, in one case. The format of 1.7
-knows fewer types."""
+"""Phases with a table of their own, each with N and its case. The table has one row for N rows of the other tables, and
+format 1.7 has fewer types."""
 
 PLAIN_PRODUCER = {"linger.ms": "0", "batch.size": "16384"}
-"""What Kafka's producer does when nobody asks otherwise; the product's sink has defaults of its own."""
+"""The defaults of Kafka's producer; the product's sink has other defaults."""
 
 ORDERS = {"": {"event.order": "key"}, "_topic": {}}
 FORMATS = {"": {"event.format": "1.7"}, "_format3": {"event.format": "3"}}
 CASES: dict[str, Mapping[str, str]] = {
     order + form: ORDERS[order] | FORMATS[form] for form in FORMATS for order in ORDERS
 }
-"""The options of a case by the end of its name: without any the order of each key, in the format that options get
-that name no other; `_format3` is today's, with its context headers."""
+"""The options of a case by the end of its name. The empty end is the order of each key in the default format, 1.7;
+`_format3` is the present format, with its context headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What waits in a slot: the messages of `rows` rows for a publication, up to the LSN `end`, `size` bytes."""
+    """The backlog of a slot: the messages of `rows` rows for a publication, `size` bytes up to the LSN `end`."""
 
     slot: str
     publication: str
@@ -82,7 +82,7 @@ class Suite:
     _topics: int = 0
 
     def run(self, phases: tuple[str, ...]) -> None:
-        """Run the phases in their own order; each needs the rows that the first inserts."""
+        """Run the phases in the order of PHASES; all need the rows that the first phase inserts."""
         self.workload.create(BENCH)
         self._warm(phases)
         if set(phases) & {"stream", "transforms", "update", "snapshot", "incremental"}:
@@ -118,7 +118,7 @@ class Suite:
             self.extra |= verify.measure(self.spark, self.workload, self.rows, self.repeat, self.say)
 
     def _warm(self, phases: tuple[str, ...]) -> None:
-        """One small query of each sort: loads the JVM's classes, the workers' modules and the compiled kernels."""
+        """Run a small query of each sort, to load the JVM's classes, the workers' modules and the compiled kernels."""
         self.say(f"warm-up with {WARM_ROWS:,} rows")
         warm = tables.plain("warm")
         self.workload.create(warm)
@@ -145,7 +145,7 @@ class Suite:
                 self._transforms(backlog)
 
     def _drains(self, backlog: Backlog) -> None:
-        """The backlog to both sinks, in every case."""
+        """Drain the backlog to both sinks, in every case."""
         for number in range(WARM_ROUNDS):
             self.say(f"warm-up {number + 1} of {WARM_ROUNDS} with the whole backlog")
             for name in CASES:
@@ -159,13 +159,13 @@ class Suite:
             }
             self._baselines("stream", number, backlog, "noop")
             self._group("stream", number, "noop", noop, backlog.size)
-            # The runs in the middle are the later ones of the first group and the earlier ones of the second.
+            # The baselines in the middle belong to both groups.
             self._baselines("stream", number, backlog, "noop", "kafka")
             self._group("stream", number, "kafka", kafka | plain, backlog.size)
             self._baselines("stream", number, backlog, "kafka")
 
     def _transforms(self, backlog: Backlog) -> None:
-        """Each chain between two drains of plain JSON, which the next chain shares; those with schemas between such."""
+        """Run each chain between two drains of plain JSON, the second of which counts for the next chain, too."""
         with Registry() as registry:
             cases = {**chains.CHAINS, chains.AVRO: chains.avro(registry.address)}
             parts = {PLAIN: cases, PLAIN_SCHEMAS: chains.WITH_SCHEMAS}
@@ -205,7 +205,7 @@ class Suite:
                 self._baselines("update_full", number, backlog, "noop")
 
     def _table(self, phase: str, rows: int, name: str) -> None:
-        """Inserts into a table of its own, which nothing else measures."""
+        """Measure inserts into a table that no other phase measures."""
         if phase == "wide":
             table = tables.wide(phase)
         else:
@@ -240,7 +240,7 @@ class Suite:
             self._baseline("snapshot", number, self.rows, COPY, copy, "noop")
 
     def _many(self) -> None:
-        """Many small tables: their snapshot, from the start of a process, and a stream over them."""
+        """Measure many small tables: their snapshot, from the start of a process, and a stream over them."""
         self.say(f"{many.TABLES:,} tables of {many.ROWS} rows")
         many.create(self.workload)
         taken = [many.snapshot(self.workload) for _ in range(self.repeat)]
@@ -257,16 +257,16 @@ class Suite:
         self.say(", ".join(f"{name} {value:.2f}" for name, value in found.items()))
 
     def _change_tables(self) -> None:
-        """A fifth of the rows: the test server gives them slowly."""
+        """Measure a fifth of the rows, since the test server is slow."""
         found = changetables.measure(self.spark, max(self.rows // 5, 3), self.repeat, self.say)
         self.extra |= found
         self.say(", ".join(f"{name} {value:.2f}" for name, value in found.items()))
 
     def _incremental(self) -> None:
-        """Beside transactions of ten rows; as `incremental_singly_`, of one; as `incremental_gathering_`, of ten and
-        by a query whose changes gather between its batches.
+        """Measure incremental snapshots beside transactions of ten rows; as `incremental_singly_`, of one row; as
+        `incremental_gathering_`, of ten rows with pauses between the query's batches.
 
-        The first of all is not counted: it has the JVM compile what a window needs.
+        The first snapshot is not counted: the JVM compiles its code meanwhile.
         """
         forms = {"incremental_": (10, 0), "incremental_singly_": (1, 0)}
         forms["incremental_gathering_"] = (10, incremental.GATHERING)
@@ -281,7 +281,7 @@ class Suite:
         self.extra["snapshot_repeated_share"] = incremental.repeated(self.spark, self.workload)
 
     def _beside(self, number: int, together: int, gathering: int) -> dict[str, float]:
-        """The figures of the incremental snapshot `number`, beside transactions of `together` rows."""
+        """Return the figures of the incremental snapshot `number`, beside transactions of `together` rows."""
         beside = f"{incremental.RATE} rows a second, {together} in a transaction"
         self.say(f"incremental snapshot beside {beside}, which gather for {gathering} ms")
         self.workload.settle(BENCH.name)
@@ -307,7 +307,7 @@ class Suite:
     # --- one measurement -----------------------------------------------------------------------------------------
 
     def _backlog(self, slot: str, table: str, rows: int) -> Backlog:
-        """What `slot` holds now, on a server that has done what it would do by itself during a measurement."""
+        """Return the backlog of `slot`, after the server has done its background work."""
         end = self.workload.log_end()
         self.workload.settle(table)
         return Backlog(slot, table, end, rows, self.workload.log_bytes(slot, table))
@@ -426,14 +426,14 @@ class Suite:
 
     @staticmethod
     def _expect(drained: drain.Drained, rows: int) -> drain.Drained:
-        """`drained` itself; raises RuntimeError when it is not the events of `rows` rows: fast, but wrong."""
+        """Return `drained`; raises RuntimeError if it is not the events of `rows` rows."""
         if drained.rows != rows:
             raise RuntimeError(f"the query delivered {drained.rows} of {rows} events")
         return drained
 
 
 def _turned(cases: Iterable[str], number: int) -> list[str]:
-    """The cases of a round, each of which begins with another: the JVM compiles on, so whoever is first is slowest."""
+    """Return the cases of a round. Each round begins with another case, since the JVM makes the first case slowest."""
     names = sorted(cases)
     first = number % len(names)
     return names[first:] + names[:first]

@@ -1,4 +1,4 @@
-"""The tables that are measured, and the rows in them: the same at every run."""
+"""The measured tables and their rows, which are the same in every run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table named `name` of `columns`, each a name and its declaration; `row` are the expressions of row number i."""
+    """A table. `columns` are pairs of name and declaration; `row` are the expressions of row number i."""
 
     name: str
     columns: tuple[tuple[str, str], ...]
@@ -16,17 +16,17 @@ class Table:
 
     @property
     def declaration(self) -> str:
-        """What stands in parentheses in CREATE TABLE."""
+        """The list of columns in CREATE TABLE."""
         return ", ".join(f"{name} {text}" for name, text in self.columns)
 
     @property
     def select(self) -> str:
-        """The row number `i`, of a from clause that follows."""
+        """A SELECT of row number `i`, without its FROM clause."""
         return f"select {', '.join(self.row)}"
 
 
 def plain(name: str) -> Table:
-    """Eight columns of the usual types."""
+    """Return a table of eight columns of the usual types."""
     return Table(
         name,
         (
@@ -52,7 +52,7 @@ def plain(name: str) -> Table:
     )
 
 
-# What columns of wide tables are, with an expression of the row i and the column c.
+# Types of the columns of wide tables, with an expression of the row i and the column c.
 _WIDE = (
     ("int", "(i + {c}) % 1000000"),
     ("bigint", "i::bigint * 1000003 + {c}"),
@@ -69,7 +69,7 @@ _WIDE = (
 
 
 def wide(name: str, count: int = 100) -> Table:
-    """`count` columns of eleven types in turn, the key among them."""
+    """Return a table of `count` columns of eleven types in turn, the key among them."""
     kinds = [_WIDE[number % len(_WIDE)] for number in range(1, count)]
     columns = tuple((f"c{number}", kind) for number, (kind, _) in enumerate(kinds, 1))
     row = tuple(text.format(c=number) for number, (_, text) in enumerate(kinds, 1))
@@ -130,8 +130,8 @@ _TYPES = (
     ("date[]", "array['2000-01-01'::date + i % 20000]"),
     ("timestamptz[]", "array['2024-01-01 00:00:00+00'::timestamptz + i * interval '1 second']"),
 )
-"""The types of every server: their names, and an expression of row i. `mood` and `cents` are made before the table;
-xml is left out, since a server may have been built without it."""
+"""The types of every server: their names, and an expression of row i. `mood` and `cents` are created before the table.
+xml is left out, since a server may be built without it."""
 
 _MORE_TYPES = {
     "hstore": (("hstore", "hstore('row', i::text)"),),
@@ -140,19 +140,19 @@ _MORE_TYPES = {
     "isn": (("isbn", "'978-0-393-04002-9'::isbn"),),
     "vector": (("vector(3)", "array[i, i / 2.0, 1]::real[]::vector"), ("halfvec(2)", "array[i % 100, 1]::halfvec")),
 }
-"""Those that an extension brings."""
+"""The types of extensions."""
 
 MADE = ("create type mood as enum ('sad', 'so so', 'happy')", "create domain cents as int check (value >= 0)")
-"""What the table of all types needs first."""
+"""Statements that create types for the table of all types."""
 
 
 def extensions(available: Collection[str]) -> tuple[str, ...]:
-    """The extensions, of those `available` on a server, whose types are measured."""
+    """Return the extensions among `available` whose types are measured."""
     return tuple(name for name in _MORE_TYPES if name in available)
 
 
 def types(name: str, with_extensions: Collection[str] = ()) -> Table:
-    """A key and a column of every type that has a place in events, those of the extensions with them."""
+    """Return a table with a key and a column of every type that events carry, with the types of the extensions."""
     kinds = [*_TYPES, *(kind for extension in with_extensions for kind in _MORE_TYPES[extension])]
     columns = tuple((f"c{number}", kind) for number, (kind, _) in enumerate(kinds, 1))
     return Table(name, (("id", "bigint primary key"), *columns), ("i", *(text for _, text in kinds)))

@@ -1,6 +1,7 @@
-"""What a measurement costs: CPU seconds and memory of every process that takes part, found by their trees.
+"""CPU seconds and memory of all processes that take part in a measurement.
 
-Two roots: this process (with the JVM, its Python processes, the broker, the clients) and the server's postmaster.
+They are the descendants of two roots: this process (with the JVM, its Python processes, the broker and the clients) and
+the server's postmaster.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ INTERVAL = 0.2
 
 
 def part(command: Sequence[str], name: str) -> str:
-    """Which of PARTS a descendant of this process is, by its command line, or by the name that a forked one has."""
+    """Return the name in PARTS of a descendant of this process, by its command line or by a forked process's name."""
     if "kafka.Kafka" in command:
         return "broker"
     if any("org.apache.spark.deploy.SparkSubmit" in word for word in command):
         return "jvm"
-    # those that only wait for a forked one name its module too
+    # a process that only waits for a forked one has the module in its command line, too
     if any(word.endswith("forked.py") for word in command):
         return "workers"
     if name == shown(PLANNER) or PLANNER in command:
@@ -42,10 +43,10 @@ def part(command: Sequence[str], name: str) -> str:
 class Usage:
     """CPU in seconds, memory in bytes, of one measurement. `python_parts` are the parts of `python_bytes`.
 
-    `total_cpu` counts every process, also one that ended; `cpu` is what of it was seen by part: at most INTERVAL of
-    a process that ends is missing there. `other_cpu` is what the rest of the machine used or the hypervisor took.
-    Memory is the highest sum of the resident sizes at one time; pages that forked workers share count for each, but
-    only once in `shared_python_bytes`, the sum of the proportional sizes.
+    `total_cpu` counts every process, ended processes too. `cpu` divides it by part, and lacks at most INTERVAL of a
+    process that has ended. `other_cpu` is the time of the rest of the machine and of the hypervisor. Memory is the
+    highest sum of the resident sizes at one time. Pages that forked workers share count for each worker, but only once
+    in `shared_python_bytes`, the sum of the proportional sizes.
     """
 
     total_cpu: float = 0.0
@@ -103,14 +104,14 @@ class Meter:
         total = 0.0
         resident: dict[str, int] = defaultdict(int)
         proportional = 0
-        # The kernel walks every mapping for a proportional size: five times a second would disturb what is measured.
+        # The kernel walks every mapping for a proportional size: five times a second would disturb the measurement.
         self._looks += 1
         shares = self._looks % 5 == 0
         for root in (me, self._postmaster):
             parent = psutil.Process(root)
             for process in (parent, *parent.children(recursive=True)):
                 try:
-                    # The identity outlives the process number, which the system gives away again.
+                    # The system reuses process numbers, but not identities.
                     key = (process.pid, process.create_time())
                     with process.oneshot():
                         times = process.cpu_times()
@@ -118,8 +119,8 @@ class Meter:
                         # end; until then, as a zombie, one still has its times, but no memory and no command.
                         total += times.user + times.system + times.children_user + times.children_system
                         self._last[key] = times.user + times.system
-                        # Asked each time: between its fork and its exec a process looks like its parent.
-                        # While it ends it has no command any more, and stays what it was.
+                        # Read each time: between fork and exec a process looks like its parent.
+                        # A process that ends has no command line any more, and keeps its part.
                         command = process.cmdline()
                         if command or key not in self._parts:
                             self._parts[key] = self._part(process, command, root, me)
@@ -127,7 +128,7 @@ class Meter:
                         size = process.memory_info().rss
                         if found in PYTHON and shares:
                             proportional += process.memory_full_info().pss
-                        # There is one JVM: a second one is its copy in the moment before it starts a program.
+                        # There is one JVM: a second one is a copy of it that is about to start a program.
                         resident[found] = max(resident[found], size) if found == "jvm" else resident[found] + size
                 except (psutil.NoSuchProcess, psutil.ZombieProcess):
                     continue
@@ -146,6 +147,6 @@ class Meter:
 
 
 def _machine() -> float:
-    """Seconds that all cores together have been busy since the start of the system."""
+    """Return the busy seconds of all cores since the start of the system."""
     times = psutil.cpu_times()
     return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))

@@ -1,4 +1,4 @@
-"""`tailrace verify`: a table of Delta Lake beside the source, and mending it, against COPY of the table. Driver."""
+"""`tailrace verify`: comparing and repairing a table of Delta Lake, against COPY of its source. Driver."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from tailrace.verify.comparison import Key
 from tailrace.verify.repair import Repair
 
 DAMAGED = 1000
-"""How many rows are deleted, changed and added in the table by hand."""
+"""Rows that are deleted, changed and added in the table by hand."""
 
 _TABLE = tables.plain("verified")
 _SIGNALS = "create table signals (id varchar(42) primary key, type varchar(32), data varchar(2048))"
 _REPAIR_S = 600.0
 _WARM = 8
-"""Rounds before those that count: so long the JVM compiles what hashes the table's rows."""
+"""Rounds that do not count: the JVM compiles the hashing of rows meanwhile."""
 _SEED = 19
 
 
 def measure(
     spark: SparkSession, workload: Workload, rows: int, repeat: int, say: Callable[[str], None]
 ) -> dict[str, float]:
-    """The ratio of a verification's rate to COPY's, before and after it, in a JVM that has compiled what it runs.
+    """Return the ratio of a verification's rate to the rates of COPY before and after it, in a warm JVM.
 
-    Raises RuntimeError where it does not name exactly the damaged rows, or where they are not mended.
+    Raises RuntimeError if it does not name exactly the damaged rows, or does not repair them.
     """
     workload.create(_TABLE)
     workload.execute(_SIGNALS)
@@ -94,7 +94,7 @@ def _drain(run: RunConfig, spark: SparkSession) -> None:
 
 
 def _beside(workload: Workload, verification: Verification, rows: int) -> tuple[float, float]:
-    """The seconds of COPY and of a verification."""
+    """Return the seconds of COPY and of a verification."""
     before = baseline.copy_out(workload, "verified")
     started = time.monotonic()
     verified = verification.run((), 0)
@@ -105,7 +105,7 @@ def _beside(workload: Workload, verification: Verification, rows: int) -> tuple[
 
 
 def _mended(spark: SparkSession, run: RunConfig, verification: Verification, rows: int) -> dict[str, float]:
-    """Damage rows, and have them named and mended."""
+    """Damage rows, and let `tailrace verify` name and repair them."""
     wanted = damaged(spark, f"delta.`{verification.sink.path}/public.verified`", rows)
     started = time.monotonic()
     verified = verification.run((), 0)
@@ -121,9 +121,9 @@ def _mended(spark: SparkSession, run: RunConfig, verification: Verification, row
 
 
 def damaged(spark: SparkSession, table: str, rows: int, seed: int = _SEED) -> dict[Key, str]:
-    """Damage rows of `table`, as SQL calls it, that are spread at random; the keys, with what is wrong.
+    """Damage random rows of `table`, a name in SQL; return their keys, each with its kind of damage.
 
-    Two fifths are taken away, two fifths changed in one of three columns, the rest are rows that the source has not.
+    Two fifths are deleted, two fifths changed in one of three columns; the rest are added rows that the source lacks.
     """
     keys = random.Random(seed).sample(range(1, rows + 1), min(DAMAGED, rows // 5 * 5))
     fifth = len(keys) // 5

@@ -1,4 +1,4 @@
-"""The server, the table and the rows that are measured: the same at every run. Driver."""
+"""The measured server, table and rows, which are the same in every run. Driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tailrace import embedded
 from tests.fix_postgres import system_binaries
 
 SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "8GB"}
-"""Beside `wal_level=logical` and its slots, all that differs from a server as installed: durability is the default."""
+"""All settings besides `wal_level=logical` and the slots that differ from a new server's. Durability is the default."""
 
 TRANSACTION = 1000
 """Rows of one transaction."""
@@ -25,7 +25,7 @@ TRANSACTION = 1000
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running PostgreSQL of the benchmark's own: where it listens, its process, its client programs."""
+    """A running PostgreSQL of the benchmark: its address, its process, its client programs."""
 
     host: str
     port: int
@@ -36,13 +36,13 @@ class Server:
     version: str
 
     def dsn(self, database: str) -> str:
-        """A libpq connection string for `database`."""
+        """Return a libpq connection string for `database`."""
         return f"host={self.host} port={self.port} user={self.user} password={self.password} dbname={database}"
 
 
 @contextmanager
 def server(kind: str) -> Iterator[Server]:
-    """The `system`'s PostgreSQL, where one is installed, or else the `embedded` one, started anew; stopped at exit."""
+    """Start the `system`'s PostgreSQL, if one is installed, or else the `embedded` one; stop it at exit."""
     programs = system_binaries() if kind == "system" else None
     if programs is None:
         programs = embedded.bundled()
@@ -56,7 +56,7 @@ def server(kind: str) -> Iterator[Server]:
 
 
 class Workload:
-    """One database with the table `bench`, and the slots to read it by. `execute` runs each statement at once."""
+    """One database with the table `bench` and its slots. `execute` commits each statement at once."""
 
     database = "bench"
 
@@ -67,24 +67,24 @@ class Workload:
         self._connection: psycopg.Connection[Any] = psycopg.connect(server.dsn(self.database), autocommit=True)
 
     def close(self) -> None:
-        """End the connection; the database goes with its server."""
+        """Close the connection; the database ends with its server."""
         self._connection.close()
 
     def execute(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """The rows of one statement, in a transaction of its own."""
+        """Run one statement in a transaction of its own and return its rows."""
         # Without parameters a percent sign is an operator of SQL.
         cursor = self._connection.execute(statement.encode(), parameters or None)
         return cursor.fetchall() if cursor.description else []
 
     def create(self, table: Table) -> None:
-        """An empty table, with a publication of the same name."""
+        """Create an empty table, with a publication of the same name."""
         name = sql.Identifier(table.name)
         declaration = sql.SQL(" ({})").format(sql.SQL(table.declaration))
         self._connection.execute(sql.SQL("create table {}").format(name) + declaration)
         self._connection.execute(sql.SQL("create publication {} for table {}").format(name, name))
 
     def insert(self, table: Table, rows: int) -> None:
-        """Insert the rows 1 to `rows`, which TRANSACTION divides or the last transaction is smaller."""
+        """Insert the rows 1 to `rows` in transactions of TRANSACTION rows; the last may be smaller."""
         self._in_transactions(rows, f"insert into {table.name} {table.select} from generate_series(low, high) i")
 
     def update(self, table: str, rows: int) -> None:
@@ -100,16 +100,16 @@ class Workload:
         )
 
     def settle(self, table: str) -> None:
-        """Do now what the server would otherwise do by itself in the middle of a measurement."""
+        """Do the server's background work now, so that it does not fall into a measurement."""
         self.execute(f"vacuum (analyze) {table}")
         self.execute("checkpoint")
 
     def log_end(self) -> str:
-        """The end of the log, as an LSN in PostgreSQL's own writing."""
+        """Return the end of the log, as an LSN in PostgreSQL's own writing."""
         return str(self.execute("select pg_current_wal_insert_lsn()::text")[0][0])
 
     def await_slot(self, slot: str, end: str) -> None:
-        """Wait until the slot stands at `end` at least, whose reader has been told to forget what is before."""
+        """Wait until the slot stands at `end` at least; its reader has confirmed everything before."""
         deadline = time.monotonic() + 60
         behind = (
             "select confirmed_flush_lsn < %s::pg_lsn or active, confirmed_flush_lsn::text, active"
@@ -122,7 +122,7 @@ class Workload:
             time.sleep(0.05)
 
     def log_bytes(self, slot: str, publication: str) -> int:
-        """The size of the messages that `slot` holds for `publication`."""
+        """Return the size of the messages that `slot` holds for `publication`."""
         found = self.execute(
             "select sum(length(data)) from pg_logical_slot_peek_binary_changes(%s, null, null,"
             " 'proto_version', '1', 'publication_names', %s)",
@@ -132,7 +132,7 @@ class Workload:
         return int(found[0][0] or 0)
 
     def extensions(self) -> set[str]:
-        """The names of the extensions that the server can create."""
+        """Return the names of the extensions that the server can create."""
         return {name for (name,) in self.execute("select name from pg_available_extensions")}
 
     def create_slot(self, slot: str) -> None:
@@ -140,7 +140,7 @@ class Workload:
 
     @contextmanager
     def copy_of(self, slot: str) -> Iterator[str]:
-        """A copy of `slot` to read to the end; dropped at exit."""
+        """Yield a copy of `slot` to read to the end; it is dropped at exit."""
         copy = f"{slot}_copy"
         self.execute("select pg_copy_logical_replication_slot(%s, %s)", slot, copy)
         try:
@@ -149,16 +149,16 @@ class Workload:
             self.drop_slot(copy)
 
     def drop_slot(self, slot: str) -> None:
-        """Drop it as soon as its reader has let go of it; raises TimeoutError after 30 s."""
+        """Drop a slot as soon as its reader has released it; raises TimeoutError after 30 s."""
         wait(lambda: not self.is_active(slot), f"the slot {slot} stays in use")
         self.execute("select pg_drop_replication_slot(%s)", slot)
 
     def is_active(self, slot: str) -> bool:
-        """Whether a reader holds it."""
+        """Return True if a reader holds the slot."""
         return bool(self.execute("select active from pg_replication_slots where slot_name = %s", slot)[0][0])
 
     def options(self) -> dict[str, str]:
-        """The connector's options that name the database."""
+        """Return the connector's options that name the database."""
         return {
             "database.hostname": self.server.host,
             "database.port": str(self.server.port),

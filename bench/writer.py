@@ -1,4 +1,4 @@
-"""A client that inserts rows at a steady rate, and prints when the commit of each had returned.
+"""A client that inserts rows at a steady rate, and prints the time at which each commit returned.
 
 `python -m bench.writer DSN FIRST ROWS RATE TOGETHER`, TOGETHER rows in each transaction: a process of its own, so that
 the driver's Python cannot delay its clock. Prints `id ns` lines, ns of the Unix epoch, when all rows are in.
@@ -15,8 +15,7 @@ from bench.tables import plain
 
 
 def main(dsn: str, first: int, rows: int, rate: float, together: int) -> None:
-    """Insert the rows `first` to `first + rows - 1`, `rate` of them each second, `together` in a transaction; late ones
-    follow at once."""
+    """Insert `rows` rows from number `first` on, `rate` a second, `together` in a transaction; late ones at once."""
     table = plain("bench")
     row = table.select.replace("%", "%%")
     statement = f"insert into {table.name} {row} from generate_series(%s::bigint, %s::bigint) as i".encode()

@@ -1,4 +1,4 @@
-"""The sinks of one writer: how many records a second each delivers, to a server on this machine. Driver.
+"""The sinks of one writer: the records a second of each, to a server on this machine. Driver.
 
 The server of HTTP is the tests' own, a thread of this process, which reads each request and answers at once; it takes
 part of the time. Redis writes each transaction to disk, as the tests' server does; JetStream keeps messages in files;
@@ -28,15 +28,14 @@ from tests.servers.redis import RedisServer
 from tests.servers.web import WebServer
 
 ROWS = {"http": 10_000, "http_batch": 100_000, "redis": 100_000, "nats-jetstream": 100_000, "jdbc": 20_000}
-"""The records of each case; those of `http` go one by one, and those of `jdbc` have their schemas."""
+"""The records of each case. `http` sends single records; the records of `jdbc` have schemas."""
 
 _TABLE = tables.plain("written")
 _TARGET = "bench_written"
 
 
 def measure(spark: SparkSession, workload: Workload, repeat: int, say: Callable[[str], None]) -> dict[str, float]:
-    """The records a second of each writer, the first run of which is not counted; without the servers that are not
-    there."""
+    """Return the records a second of each writer whose server is there; the first run is not counted."""
     found: dict[str, float] = {}
     for name, rows in ROWS.items():
         workload.create(_TABLE)
@@ -58,7 +57,7 @@ def measure(spark: SparkSession, workload: Workload, repeat: int, say: Callable[
 
 @contextmanager
 def _place(workload: Workload, name: str) -> Iterator[Mapping[str, str]]:
-    """A server for the sink of a case, and the sink's options."""
+    """Yield the options of a case's sink, with a running server."""
     if name == "redis":
         with RedisServer() as redis:
             yield {"address": redis.address}
@@ -87,7 +86,10 @@ def _place(workload: Workload, name: str) -> Iterator[Mapping[str, str]]:
 
 
 def _seconds(spark: SparkSession, workload: Workload, name: str, rows: int, place: Mapping[str, str]) -> float:
-    """What a query takes to deliver all records, its start included. Raises RuntimeError when it had others."""
+    """Return the seconds of a query that delivers all records, its start included.
+
+    Raises RuntimeError if the number of records is wrong.
+    """
     kind = name.partition("_")[0]
     schemas = str(kind == "jdbc").lower()
     with workload.copy_of(_TABLE.name) as copy, tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:

@@ -15,7 +15,7 @@ class Arguments:
     placed: list[object]
 
     def bind(self, *names: str, required: int = 0, procedure: str = "") -> dict[str, object]:
-        """The arguments by name; raises SqlError 201, 8144 or 8145."""
+        """Return the arguments by name; raises SqlError 201, 8144 or 8145."""
         if len(self.placed) > len(names):
             raise SqlError(8144, f"Procedure or function {procedure} has too many arguments specified.", 16, 2)
         found = dict(zip(names, self.placed, strict=False))

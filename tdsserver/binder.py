@@ -1,4 +1,4 @@
-"""Queries, bound: names are resolved, types are found, and DuckDB SQL comes out."""
+"""Binding of queries: names are resolved, types are found, and the result is DuckDB SQL."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Binder(Expressions):
         self._ctes: list[dict[str, tuple[list[str], Query]]] = []
 
     def alias(self) -> str:
-        """A fresh name for a source."""
+        """Return a fresh name for a source."""
         self._count += 1
         return f"s{self._count}"
 
     def column(self, node: Column, scope: Scope) -> Bound:
-        """A column by its name; raises SqlError 207, 209 or 4104."""
+        """Return the value of a column; raises SqlError 207, 209 or 4104."""
         *qualifier, name = node.parts
         at: Scope | None = scope
         while at is not None:
@@ -69,7 +69,7 @@ class Binder(Expressions):
     # Queries.
 
     def query(self, query: Query, parent: Scope | None = None, top_level: bool = False) -> BoundQuery:
-        """Any query; a subquery's ORDER BY needs TOP or OFFSET (error 1033)."""
+        """Return a query as DuckDB SQL. ORDER BY of a subquery needs TOP or OFFSET (error 1033)."""
         self._ctes.append({name.casefold(): (columns, inner) for name, columns, inner in query.ctes})
         try:
             if not query.operators and isinstance(query.selects[0], Select):
@@ -201,7 +201,7 @@ class Binder(Expressions):
         return found
 
     def items(self, items: list[Item], scope: Scope) -> list[tuple[str, Bound]]:
-        """The items of a list such as OUTPUT's."""
+        """Return the names and values of a list such as OUTPUT's."""
         return self._items(items, scope)
 
     def _aggregates(self, select: Select) -> bool:
@@ -218,7 +218,7 @@ class Binder(Expressions):
     # Sources.
 
     def source(self, node: Source, scope: Scope, clustered: list[str] | None = None) -> str:
-        """DuckDB SQL of what stands in FROM; its relations join `scope`."""
+        """Return a source of FROM as DuckDB SQL, and add its relations to `scope`."""
         if isinstance(node, Join):
             return self._join(node, scope)
         alias = self.alias()
@@ -266,7 +266,7 @@ class Binder(Expressions):
         return table.sql, self._renamed(fields, node.columns), names, keys
 
     def _before(self, depth: int, name: str) -> dict[str, tuple[list[str], Query]]:
-        """The expressions of one WITH that stand before `name`: it sees those alone."""
+        """Return the expressions of a WITH before `name`, which are the only ones that it sees."""
         found = {}
         for key, value in self._ctes[depth].items():
             if key == name.casefold():
@@ -306,7 +306,7 @@ class Binder(Expressions):
     def _join(self, node: Join, scope: Scope) -> str:
         left = self.source(node.left, scope)
         if node.kind.endswith("apply"):
-            # What is applied sees the sources to its left.
+            # The right side of APPLY sees the sources to its left.
             inner = Scope([], Scope(list(scope.relations), scope.parent))
             right = self._lateral(node.right, inner)
             scope.relations += inner.relations
@@ -331,7 +331,7 @@ class Binder(Expressions):
 def rows_as_source(
     columns: list[tuple[str, SqlType]], rows: Sequence[Sequence[object]], name: Callable[[int], str] = lambda n: f"o{n}"
 ) -> Resolved:
-    """Rows that are known beforehand, in storage form, as a source."""
+    """Return rows in storage form as a source."""
     fields = [(column, kind, name(n)) for n, (column, kind) in enumerate(columns, 1)]
     if not rows:
         cells = ", ".join(f"CAST(NULL AS {kind.storage}) AS {name(n)}" for n, (_, kind) in enumerate(columns, 1))

@@ -1,4 +1,4 @@
-"""Bound expressions: DuckDB SQL with the SQL Server type that it stands for, and the conversions between types.
+"""Bound expressions, which are DuckDB SQL with a type of SQL Server, and the conversions between types.
 
 The rules are those of "Data type conversion (Database Engine)" and "Data type precedence (Transact-SQL)".
 """
@@ -68,7 +68,7 @@ NO_CONSTANT = object()
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """`type` is None for a bare NULL; `constant` the storage value where it is known while the statement is bound."""
+    """`type` is None for a bare NULL. `constant` is the storage value, if it is known while the statement is bound."""
 
     sql: str
     type: SqlType | None
@@ -80,7 +80,7 @@ class Bound:
 
     @property
     def kind(self) -> SqlType:
-        """The type, a bare NULL's being int, as SQL Server has it."""
+        """The type. A bare NULL is an int, as in SQL Server."""
         return self.type or SqlType("int")
 
 
@@ -88,12 +88,12 @@ NULL = Bound("NULL", None, None)
 
 
 def constant(value: object, kind: SqlType) -> Bound:
-    """A known storage value."""
+    """Return a bound storage value."""
     return Bound(f"CAST({values.literal(value)} AS {kind.storage})", kind, value)
 
 
 def common(left: Bound, right: Bound) -> SqlType:
-    """The type that both take when they meet; raises SqlError 206 when they cannot."""
+    """Return the type to which SQL Server converts both values; raises SqlError 206 if there is none."""
     a, b = left.type, right.type
     if a is None or b is None:
         return a or b or SqlType("int")
@@ -101,7 +101,7 @@ def common(left: Bound, right: Bound) -> SqlType:
 
 
 def common_type(a: SqlType, b: SqlType) -> SqlType:
-    """The type of higher precedence, wide enough for both."""
+    """Return the type of higher precedence, wide enough for both types."""
     if a == b:
         return a
     first, second = (a, b) if PRECEDENCE[a.name] <= PRECEDENCE[b.name] else (b, a)
@@ -124,7 +124,7 @@ def common_type(a: SqlType, b: SqlType) -> SqlType:
 
 
 def united(parts: list[Bound]) -> SqlType:
-    """The common type of several values."""
+    """Return the common type of several values."""
     found = parts[0]
     for part in parts[1:]:
         found = Bound("", common(found, part)) if found.type is not None or part.type is not None else found
@@ -142,12 +142,12 @@ def _wider(first: SqlType, second: SqlType) -> SqlType:
 
 
 def implicit(value: Bound, target: SqlType) -> str:
-    """DuckDB SQL of the value as `target`, where SQL Server converts by itself; raises SqlError 206 or 257."""
+    """Return DuckDB SQL of an implicit conversion to `target`; raises SqlError 206 or 257."""
     return convert(value, target, explicit=False)
 
 
 def convert(value: Bound, target: SqlType, explicit: bool = True, lenient: bool = False, style: int = 0) -> str:
-    """DuckDB SQL of the value as `target`. `lenient`: what cannot be converted becomes NULL (TRY_CAST)."""
+    """Return DuckDB SQL of a conversion to `target`. With `lenient` a failed conversion gives NULL (TRY_CAST)."""
     source = value.type
     if source is None:
         return f"CAST(NULL AS {target.storage})"
@@ -178,7 +178,7 @@ def convert(value: Bound, target: SqlType, explicit: bool = True, lenient: bool 
         return f"{cast}({value.sql} AS {target.storage})"
     if source.is_temporal and target.is_temporal:
         return f"CAST(tds_temporal(CAST({value.sql} AS VARCHAR), '{source}', '{target}') AS {target.storage})"
-    # Whatever is left goes through Python, value by value: text, in both directions, of every kind.
+    # Python converts the other types value by value: from text and to text.
     text = f"tds_convert(CAST({_carried(value.sql, source)} AS VARCHAR), '{source}', '{target}', {style}, {lenient})"
     if target.storage == "BLOB":
         return f"from_hex({text})"
@@ -198,7 +198,7 @@ def _cut(sql: str, target: SqlType) -> str:
 
 
 def check(source: SqlType, target: SqlType, explicit: bool) -> None:
-    """Raise what SQL Server raises where the chart of conversions has no conversion, or only an explicit one."""
+    """Raise SQL Server's error if its chart of conversions has no conversion, or only an explicit conversion."""
     if source.name == target.name:
         return
     if source.is_text and target.is_binary:
@@ -224,7 +224,10 @@ def check(source: SqlType, target: SqlType, explicit: bool) -> None:
 
 
 def convert_value(value: object, source: SqlType, target: SqlType, explicit: bool = True, style: int = 0) -> object:
-    """A storage value as another type's storage value; raises SqlError 206, 241, 245, 257, 8114, 8115 or 8169."""
+    """Return a storage value in another type's storage form.
+
+    Raises SqlError 206, 241, 245, 257, 8114, 8115 or 8169.
+    """
     if value is None:
         return None
     check(source, target, explicit)
@@ -381,7 +384,10 @@ def _from_text(value: str, source: SqlType, target: SqlType, explicit: bool, sty
 
 
 def normal(value: Bound, collation: str | None = None) -> str:
-    """The SQL by which values are compared and sorted: text without its case (by its collation) and last spaces."""
+    """Return the SQL by which values are compared and sorted.
+
+    Text has no trailing spaces there, and no case if its collation ignores case.
+    """
     kind = value.type
     if kind is not None and kind.is_text:
         text = f"rtrim({value.sql}, ' ')"
@@ -392,7 +398,7 @@ def normal(value: Bound, collation: str | None = None) -> str:
 
 
 def comparison(operator: str, left: Bound, right: Bound, collation: str | None) -> str:
-    """DuckDB SQL of `left operator right`."""
+    """Return DuckDB SQL of `left operator right`."""
     kinds = (left.type, right.type)
     for one, other in (kinds, kinds[::-1]):
         if one is not None and other is not None and one.is_text and other.is_binary:

@@ -30,12 +30,12 @@ PAUSE = 0.02
 
 
 def moment(instance: Instance) -> int:
-    """Now, as a datetime in storage form."""
+    """Return the present time as a datetime in storage form."""
     return values.convert_temporal(instance.now(), DATETIME2, DATETIME)
 
 
 def cdc_of(database: Database) -> Cdc:
-    """The database's capture; raises SqlError 22901 where it is not enabled."""
+    """Return the database's capture; raises SqlError 22901 where it is not enabled."""
     if database.log.cdc is None:
         raise SqlError(
             22901,
@@ -88,7 +88,7 @@ def enable_database(session: Session) -> None:
 
 
 def disable_database(session: Session) -> None:
-    """sys.sp_cdc_disable_db: everything of the schema cdc goes."""
+    """sys.sp_cdc_disable_db: drop everything in the schema cdc."""
     database = session.database
     cdc_of(database)
     with session.instance.lock:
@@ -100,7 +100,7 @@ def disable_database(session: Session) -> None:
 
 
 def create_table(instance: Instance, database: Database, name: str, kinds: Sequence[tuple[str, SqlType]]) -> Table:
-    """A table of the schema cdc."""
+    """Create and return a table of the schema cdc."""
     columns = [ColumnInfo(number, column, kind) for number, (column, kind) in enumerate(kinds, 1)]
     table = Table(database.object_id(), "cdc", name, columns, moment(instance), shipped=True)
     database.object_id()
@@ -205,7 +205,7 @@ def enable_table(
             CaptureColumn(column.id, column.name, column.type.name, number, column.computed is not None)
             for number, column in enumerate(columns, 1)
         ]
-        # Everything that is committed by now has a smaller number, so that the instance begins behind it.
+        # All transactions that are committed by now have smaller numbers: the instance begins behind them.
         found = CaptureInstance(
             wanted,
             change_table.object_id,
@@ -259,7 +259,7 @@ def _columns(database: Database, table: Table, text: str | None) -> list[ColumnI
 
 
 def _capture_type(kind: SqlType) -> SqlType:
-    """A change table's type for a source column's: rowversion is stored as binary(8), large objects as they are."""
+    """Return the type of a change table's column: binary(8) for rowversion, else the type of the source column."""
     return make("binary", [8]) if kind.name == "timestamp" else kind
 
 
@@ -325,7 +325,7 @@ def record_ddl(
 
 
 class Agent(threading.Thread):
-    """SQL Server's agent with the capture job of every database: reads the log in the order of commits."""
+    """SQL Server's agent with the capture job of every database. It reads the log in the order of commits."""
 
     def __init__(self, instance: Instance) -> None:
         super().__init__(name="agent", daemon=True)
@@ -382,7 +382,7 @@ def _mapping_row(transaction: Transaction) -> str:
 
 
 def _capture(database: Database, cdc: Cdc, transaction: Transaction, tables: dict[int, list[str]]) -> bool:
-    """Add the transaction's rows to `tables`; whether any instance wanted one."""
+    """Add the transaction's rows to `tables`; return True if an instance captures any of them."""
     wanted = False
     for one in cdc.instances:
         if transaction.commit_lsn <= one.start_lsn:
@@ -414,7 +414,7 @@ def _change_row(instance: CaptureInstance, transaction: Transaction, change: Cha
 
 
 def cleanup(session: Session, instance_name: str, low_water_mark: bytes | None) -> None:
-    """sys.sp_cdc_cleanup_change_table: the instance's low endpoint rises, older rows go."""
+    """sys.sp_cdc_cleanup_change_table: raise the instance's low endpoint and delete older rows."""
     database = session.database
     cdc = cdc_of(database)
     owner(session, database)
@@ -425,7 +425,7 @@ def cleanup(session: Session, instance_name: str, low_water_mark: bytes | None) 
 
 
 def clean_all(instance: Instance, database: Database, before: int) -> None:
-    """The cleanup job: everything that was committed before `before` (a datetime in storage form) goes."""
+    """Run the cleanup job: delete rows of commits before `before`, a datetime in storage form."""
     with instance.lock:
         cdc = cdc_of(database)
         table = database.tables[cdc.mapping_id]

@@ -43,7 +43,7 @@ ISOLATION = {1: "read uncommitted", 2: "read committed", 3: "repeatable read", 4
 
 @dataclass(slots=True)
 class Settings:
-    """How the server treats connections: `encryption` is off (TLS unknown), optional or required."""
+    """Settings of all connections. `encryption` is off (TLS unknown), optional or required."""
 
     encryption: str
     context: ssl.SSLContext | None
@@ -117,7 +117,7 @@ class Connection:
     # Before the session.
 
     def _prelogin(self, data: bytes) -> bool:
-        """Agree on encryption; whether it is for the login alone."""
+        """Agree on encryption; return True if only the login is encrypted."""
         wanted = _encryption(data)
         mode = self.settings.encryption
         if mode == "off" or self.settings.context is None:
@@ -136,7 +136,7 @@ class Connection:
         if answer == NOT_SUPPORTED:
             return False
         if wanted == NOT_SUPPORTED:
-            # Encryption is required, the client knows none: it will go.
+            # The server requires encryption and the client has none: it will close the connection.
             raise Closed
         assert self.settings.context is not None
         self.transport.secure(self.settings.context)
@@ -195,7 +195,7 @@ class Connection:
             response.add(self._error(error) + done(DONE, ERROR))
 
     def _results(self, results: Iterator[Result], response: Response, token: int) -> None:
-        """The tokens of all results. Each DONE waits until it is known whether another follows."""
+        """Add the tokens of all results. A DONE is held back until the server knows if another result follows."""
         last = b""
         for result in results:
             if isinstance(result, Info):
@@ -246,7 +246,7 @@ class Connection:
             response.add(self._error(error) + done(DONE_PROC, ERROR))
 
     def _call(self, name: str, given: list[Parameter], response: Response) -> bytes:
-        """Run a procedure; the tokens of what it returns."""
+        """Run a procedure and return the tokens of its return values."""
         parts = Parser(name).name()
         self.settings.note("call", f"{name} {[(p.name, p.value) for p in given]}")
         known = parts[-1].casefold()
@@ -382,24 +382,24 @@ class Login:
 
 
 def done(token: int, status: int = 0, count: int = 0, command: int = 0) -> bytes:
-    """DONE, DONEPROC or DONEINPROC."""
+    """Return a DONE, DONEPROC or DONEINPROC token."""
     return struct.pack("<BHHQ", token, status, command, count)
 
 
 def environment(kind: int, new: bytes, old: bytes = b"\0") -> bytes:
-    """ENVCHANGE."""
+    """Return an ENVCHANGE token."""
     body = bytes([kind]) + new + old
     return b"\xe3" + struct.pack("<H", len(body)) + body
 
 
 def transaction_change(event: TransactionChanged) -> bytes:
-    """ENVCHANGE of a transaction: its descriptor is new where it begins, old where it ends."""
+    """Return the ENVCHANGE token of a transaction. The descriptor is the new value at its begin, else the old value."""
     descriptor = b"\x08" + struct.pack("<Q", event.descriptor)
     return environment(event.kind, descriptor) if event.kind == 8 else environment(event.kind, b"\0", descriptor)
 
 
 def returned(handle: int) -> bytes:
-    """RETURNVALUE of a prepared statement's handle."""
+    """Return the RETURNVALUE token of a prepared statement's handle."""
     return (
         b"\xac"
         + struct.pack("<H", 0)

@@ -1,4 +1,4 @@
-"""CREATE, ALTER and DROP; what capture makes of them."""
+"""CREATE, ALTER and DROP, and their effects on change data capture."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tdsserver.syntax import (
 
 
 def moment(session: Session) -> int:
-    """Now, as a datetime in storage form."""
+    """Return the present time as a datetime in storage form."""
     return values.convert_temporal(session.instance.now(), DATETIME2, SqlType("datetime"))
 
 
@@ -44,7 +44,7 @@ class Definer:
         self.resolver = Resolver(session)
 
     def create_table(self, node: CreateTable) -> Table:
-        """CREATE TABLE; raises SqlError 2714 where the name is taken."""
+        """CREATE TABLE: return the new table; raises SqlError 2714 if the name is taken."""
         name = node.name
         database = self.resolver.database(name)
         schema = database.schema(name[-2] if len(name) > 1 else "dbo")
@@ -82,7 +82,7 @@ class Definer:
         return table
 
     def columns(self, nodes: list[ColumnDef]) -> list[ColumnInfo]:
-        """The columns of a table variable."""
+        """Return the columns of a table variable."""
         table = Table(0, "", "", [], 0)
         for node in nodes:
             table.columns.append(self._column(self.session.database, table, node))
@@ -237,7 +237,7 @@ class Definer:
         column.nullable = nullable
 
     def retype(self, database: Database, table: Table, column: ColumnInfo, kind: SqlType) -> None:
-        """Give a column another type, its values converted."""
+        """Give a column another type and convert its values."""
         name = f"{database.storage}.{table.storage}"
         using = convert(Bound(column.storage, column.type), kind)
         old = column.type
@@ -288,7 +288,7 @@ class Definer:
         self._set_default(database, table, column, change.default)
 
     def drop(self, node: Drop) -> None:
-        """DROP of whatever kind."""
+        """DROP of an object of any kind."""
         for name in node.names:
             if node.kind == "table":
                 self._drop_table(name, node.lenient)
@@ -407,7 +407,10 @@ def _forget(database: Database, table: Table) -> None:
 
 
 def definition(text: str) -> str:
-    """A default as sys.default_constraints shows it: in brackets, numbers in two pairs, functions in small letters."""
+    """Return a default in the form of sys.default_constraints.
+
+    The text is in brackets, a number in two pairs of them; functions are in small letters.
+    """
     text = text.strip()
     while text.startswith("(") and text.endswith(")") and _one_pair(text):
         text = text[1:-1].strip()

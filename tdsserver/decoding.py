@@ -27,7 +27,7 @@ _STRINGS = {0xE7: "nvarchar", 0xEF: "nchar", 0xA7: "varchar", 0xAF: "char", 0xA5
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a call; `output` where its value is wanted back."""
+    """One parameter of a call. `output` is True if the client wants its value back."""
 
     name: str
     type: SqlType
@@ -43,7 +43,7 @@ class Reader:
         self._at = 0
 
     def take(self, count: int) -> bytes:
-        """The next `count` bytes."""
+        """Read the next `count` bytes."""
         found = self._content[self._at : self._at + count]
         if len(found) < count:
             raise SqlError(
@@ -54,20 +54,20 @@ class Reader:
         return found
 
     def u1(self) -> int:
-        """One byte."""
+        """Read one byte."""
         return self.take(1)[0]
 
     def u2(self) -> int:
-        """Two bytes, little endian."""
+        """Read two bytes, little endian."""
         return int.from_bytes(self.take(2), "little")
 
     def u4(self) -> int:
-        """Four bytes, little endian."""
+        """Read four bytes, little endian."""
         return int.from_bytes(self.take(4), "little")
 
     @property
     def left(self) -> int:
-        """How many bytes are left."""
+        """The number of bytes that are left."""
         return len(self._content) - self._at
 
     def headers(self) -> None:
@@ -76,7 +76,7 @@ class Reader:
         self.take(total - 4)
 
     def parameter(self) -> Parameter:
-        """One parameter of a call."""
+        """Read one parameter of a call."""
         name = self.take(2 * self.u1()).decode("utf-16-le").lower()
         status = self.u1()
         kind, value = self._typed()

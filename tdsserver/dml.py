@@ -30,7 +30,7 @@ class Writer:
     # INSERT.
 
     def insert(self, node: Insert) -> tuple[int, Rows | None]:
-        """The number of rows, and what OUTPUT selects of them."""
+        """Return the number of rows, and the rows of OUTPUT."""
         if node.table[0].startswith("@"):
             return self._into_variable(node), None
         database, table = self._writable(node.table, "INSERT")
@@ -59,7 +59,7 @@ class Writer:
         return len(rows)
 
     def insert_results(self, node: Insert, results: Rows) -> int:
-        """INSERT … EXEC: the rows that a procedure returned."""
+        """INSERT … EXEC: insert the rows that a procedure returned, and return their number."""
         variable = self.session.table_variables.get(node.table[0])
         if variable is None:
             raise unsupported("INSERT … EXEC into anything but a table variable")
@@ -149,7 +149,7 @@ class Writer:
     def store(
         self, database: Database, table: Table, rows: Sequence[Sequence[object]], columns: list[ColumnInfo]
     ) -> list[Row]:
-        """Store rows that have values of `columns`; the other columns get their defaults. The whole rows."""
+        """Store rows with values of `columns` and the defaults of other columns; return the whole rows."""
         binder = binder_of(self.session)
         given = {column.id: at for at, column in enumerate(columns)}
         whole: list[list[object]] = []
@@ -220,7 +220,7 @@ class Writer:
     # UPDATE.
 
     def update(self, node: Update) -> tuple[int, Rows | None]:
-        """The number of rows, and what OUTPUT selects of them."""
+        """Return the number of rows, and the rows of OUTPUT."""
         source, alias = self._target(node.target, node.source)
         database, table = self._writable(self._named(node.target, node.source), "UPDATE")
         befores: list[Row] = []
@@ -312,7 +312,7 @@ class Writer:
     # DELETE.
 
     def delete(self, node: Delete) -> tuple[int, Rows | None]:
-        """The number of rows, and what OUTPUT selects of them."""
+        """Return the number of rows, and the rows of OUTPUT."""
         source, alias = self._target(node.target, node.source)
         database, table = self._writable(self._named(node.target, node.source), "DELETE")
         befores: list[Row] = []
@@ -358,7 +358,7 @@ class Writer:
 
         self.session.atomically(database, work)
 
-    # What they share.
+    # Shared by the statements.
 
     def _writable(self, name: tuple[str, ...], permission: str) -> tuple[Database, Table]:
         database, table = self.resolver.find(name)
@@ -371,7 +371,7 @@ class Writer:
         return source, name[-1]
 
     def _named(self, name: tuple[str, ...], source: Source | None) -> tuple[str, ...]:
-        """The table behind the target's name, which may be an alias of FROM."""
+        """Return the table behind the target's name, which may be an alias of FROM."""
         for one in _references(source):
             if one.alias is not None and len(name) == 1 and self.resolver.same(one.alias, name[0]):
                 return one.name
@@ -429,7 +429,7 @@ class Writer:
                 )
 
     def check_unique(self, database: Database, table: Table, columns: list[int], name: str, constraint: bool) -> None:
-        """Raise SqlError 2627 (a constraint's) or 2601 (an index's) when a key is there twice."""
+        """Raise SqlError 2627 (a constraint's) or 2601 (an index's) if two rows have the same key."""
         keys = [normal(Bound(table.by_id(c).storage, table.by_id(c).type), database.collation) for c in columns]
         sql = f"SELECT 1 FROM {database.storage}.{table.storage} GROUP BY {', '.join(keys)} HAVING count(*) > 1 LIMIT 1"
         if self.session.run(sql).fetchone() is not None:
@@ -485,20 +485,20 @@ def _none(count: int) -> list[Row | None]:
 
 
 def stored(table: Table, row: Row) -> Row:
-    """The row as capture sees it: a computed column has no value in the log."""
+    """Return the row as capture sees it: the log has no values of computed columns."""
     if all(column.computed is None for column in table.columns):
         return row
     return tuple(None if c.computed is not None else v for c, v in zip(table.columns, row, strict=True))
 
 
 def instances_of(database: Database, table: Table) -> bool:
-    """Whether the table has a capture instance."""
+    """Return True if the table has a capture instance."""
     cdc = database.log.cdc
     return cdc is not None and any(one.source_id == table.object_id for one in cdc.instances)
 
 
 def column_named(database: Database, table: Table, name: str) -> ColumnInfo:
-    """A column by name; raises SqlError 207."""
+    """Return a column by its name; raises SqlError 207."""
     for column in table.columns:
         if database.same(column.name, name):
             return column
@@ -506,7 +506,7 @@ def column_named(database: Database, table: Table, name: str) -> ColumnInfo:
 
 
 def mismatch(more: bool) -> SqlError:
-    """213, or its two forms that name the sides."""
+    """Return error 213, or its two forms that name the sides."""
     if more:
         return SqlError(
             110, "There are fewer columns in the INSERT statement than values specified in the VALUES clause.", 15
@@ -517,7 +517,7 @@ def mismatch(more: bool) -> SqlError:
 
 
 def stretched(kind: SqlType) -> SqlType:
-    """The type with no limit of length: what is too long is to be an error, not cut."""
+    """Return the type without a limit of length, so that a value that is too long is an error and not cut."""
     if kind.name in ("char", "varchar"):
         return SqlType("varchar", MAX)
     if kind.name in ("nchar", "nvarchar", "sysname"):
@@ -528,14 +528,14 @@ def stretched(kind: SqlType) -> SqlType:
 
 
 def constant_value(bound: Bound, kind: SqlType) -> object:
-    """A known value as a column's type, before its length is looked at."""
+    """Return a constant in a column's type, of whatever length."""
     if bound.constant is None or bound.type is None:
         return None
     return convert_value(bound.constant, bound.type, stretched(kind), explicit=False)
 
 
 def fitted(value: object, column: ColumnInfo, table: Table | None = None) -> object:
-    """A value padded as its column is; raises SqlError 2628 where it is too long for it."""
+    """Return a value padded for its column; raises SqlError 2628 if it is too long."""
     kind = column.type
     if value is None:
         return None
@@ -555,7 +555,7 @@ def fitted(value: object, column: ColumnInfo, table: Table | None = None) -> obj
 
 
 def truncated(column: ColumnInfo, table: Table | None) -> SqlError:
-    """2628."""
+    """Return error 2628."""
     where = f"table '{table.schema}.{table.name}', " if table else ""
     return SqlError(2628, f"String or binary data would be truncated in {where}column '{column.name}'.")
 

@@ -21,17 +21,17 @@ _POINTER = b"\x10" + b"pointer of text\0" + b"stamp\0\0\0"
 
 
 def us(text: str) -> bytes:
-    """US_VARCHAR."""
+    """Return a US_VARCHAR."""
     return struct.pack("<H", len(text.encode("utf-16-le")) // 2) + text.encode("utf-16-le")
 
 
 def bs(text: str) -> bytes:
-    """B_VARCHAR."""
+    """Return a B_VARCHAR."""
     return bytes([len(text.encode("utf-16-le")) // 2]) + text.encode("utf-16-le")
 
 
 def type_info(kind: SqlType) -> bytes:
-    """TYPE_INFO of a column."""
+    """Return the TYPE_INFO of a column."""
     name = kind.name
     if name in _INTEGERS:
         return b"\x26" + bytes([struct.calcsize(_INTEGERS[name])])
@@ -80,8 +80,8 @@ def type_info(kind: SqlType) -> bytes:
 
 
 def column(name: str, kind: SqlType) -> bytes:
-    """One column of COLMETADATA."""
-    # Nullable; updatable unknown. rowversion is told from binary(8) by its user type.
+    """Return one column of COLMETADATA."""
+    # Nullable; updatable unknown. Only the user type distinguishes rowversion from binary(8).
     found = struct.pack("<IH", 80 if kind.name == "timestamp" else 0, 0x0009) + type_info(kind)
     if kind.name in ("text", "ntext", "image"):
         found += b"\x01" + us("t")
@@ -89,7 +89,7 @@ def column(name: str, kind: SqlType) -> bytes:
 
 
 def encoder(kind: SqlType) -> Encoder:
-    """What makes the wire's bytes of a storage value."""
+    """Return the function that encodes storage values of a type."""
     found = _encoder(kind)
     null = _null(kind)
     return lambda value: null if value is None else found(value)
@@ -143,7 +143,7 @@ def _whole(value: object) -> int:
 
 
 def partial(data: bytes) -> bytes:
-    """PLP_BODY in one chunk."""
+    """Return a PLP_BODY in one chunk."""
     chunk = struct.pack("<I", len(data)) + data if data else b""
     return struct.pack("<Q", len(data)) + chunk + b"\0\0\0\0"
 

@@ -15,22 +15,22 @@ class SqlError(Exception):
 
 
 def syntax(near: str) -> SqlError:
-    """102: the statement is not T-SQL, or not the part of it that this server knows."""
+    """Return error 102: the statement is not T-SQL, or not in the part of T-SQL that this server knows."""
     return SqlError(102, f"Incorrect syntax near '{near}'.", 15)
 
 
 def unknown_object(name: str) -> SqlError:
-    """208."""
+    """Return error 208: there is no such object."""
     return SqlError(208, f"Invalid object name '{name}'.")
 
 
 def unknown_column(name: str) -> SqlError:
-    """207."""
+    """Return error 207: there is no such column."""
     return SqlError(207, f"Invalid column name '{name}'.")
 
 
 def no_implicit(source: str, target: str) -> SqlError:
-    """257: two types that only CONVERT brings together."""
+    """Return error 257: only CONVERT converts between the two types."""
     return SqlError(
         257,
         f"Implicit conversion from data type {source} to {target} is not allowed."
@@ -41,10 +41,13 @@ def no_implicit(source: str, target: str) -> SqlError:
 
 
 def clash(left: str, right: str) -> SqlError:
-    """206: two types that nothing brings together."""
+    """Return error 206: there is no conversion between the two types."""
     return SqlError(206, f"Operand type clash: {left} is incompatible with {right}", 16, 2)
 
 
 def unsupported(what: str) -> SqlError:
-    """Not an error of SQL Server: what this test server does not model. Its number is one for users' own errors."""
+    """Return an error that SQL Server does not have: this server does not model the feature.
+
+    The number 50001 is among the numbers for users' own errors.
+    """
     return SqlError(50001, f"The test server does not support {what}.")

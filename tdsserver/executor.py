@@ -1,4 +1,4 @@
-"""Runs batches: statement by statement, with variables, conditions and loops."""
+"""Execution of batches: statement by statement, with variables, conditions and loops."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Jumped(Exception):
 
 
 class Executor:
-    """Runs what one session is sent. `run` yields results while they come; errors are raised where they happen."""
+    """Runs the batches of one session. `run` yields results as they come; an error ends it."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -74,7 +74,7 @@ class Executor:
         self.definer = Definer(session)
 
     def run(self, sql: str, variables: Mapping[str, tuple[SqlType, object]] | None = None) -> Iterator[Result]:
-        """The results of a batch with these variables (name with @: type and storage value)."""
+        """Yield the results of a batch with these variables (name with @: type and storage value)."""
         session = self.session
         kept, session.variables = session.variables, dict(variables or {})
         try:
@@ -87,7 +87,7 @@ class Executor:
             session.variables = kept
 
     def statement(self, node: Statement) -> Iterator[Result]:
-        """The results of one statement, then what became of the transaction."""
+        """Yield the results of one statement, then the changes of the transaction."""
         session = self.session
         try:
             yield from self._statement(node)
@@ -178,7 +178,7 @@ class Executor:
     def _transaction(self, node: Transaction) -> None:
         session = self.session
         if node.action == "begin":
-            # Under IMPLICIT_TRANSACTIONS the statement that begins a transaction begins one of its own before it.
+            # Under IMPLICIT_TRANSACTIONS, BEGIN TRANSACTION first begins an implicit transaction.
             if session.implicit and session.depth == 0:
                 session.begin()
             session.begin()
@@ -291,7 +291,7 @@ class Executor:
             session.identity_insert = table.object_id if words[2] == "on" else 0
 
     def use(self, name: str) -> DatabaseChanged:
-        """USE; raises SqlError 911 or 916."""
+        """USE: return the change of database; raises SqlError 911 or 916."""
         session = self.session
         found = session.instance.database(name)
         if found is None:
@@ -346,7 +346,7 @@ class Executor:
         yield from Executor(self.session).run(text, given)
 
     def call(self, name: tuple[str, ...], args: Arguments) -> Iterator[Result]:
-        """A stored procedure; raises SqlError 2812."""
+        """Yield the results of a stored procedure; raises SqlError 2812."""
         procedure = PROCEDURES.get(name[-1].casefold())
         if procedure is None:
             raise SqlError(2812, f"Could not find stored procedure '{'.'.join(name)}'.", 16, 62)
@@ -363,7 +363,7 @@ class Executor:
 
 
 def parameters(text: str) -> list[tuple[str, SqlType]]:
-    """The declarations of sp_executesql: `@a int, @b nvarchar(10) OUTPUT`."""
+    """Return the names and types that sp_executesql declares: `@a int, @b nvarchar(10) OUTPUT`."""
     parser = Parser(text)
     found: list[tuple[str, SqlType]] = []
     while parser.token.kind == "variable":

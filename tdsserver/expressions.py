@@ -1,4 +1,4 @@
-"""Expressions and conditions, bound to DuckDB SQL."""
+"""Binding of expressions and conditions to DuckDB SQL."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _WINDOWED = {
 
 
 class Expressions:
-    """The half of a binder that needs no sources."""
+    """The part of a binder that needs no sources."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -66,7 +66,7 @@ class Expressions:
         raise NotImplementedError
 
     def scalar(self, node: Expr, scope: Scope) -> Bound:
-        """A value; raises SqlError 102 on a condition, for T-SQL has no truth values to select."""
+        """Return a value. Raises SqlError 102 on a condition: T-SQL cannot select truth values."""
         if isinstance(node, Literal):
             return literal(node)
         if isinstance(node, Column):
@@ -102,7 +102,7 @@ class Expressions:
         raise syntax(type(node).__name__)
 
     def condition(self, node: Expr, scope: Scope) -> str:
-        """A condition as DuckDB SQL; raises SqlError 4145 on a value."""
+        """Return a condition as DuckDB SQL; raises SqlError 4145 on a value."""
         if isinstance(node, Binary) and node.operator in ("AND", "OR"):
             return f"({self.condition(node.left, scope)} {node.operator} {self.condition(node.right, scope)})"
         if isinstance(node, Binary) and node.operator in _LOGICAL:
@@ -163,7 +163,7 @@ class Expressions:
             return Bound(f"({left.sql} || {right.sql})", varbinary(MAX))
         kind = common(left, right)
         if kind.name in ("datetime", "smalldatetime"):
-            # Days are added to a datetime; both sides as days since 1900 would be the rule, this is its use.
+            # SQL Server adds both sides as days since 1900; clients only add a number of days to a datetime.
             moment, other = (left, right) if left.kind.is_temporal else (right, left)
             if other.kind.is_number and operator in "+-":
                 step = f"CAST(({other.sql}) * 864000000000 AS BIGINT)"
@@ -178,7 +178,7 @@ class Expressions:
             if kind.name == "bit":
                 kind = INT
             if kind.name == "tinyint":
-                # DuckDB's smallest type would overflow where T-SQL's does not before the end.
+                # DuckDB would overflow within the expression, T-SQL only in its result.
                 x, y, kind = f"CAST({x} AS INTEGER)", f"CAST({y} AS INTEGER)", INT
             if operator == "/":
                 return Bound(f"tds_divide({x}, {y})::{kind.storage}", kind)
@@ -209,7 +209,7 @@ class Expressions:
         return self.chosen(conditions, results, otherwise)
 
     def chosen(self, conditions: list[str], results: list[Bound], otherwise: Bound) -> Bound:
-        """CASE WHEN … THEN … ELSE … END, of the results' common type."""
+        """Return CASE WHEN … THEN … ELSE … END, of the results' common type."""
         kind = united([*results, otherwise])
         parts = [f"WHEN {c} THEN {implicit(r, kind)}" for c, r in zip(conditions, results, strict=True)]
         return Bound(f"(CASE {' '.join(parts)} ELSE {implicit(otherwise, kind)} END)", kind)
@@ -305,7 +305,7 @@ def _is_star(node: Expr) -> bool:
 
 
 def literal(node: Literal) -> Bound:
-    """A literal with T-SQL's type for it ("Constants (Transact-SQL)")."""
+    """Return a literal with T-SQL's type for it ("Constants (Transact-SQL)")."""
     if node.kind == "null":
         return NULL
     if node.kind in ("text", "national"):
@@ -337,7 +337,7 @@ def literal(node: Literal) -> Bound:
 
 
 def concatenated(parts: list[Bound]) -> Bound:
-    """The texts, one behind the other; NULL if one of them is."""
+    """Return the concatenation of texts; NULL if a text is NULL."""
     kinds = [part.kind for part in parts if part.type is not None]
     national = any(kind.name in NATIONAL for kind in kinds)
     lengths = [kind.length for kind in kinds]

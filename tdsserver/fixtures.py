@@ -10,21 +10,21 @@ import pytest
 
 from tdsserver.process import TestDatabase, TestServer
 
-# Of the driver's native halves the one that comes as a wheel: the other needs unixODBC's library on the machine. The
-# driver looks at it when it is imported for the first time, by whatever test.
+# The driver's native part that comes as a wheel: the other part needs unixODBC's library on the machine. The
+# driver reads this variable when a test imports it for the first time.
 os.environ.setdefault("MSSQL_PYTHON_NATIVE_PROVIDER", "mssql-odbc")
 
 
 @pytest.fixture(scope="session")
 def sqlserver() -> Iterator[TestServer]:
-    """The server of this run, without TLS."""
+    """Yield the server of this run, without TLS."""
     with TestServer() as server:
         yield server
 
 
 @pytest.fixture
 def make_sqlserver_database(sqlserver: TestServer) -> Iterator[Callable[..., TestDatabase]]:
-    """Makes fresh databases, of a collation if one is given; all of them go after the test."""
+    """Yield a function that makes databases, with a collation if given; all are dropped after the test."""
     made: list[TestDatabase] = []
 
     def make(collation: str | None = None, name: str | None = None) -> TestDatabase:
@@ -38,5 +38,5 @@ def make_sqlserver_database(sqlserver: TestServer) -> Iterator[Callable[..., Tes
 
 @pytest.fixture
 def sqlserver_database(make_sqlserver_database: Callable[..., TestDatabase]) -> TestDatabase:
-    """One fresh database; capture is not enabled."""
+    """Return a fresh database without capture."""
     return make_sqlserver_database()

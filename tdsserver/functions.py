@@ -64,7 +64,7 @@ PARTS = {
 
 
 def part_of(node: Expr) -> str:
-    """The date part that the first argument of DATEADD and the like names."""
+    """Return the date part that the first argument of DATEADD and similar functions names."""
     if not isinstance(node, Column) or len(node.parts) != 1:
         raise SqlError(1023, "Invalid parameter 1 specified for datepart.", 15)
     name = node.parts[0].lower()
@@ -245,7 +245,7 @@ def _one(template: str) -> Callable[[list[Bound]], Bound]:
 def _substring(args: list[Bound]) -> Bound:
     value, start, length = args
     if value.kind.is_binary:
-        # DuckDB slices blobs by position, from one on.
+        # DuckDB slices blobs by positions that begin with 1.
         begin, size = convert(start, BIGINT), convert(length, BIGINT)
         return Bound(f"array_slice({value.sql}, {begin}, {begin} + {size} - 1)", varbinary(MAX))
     return Bound(f"substr({_as_text(value)}, {convert(start, BIGINT)}, {convert(length, BIGINT)})", _like_text(value))
@@ -325,5 +325,5 @@ PLAIN: dict[str, Callable[[list[Bound]], Bound]] = {
 
 
 def new_guid() -> str:
-    """A fresh uniqueidentifier, as the hexadecimal digits of its storage form."""
+    """Return a fresh uniqueidentifier, as the hexadecimal digits of its storage form."""
     return values.guid_bytes(uuid.uuid4()).hex()

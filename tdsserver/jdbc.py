@@ -1,4 +1,4 @@
-"""The catalog procedures behind JDBC's and ODBC's metadata: sp_tables, sp_columns_100, sp_pkeys, sp_statistics."""
+"""The catalog procedures that JDBC and ODBC call for metadata: sp_tables, sp_columns_100, sp_pkeys, sp_statistics."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ODBC_TYPE = {
     "geometry": -4,
     "geography": -4,
 }
-"""ODBC 3's types by @ODBCVer = 3; the date types that came with version 10 are named by @ODBCVer's columns below."""
+"""Codes of ODBC 2. @ODBCVer = 3 asks for the codes of ODBC 3 instead, which differ for the temporal types below."""
 ODBC_3_TEMPORAL = {
     "date": 91,
     "time": -154,
@@ -76,7 +76,7 @@ def _found(session: Session, args: dict[str, object], prefix: str = "table", wil
 
 
 def tables_rowset(session: Session, args: Arguments) -> Iterator[Result]:
-    """sp_tables."""
+    """Yield the rowset of sp_tables."""
     found = args.bind("table_name", "table_owner", "table_qualifier", "table_type", "fusepattern")
     kinds = str(found.get("table_type") or "'TABLE'")
     columns = [("TABLE_QUALIFIER", SYSNAME), ("TABLE_OWNER", SYSNAME), ("TABLE_NAME", SYSNAME)]
@@ -91,7 +91,7 @@ def tables_rowset(session: Session, args: Arguments) -> Iterator[Result]:
 
 
 def columns_rowset(session: Session, args: Arguments) -> Iterator[Result]:
-    """sp_columns_100: the order and the types of its columns are those that the documentation lists."""
+    """Yield the rowset of sp_columns_100. Its columns have the documentation's order and types."""
     names = ("table_name", "table_owner", "table_qualifier", "column_name", "namescope", "odbcver", "fusepattern")
     found = args.bind(*names, required=1, procedure="sp_columns_100")
     version = int(str(found.get("odbcver") or 2))
@@ -154,7 +154,7 @@ def columns_rowset(session: Session, args: Arguments) -> Iterator[Result]:
 
 
 def sizes(kind: SqlType) -> tuple[int | None, int | None, int | None, int | None]:
-    """PRECISION, LENGTH, SCALE and RADIX of a type, as sp_columns has them."""
+    """Return PRECISION, LENGTH, SCALE and RADIX of a type, as in sp_columns."""
     huge = 2147483647
     if kind.name in ("decimal", "numeric"):
         return kind.precision, kind.precision + 2, kind.scale, 10
@@ -176,13 +176,13 @@ def sizes(kind: SqlType) -> tuple[int | None, int | None, int | None, int | None
         size = {"date": 6, "time": 12, "datetime2": 16, "datetimeoffset": 20}[kind.name]
         return width, size, None if kind.name == "date" else kind.scale, None
     if kind.length == MAX:
-        # A length of (max) is 0 in what the drivers show: they take it for their own limit.
+        # The length of (max) is 0: the drivers replace it by their own limit.
         return 0, 0, None, None
     return kind.length, kind.length * (2 if kind.name.startswith("n") else 1), None, None
 
 
 def keys_rowset(session: Session, args: Arguments) -> Iterator[Result]:
-    """sp_pkeys."""
+    """Yield the rowset of sp_pkeys."""
     found = args.bind("table_name", "table_owner", "table_qualifier", required=1, procedure="sp_pkeys")
     columns = [("TABLE_QUALIFIER", SYSNAME), ("TABLE_OWNER", SYSNAME), ("TABLE_NAME", SYSNAME)]
     columns += [("COLUMN_NAME", SYSNAME), ("KEY_SEQ", SMALLINT), ("PK_NAME", SYSNAME)]
@@ -197,7 +197,7 @@ def keys_rowset(session: Session, args: Arguments) -> Iterator[Result]:
 
 
 def statistics_rowset(session: Session, args: Arguments) -> Iterator[Result]:
-    """sp_statistics: the table's own row, then its indexes."""
+    """Yield the rowset of sp_statistics: a row of the table, then its indexes."""
     names = ("table_name", "table_owner", "table_qualifier", "index_name", "is_unique", "accuracy")
     found = args.bind(*names, required=1, procedure="sp_statistics")
     columns = [("TABLE_QUALIFIER", SYSNAME), ("TABLE_OWNER", SYSNAME), ("TABLE_NAME", SYSNAME)]

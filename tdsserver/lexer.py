@@ -33,12 +33,12 @@ class Token:
 
     @property
     def upper(self) -> str:
-        """The word in capitals; nothing for whatever is not a bare word, so that [select] is no keyword."""
+        """The word in capitals; an empty string for [select] and every other token that is no bare word or operator."""
         return self.text.upper() if self.kind == "word" else self.text if self.kind == "operator" else ""
 
 
 def tokens(sql: str) -> list[Token]:
-    """The elements of a batch, with one of kind `end` behind them; raises SqlError 102, 105 or 113."""
+    """Return the tokens of a batch, the last of kind `end`; raises SqlError 102, 105 or 113."""
     found: list[Token] = []
     position = 0
     while position < len(sql):

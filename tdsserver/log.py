@@ -12,7 +12,7 @@ DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
 
 @dataclass(slots=True)
 class Change:
-    """One row of a change table to come: `lsn` is its __$seqval, `columns` the ids that `row` has values of."""
+    """A future row of a change table: `lsn` is its __$seqval, `columns` are the ids of the values in `row`."""
 
     object_id: int
     operation: int
@@ -80,7 +80,7 @@ class DdlEntry:
 
 @dataclass(slots=True)
 class Cdc:
-    """What a database with change data capture has besides its change tables."""
+    """The state of change data capture in a database, apart from its change tables."""
 
     instances: list[CaptureInstance] = field(default_factory=list)
     ddl: list[DdlEntry] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Log:
         self.next_transaction = 0x2D1
 
     def lsn(self) -> bytes:
-        """The number of the next record."""
+        """Return the number of the next record."""
         with self._lock:
             self._slot += 1
             if self._slot > 0x50:
@@ -115,7 +115,7 @@ class Log:
             return struct.pack(">IIH", self._file, self._block, self._slot)
 
     def transaction_id(self) -> int:
-        """The number of the next transaction."""
+        """Return the number of the next transaction."""
         with self._lock:
             self.next_transaction += 1
             return self.next_transaction
@@ -133,9 +133,9 @@ class Log:
 
 
 def increment(lsn: bytes, by: int = 1) -> bytes:
-    """sys.fn_cdc_increment_lsn and decrement_lsn: the number next to it."""
+    """Return the next LSN, or the previous one for -1: sys.fn_cdc_increment_lsn and sys.fn_cdc_decrement_lsn."""
     return (int.from_bytes(lsn, "big") + by).to_bytes(10, "big")
 
 
 NOTHING = bytes(10)
-"""What sys.fn_cdc_get_min_lsn answers for a capture instance that does not exist or may not be read."""
+"""The answer of sys.fn_cdc_get_min_lsn for a capture instance that does not exist or may not be read."""

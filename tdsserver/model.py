@@ -17,7 +17,7 @@ from tdsserver.sqltype import SERVER_COLLATION, SqlType, case_sensitive
 
 @dataclass(slots=True)
 class ColumnInfo:
-    """A column; `id` is sys.columns.column_id, never used twice in a table, and DuckDB's name for it is c<id>."""
+    """A column. `id` is sys.columns.column_id, which a table never uses twice; in DuckDB the column is called c<id>."""
 
     id: int
     name: str
@@ -37,7 +37,7 @@ class ColumnInfo:
 
 @dataclass(slots=True)
 class Index:
-    """A primary key, unique constraint or index; `columns` by id, with whether they descend."""
+    """A primary key, unique constraint or index. `columns` are ids, each with True for descending order."""
 
     id: int
     object_id: int
@@ -51,7 +51,7 @@ class Index:
 
 @dataclass(slots=True)
 class Table:
-    """A table; DuckDB's name for it is t<object id>. `shipped`: the server's own, as those of the schema cdc are."""
+    """A table, in DuckDB called t<object id>. `shipped` marks the server's own tables, as in the schema cdc."""
 
     object_id: int
     schema: str
@@ -79,7 +79,7 @@ class Table:
         return next((index for index in self.indexes if index.clustered), None)
 
     def by_id(self, column_id: int) -> ColumnInfo:
-        """A column by its id."""
+        """Return a column by its id."""
         return next(column for column in self.columns if column.id == column_id)
 
 
@@ -111,11 +111,11 @@ class Database:
         return f"d{self.id}"
 
     def same(self, left: str, right: str) -> bool:
-        """Whether two identifiers are one under the database's collation."""
+        """Return True if two identifiers are equal under the database's collation."""
         return left == right or (not case_sensitive(self.collation) and left.casefold() == right.casefold())
 
     def object_id(self) -> int:
-        """A fresh object id."""
+        """Return a fresh object id."""
         # The distance that SQL Server's own ids keep.
         self.next_object += 16_000_057
         if self.next_object > 2**31 - 1:
@@ -123,11 +123,11 @@ class Database:
         return self.next_object
 
     def schema(self, name: str) -> str | None:
-        """A schema's name as it was created; None where there is none."""
+        """Return a schema's name as it was created; None where there is none."""
         return next((known for known in self.schemas if self.same(known, name)), None)
 
     def find(self, schema: str, name: str) -> Table | None:
-        """A table by name; None where there is none."""
+        """Return a table by name; None where there is none."""
         for table in self.tables.values():
             if self.same(table.name, name) and self.same(table.schema, schema):
                 return table
@@ -155,12 +155,12 @@ class Instance:
             self.create_database(system, SERVER_COLLATION)
 
     def now(self) -> int:
-        """SYSDATETIME() in storage form: the server's clock, in its own zone."""
+        """Return SYSDATETIME() in storage form: the server's clock, in its own zone."""
         zone = dt.timezone(dt.timedelta(minutes=self.zone_minutes))
         return values.units((dt.datetime.now(zone) + self.clock_skew).replace(tzinfo=None))
 
     def create_database(self, name: str, collation: str) -> Database:
-        """A fresh database; raises SqlError 1801."""
+        """Create and return a database; raises SqlError 1801."""
         with self.lock:
             if self.database(name) is not None:
                 raise SqlError(1801, f"Database '{name}' already exists. Choose a different database name.", 16, 3)
@@ -187,17 +187,17 @@ class Instance:
             del self.databases[found.name]
 
     def database(self, name: str) -> Database | None:
-        """A database by its name, by the server's collation; None where there is none."""
+        """Return a database by its name, by the server's collation; None where there is none."""
         for known, database in self.databases.items():
             if known.casefold() == name.casefold():
                 return database
         return None
 
     def captured_databases(self) -> Iterator[Database]:
-        """The databases that change data capture is enabled for."""
+        """Yield the databases that change data capture is enabled for."""
         return (database for database in list(self.databases.values()) if database.log.cdc is not None)
 
 
 def system_name(prefix: str, table: str, number: int) -> str:
-    """A constraint's name as the server makes one up, PK__customer__3213E83F1A2B3C4D."""
+    """Return a constraint's name as the server makes one up, PK__customer__3213E83F1A2B3C4D."""
     return f"{prefix}__{table[:8]}__{number & 0xFFFFFFFF:08X}{(number * 2654435761) & 0xFFFFFFFF:08X}"

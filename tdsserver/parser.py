@@ -58,25 +58,25 @@ class Parser:
         return self._tokens[self._at]
 
     def ahead(self, count: int = 1) -> Token:
-        """The token `count` places on."""
+        """Return the token `count` places ahead."""
         return self._tokens[min(self._at + count, len(self._tokens) - 1)]
 
     def next(self) -> Token:
-        """The token that is now behind."""
+        """Read and return the present token."""
         token = self.token
         self._at += token.kind != "end"
         return token
 
     def fail(self) -> SqlError:
-        """102 at the present token."""
+        """Return error 102 at the present token."""
         return syntax(self.token.text)
 
     def at(self, *words: str) -> bool:
-        """Whether these words come next."""
+        """Return True if these words come next."""
         return all(self.ahead(number).upper == word for number, word in enumerate(words))
 
     def take(self, *words: str) -> bool:
-        """Read these words if they come next."""
+        """Read these words if they come next; return True if they did."""
         if not self.at(*words):
             return False
         self._at += len(words)
@@ -89,25 +89,25 @@ class Parser:
                 raise self.fail()
 
     def identifier(self) -> str:
-        """A name; a reserved word only in brackets."""
+        """Read a name. A reserved word is a name only in brackets."""
         token = self.token
         if token.kind == "quoted" or (token.kind == "word" and token.upper not in RESERVED):
             return self.next().text
         raise self.fail()
 
     def name(self) -> Name:
-        """A name of one to four parts; `db..table` has an empty one."""
+        """Read a name of one to four parts. `db..table` has an empty part."""
         parts = [self.identifier()]
         while self.take("."):
             parts.append("" if self.at(".") else self.identifier())
         return tuple(parts)
 
     def target(self) -> Name:
-        """The name of a table, or a table variable's."""
+        """Read the name of a table or of a table variable."""
         return (self.next().text.lower(),) if self.token.kind == "variable" else self.name()
 
     def names(self) -> list[str]:
-        """(a, b, …)."""
+        """Read (a, b, …)."""
         self.need("(")
         found = [self.identifier()]
         while self.take(","):
@@ -116,14 +116,14 @@ class Parser:
         return found
 
     def integer(self) -> int:
-        """A whole number, signed."""
+        """Read a whole number, with or without a sign."""
         sign = -1 if self.take("-") else 1
         if self.token.kind != "number":
             raise self.fail()
         return sign * int(self.next().text)
 
     def type_name(self) -> TypeName:
-        """A type with its parameters."""
+        """Read a type with its parameters."""
         parts = self.name()
         name = parts[-1].lower()
         for more in ("PRECISION", "VARYING"):
@@ -141,7 +141,7 @@ class Parser:
     # Expressions: OR, AND, NOT, comparison, then arithmetic by level.
 
     def expression(self) -> Expr:
-        """Any expression, a condition included."""
+        """Read any expression, a condition included."""
         left = self._and()
         while self.take("OR"):
             left = Binary("OR", left, self._and())
@@ -197,7 +197,7 @@ class Parser:
         return found
 
     def expressions(self) -> list[Expr]:
-        """One or more, with commas between them."""
+        """Read expressions with commas between them."""
         found = [self.expression()]
         while self.take(","):
             found.append(self.expression())
@@ -318,7 +318,7 @@ class Parser:
     # Queries.
 
     def query(self) -> Query:
-        """A query expression, with WITH, set operators and ORDER BY."""
+        """Read a query expression with WITH, set operators and ORDER BY."""
         ctes: list[tuple[str, list[str], Query]] = []
         if self.take("WITH"):
             while True:
@@ -380,7 +380,7 @@ class Parser:
                 return found
 
     def top(self) -> Expr | None:
-        """TOP n or TOP (n)."""
+        """Read TOP n or TOP (n)."""
         if not self.take("TOP"):
             return None
         if self.take("("):
@@ -411,7 +411,7 @@ class Parser:
         return found
 
     def items(self) -> list[Item]:
-        """The list of SELECT or OUTPUT."""
+        """Read the list of SELECT or OUTPUT."""
         found = [self._item()]
         while self.take(","):
             found.append(self._item())
@@ -440,7 +440,7 @@ class Parser:
         return None
 
     def sources(self) -> Source:
-        """What follows FROM."""
+        """Read the sources behind FROM."""
         found = self._joined()
         while self.take(","):
             found = Join("cross", found, self._joined(), None)
@@ -503,7 +503,7 @@ class Parser:
         return TableRef(name, args, alias, columns, hints or self._hints())
 
     def row(self) -> list[Expr]:
-        """(a, b, …) of VALUES."""
+        """Read a row of VALUES: (a, b, …)."""
         self.need("(")
         found = self.expressions()
         self.need(")")

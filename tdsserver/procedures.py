@@ -1,4 +1,4 @@
-"""Stored procedures: change data capture's, the catalog's that JDBC and ODBC ask, and a few of the server's."""
+"""Stored procedures of change data capture, of the catalog (for JDBC and ODBC) and of the server."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def _clock(session: Session, args: Arguments) -> Iterator[Result]:
 
 
 def _heartbeat(session: Session, args: Arguments) -> Iterator[Result]:
-    """test_idle: not of SQL Server; the row of lsn_time_mapping that the capture job writes when nothing happened."""
+    """test_idle: not of SQL Server; writes the row of lsn_time_mapping that an idle capture job writes."""
     database = session.database
     cdc = capture.cdc_of(database)
     with session.instance.lock:

@@ -1,4 +1,4 @@
-"""Starts the test server as a process of its own, and talks to it as any client would."""
+"""The test server as a process of its own, and clients of it."""
 
 from __future__ import annotations
 
@@ -83,15 +83,15 @@ class TestServer:
             self._process.stdout.readline()
 
     def restart(self, seconds: float = 0.5) -> None:
-        """Be away for `seconds`, as a server that restarts: every connection ends, what is stored stays."""
+        """Be away for `seconds` like a server that restarts: connections end, stored data stays."""
         self._command(f"restart {seconds}")
 
     def down(self) -> None:
-        """Be away until `up`: every connection ends, and none is taken; what is stored stays."""
+        """Be away until `up`: connections end, new ones are refused, stored data stays."""
         self._command("down")
 
     def up(self) -> None:
-        """Be there again."""
+        """Accept connections again."""
         self._command("up")
 
     def disconnect(self) -> None:
@@ -101,7 +101,7 @@ class TestServer:
     def connect(
         self, database: str = "master", *, user: str | None = None, password: str | None = None, autocommit: bool = True
     ) -> Any:
-        """A connection of python-tds; the caller closes it."""
+        """Return a connection of python-tds, which the caller closes."""
         return pytds.connect(
             dsn=self.host,
             port=self.port,
@@ -120,14 +120,14 @@ class TestServer:
                 cursor.execute(statement)
 
     def query(self, statement: str, database: str = "master") -> list[tuple[Any, ...]]:
-        """The rows of one statement."""
+        """Return the rows of one statement."""
         with self.connect(database) as connection, connection.cursor() as cursor:
             cursor.execute(statement)
             return [tuple(row) for row in cursor.fetchall()]
 
 
 class TestDatabase:
-    """A fresh database of a server, with what tests of capture need."""
+    """A fresh database of a server, with methods for tests of capture."""
 
     __test__ = False
 
@@ -147,15 +147,15 @@ class TestDatabase:
         self.server.execute(*statements, database=self.name)
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
-        """The rows of one statement, in this database."""
+        """Return the rows of one statement, in this database."""
         return self.server.query(statement, database=self.name)
 
     def connect(self, autocommit: bool = True) -> Any:
-        """A connection of python-tds; the caller closes it."""
+        """Return a connection of python-tds, which the caller closes."""
         return self.server.connect(self.name, autocommit=autocommit)
 
     def options(self, **more: str) -> dict[str, str]:
-        """The connector's options that name this database, and `more`, its underscores written as dots."""
+        """Return the connector's options for this database, and `more`, with dots in place of underscores."""
         login = {
             "database.hostname": self.server.host,
             "database.port": str(self.server.port),
@@ -166,7 +166,7 @@ class TestDatabase:
         return login | {name.replace("_", "."): value for name, value in more.items()}
 
     def enable(self, *tables: str, net_changes: bool = False) -> None:
-        """Enable capture for the database, where it is not, and for these tables (`schema.table`, dbo by itself)."""
+        """Enable capture for the database, if necessary, and for tables: `schema.table`, or `table` in dbo."""
         self.execute("EXEC sys.sp_cdc_enable_db")
         for table in tables:
             schema, _, name = table.rpartition(".")
@@ -184,7 +184,7 @@ class TestDatabase:
         self.execute("EXEC sys.sp_cdc_start_job @job_type = N'capture'")
 
     def capture(self, seconds: float = 60) -> bytes:
-        """Wait until everything committed so far is captured; the newest LSN."""
+        """Wait until all transactions committed so far are captured; return the newest LSN."""
         deadline = time.monotonic() + seconds
         while self.query("SELECT pending FROM sys.dm_test_log")[0][0]:
             if time.monotonic() > deadline:
@@ -218,13 +218,13 @@ class TestSession:
     def run(self, statement: str) -> None:
         """Run one batch."""
         self._cursor.execute(statement)
-        # Results, and errors behind them, are there once they are read.
+        # The driver raises an error behind a result only after the result is read.
         while self._cursor.nextset():
             continue
 
 
 def certificate(folder: Path, host: str = "localhost", days: int = 2) -> Path:
-    """A fresh self-signed certificate with its key, as a PEM file."""
+    """Return a fresh self-signed certificate with its key, as a PEM file."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -252,6 +252,6 @@ def certificate(folder: Path, host: str = "localhost", days: int = 2) -> Path:
 
 
 def rows_of(cursor: Any, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-    """The rows of a statement by any DB-API cursor."""
+    """Return the rows of a statement by any DB-API cursor."""
     cursor.execute(statement, tuple(parameters)) if parameters else cursor.execute(statement)
     return [tuple(row) for row in cursor.fetchall()]

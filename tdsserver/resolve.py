@@ -50,11 +50,11 @@ class Resolver:
         return self.session.database.collation
 
     def same(self, left: str, right: str) -> bool:
-        """Whether two identifiers are one."""
+        """Return True if two identifiers are equal."""
         return self.session.database.same(left, right)
 
     def database(self, name: tuple[str, ...]) -> Database:
-        """The database that a name of three parts or fewer speaks of; raises SqlError 208."""
+        """Return the database of a name of three parts or fewer; raises SqlError 208."""
         if len(name) < 3 or not name[-3]:
             return self.session.database
         found = self.session.instance.database(name[-3])
@@ -63,7 +63,7 @@ class Resolver:
         return found
 
     def find(self, name: tuple[str, ...]) -> tuple[Database, Table]:
-        """A table by name; raises SqlError 208."""
+        """Return a table by name; raises SqlError 208."""
         if len(name) > 3:
             raise SqlError(7202, f"Could not find server '{name[0]}' in sys.servers.", 11, 2)
         if name[-1].startswith("#"):
@@ -79,7 +79,7 @@ class Resolver:
         return database, found
 
     def table(self, name: tuple[str, ...]) -> Resolved:
-        """A table or view as a source; raises SqlError 208, 229 or 1087."""
+        """Return a table or view as a source; raises SqlError 208, 229 or 1087."""
         if name[0].startswith("@"):
             variable = self.session.table_variables.get(name[0])
             if variable is None:
@@ -123,7 +123,7 @@ class Resolver:
     # Functions that return tables.
 
     def function(self, name: tuple[str, ...], args: list[Bound]) -> Resolved:
-        """A function as a source; raises SqlError 208, 229, 313."""
+        """Return a function as a source; raises SqlError 208, 229, 313."""
         last = name[-1]
         if last.casefold() == "generate_series" and len(name) == 1:
             start, stop, *rest = (convert(arg, BIGINT) for arg in args)
@@ -205,7 +205,7 @@ class Resolver:
     # Scalar functions.
 
     def variable(self, name: str) -> Bound:
-        """@x or @@X; raises SqlError 137."""
+        """Return the value of @x or @@X; raises SqlError 137."""
         session = self.session
         if name.startswith("@@"):
             found: dict[str, Callable[[], Bound]] = {
@@ -234,7 +234,7 @@ class Resolver:
         raise SqlError(137, f'Must declare the scalar variable "{name}".', 15, 2)
 
     def scalar(self, name: tuple[str, ...], args: list[Bound]) -> Bound:
-        """A function by its name; raises SqlError 195 (built in) or 4121 (of a schema)."""
+        """Return the value of a function; raises SqlError 195 (built in) or 4121 (of a schema)."""
         last = name[-1].casefold()
         if len(name) > 1 and name[-2].casefold() == "sys" and last in _CDC:
             database = self.database(name)
@@ -251,7 +251,7 @@ class Resolver:
         )
 
     def text(self, bound: Bound) -> str | None:
-        """The text of an argument that is known, or computed now."""
+        """Return the text of an argument, a constant or computed now."""
         value = bound.constant if bound.is_constant else self.session.evaluate(implicit(bound, nvarchar()))
         return None if value is None else str(value)
 
@@ -268,14 +268,14 @@ def evaluated(session: Session, node: Expr) -> tuple[SqlType, object]:
 
 
 def collated(kind: SqlType, database: Database) -> SqlType:
-    """The type with the database's collation, where it has none of its own."""
+    """Return the type, with the database's collation if it has none of its own."""
     if kind.is_text and kind.collation is None:
         return SqlType(kind.name, kind.length, collation=database.collation)
     return kind
 
 
 def parts_of(text: str) -> tuple[str, ...]:
-    """The parts of a name in a text, such as OBJECT_ID's argument."""
+    """Return the parts of a name in a text, such as OBJECT_ID's argument."""
     return Parser(text).name()
 
 
@@ -513,7 +513,7 @@ def _permitted(resolver: Resolver, args: list[Bound]) -> Bound:
     if text is None:
         return constant(int(session.is_admin or permission in ("CONNECT SQL", "VIEW ANY DATABASE")), INT)
     if str(resolver.text(args[1])).upper() == "DATABASE":
-        # what owners have; CONNECT and the like are not asked for
+        # only the rights of owners: no client asks for CONNECT and the like
         found = session.instance.database(text)
         return constant(None if found is None else int(session.is_owner(found)), INT)
     name = parts_of(text)

@@ -1,4 +1,4 @@
-"""Names in scope: the relations of a query, and what binding an expression asks of its surroundings."""
+"""Scopes of names, and the interfaces between binders, built-in functions and the session."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Relation:
 
 @dataclass(slots=True)
 class Scope:
-    """The relations that names are looked up in; then the parent's."""
+    """The relations in which a name is looked up, and the parent scope for names that they do not have."""
 
     relations: list[Relation] = field(default_factory=list)
     parent: Scope | None = None
@@ -39,7 +39,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class BoundQuery:
-    """DuckDB SQL whose columns are called o1, o2, …, and what they are for the client."""
+    """DuckDB SQL whose columns are called o1, o2, …, with the client's name and type of each column."""
 
     sql: str
     columns: list[tuple[str, SqlType]]
@@ -55,30 +55,30 @@ class Resolved:
 
 
 class Catalog(Protocol):
-    """What the binder asks of its session."""
+    """The questions that a binder asks its session."""
 
     @property
     def collation(self) -> str:
         """The collation of the database."""
 
     def same(self, left: str, right: str) -> bool:
-        """Whether two identifiers are the same under the database's collation."""
+        """Return True if two identifiers are equal under the database's collation."""
 
     def table(self, name: Name) -> Resolved:
-        """A table or view; raises SqlError 208."""
+        """Return a table or view; raises SqlError 208."""
 
     def function(self, name: Name, args: list[Bound]) -> Resolved:
-        """A function that returns a table; raises SqlError 208 or 313."""
+        """Return a function that returns a table; raises SqlError 208 or 313."""
 
     def scalar(self, name: Name, args: list[Bound]) -> Bound:
-        """A function of the database or the session; raises SqlError 195 or 4121."""
+        """Return a function of the database or the session; raises SqlError 195 or 4121."""
 
     def variable(self, name: str) -> Bound:
-        """A variable's value; raises SqlError 137."""
+        """Return a variable's value; raises SqlError 137."""
 
 
 class ExpressionBinder(Protocol):
-    """What a built-in function asks of the binder that binds its arguments."""
+    """The part of a binder that built-in functions use."""
 
     @property
     def catalog(self) -> Catalog:

@@ -71,7 +71,7 @@ class Server:
         self.up()
 
     def down(self) -> None:
-        """Take no connections, and end those that there are; what is stored stays."""
+        """Refuse connections and end the present ones; stored data stays."""
         # A thread that waits in accept() keeps the port: shutdown wakes it, close alone does not.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -92,13 +92,13 @@ def main() -> None:
     parser.add_argument("--trace", type=Path, help="a file that every request and every error is written to")
     given = parser.parse_args()
     instance = Instance(zone_minutes=given.zone)
-    # The password is the caller's, by the environment: a process's arguments can be seen by others.
+    # The caller passes the password in the environment: other users can see a process's arguments.
     instance.logins["sa"] = os.environ["TDS_SA_PASSWORD"]
     context = None
     if given.certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(given.certificate)
-        # TLS 1.3 sends tickets behind the handshake, for which TDS 7.4 has no place; SQL Server ends at 1.2 there, too.
+        # TLS 1.3 sends tickets behind the handshake, for which TDS 7.4 has no place. SQL Server ends at 1.2, too.
         context.maximum_version = ssl.TLSVersion.TLSv1_2
     Agent(instance).start()
     trace = given.trace.open("a", encoding="utf-8") if given.trace else None
@@ -116,7 +116,7 @@ def main() -> None:
         elif command == "up":
             server.up()
         print("done", flush=True)
-    # DuckDB's destructors of a process with many threads are not worth waiting for.
+    # DuckDB's destructors take long in a process with many threads, and nothing needs them.
     sys.stdout.flush()
     os._exit(0)
 

@@ -1,4 +1,4 @@
-"""One session: its settings, its transaction, and what becomes of its statements."""
+"""One session: its settings, its rights, its transaction and the results of its statements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The end of a statement that changed rows; None: of one that counts none."""
+    """The end of a statement, with the number of changed rows; None for a statement without a count."""
 
     rows: int | None
 
@@ -105,7 +105,7 @@ class Session:
         with self.instance.lock:
             self.duck = self.instance.duck.cursor()
 
-    # Who may do what.
+    # Rights.
 
     @property
     def is_admin(self) -> bool:
@@ -118,12 +118,12 @@ class Session:
         return "dbo" if self.is_admin else self.database.users.get(self.login, "guest")
 
     def may_use(self, database: Database) -> bool:
-        """Whether the login has a user there."""
+        """Return True if the login has a user in the database."""
         system = database.name in ("master", "tempdb", "msdb")
         return self.is_admin or system or self.login in database.users
 
     def is_member(self, database: Database, role: str) -> int | None:
-        """IS_ROLEMEMBER: 1, 0, or None where there is no such role."""
+        """Return IS_ROLEMEMBER's answer: 1, 0, or None if there is no such role."""
         if self.is_admin:
             return 1 if any(database.same(known, role) for known in database.roles) or role == "sysadmin" else None
         for known, members in database.roles.items():
@@ -132,11 +132,11 @@ class Session:
         return None
 
     def is_owner(self, database: Database) -> bool:
-        """Whether the login is a member of db_owner there."""
+        """Return True if the login is a member of db_owner in the database."""
         return self.is_admin or self.is_member(database, "db_owner") == 1
 
     def demand(self, permission: str, database: Database, schema: str, name: str) -> None:
-        """Raise SqlError 229 unless the login may do that to the object."""
+        """Raise SqlError 229 unless the login has the permission on the object."""
         if self.is_owner(database):
             return
         user = database.users.get(self.login)
@@ -161,7 +161,7 @@ class Session:
             )
 
     def reads_changes(self, database: Database, instance: CaptureInstance) -> bool:
-        """Whether the gating role lets the login read an instance's changes: sp_cdc_enable_table, @role_name."""
+        """Return True if the instance's gating role, @role_name, lets the login read its changes."""
         if self.is_owner(database):
             return True
         if instance.role is not None and self.is_member(database, instance.role) != 1:
@@ -184,13 +184,13 @@ class Session:
             raise translated(error, sql) from None
 
     def evaluate(self, sql: str) -> object:
-        """The value of a DuckDB expression."""
+        """Return the value of a DuckDB expression."""
         row = self.run(f"SELECT {sql}").fetchone()
         assert row is not None
         return row[0]
 
     def instance_max_lsn(self, database: Database) -> bytes | None:
-        """sys.fn_cdc_get_max_lsn: the newest start_lsn of cdc.lsn_time_mapping; None where it is empty."""
+        """Return the newest start_lsn of cdc.lsn_time_mapping (sys.fn_cdc_get_max_lsn); None if it is empty."""
         cdc = database.log.cdc
         if cdc is None:
             raise SqlError(
@@ -207,7 +207,7 @@ class Session:
     # Transactions.
 
     def begin(self) -> None:
-        """BEGIN TRANSACTION: the outermost one counts."""
+        """BEGIN TRANSACTION: only the outermost transaction counts."""
         if self.depth == 0:
             self.descriptor += 0x100000001
             self.events.append(TransactionChanged(8, self.descriptor))
@@ -215,7 +215,7 @@ class Session:
         self.depth += 1
 
     def reading(self) -> None:
-        """Before a statement reads: take a snapshot where the isolation level asks for one that lasts."""
+        """Prepare for a statement that reads: take a snapshot if the isolation level keeps one for the transaction."""
         if (
             self.isolation == "snapshot"
             and not self.database.snapshot_isolation
@@ -244,12 +244,12 @@ class Session:
         self.savepoints[name.casefold()] = self.writes
 
     def rollback_to(self, name: str) -> None:
-        """ROLLBACK TRANSACTION to a savepoint: DuckDB has none, so nothing may have been written since."""
+        """ROLLBACK TRANSACTION to a savepoint. DuckDB has no savepoints, so nothing may have been written since."""
         if self.savepoints[name.casefold()] != self.writes:
             raise unsupported("ROLLBACK to a savepoint behind which something was written")
 
     def writing(self, database: Database) -> None:
-        """Before a statement writes: begin in DuckDB and in the log."""
+        """Prepare for a statement that writes: begin a transaction in DuckDB and in the log."""
         self.reading()
         self.writes += 1
         if not self.inside:
@@ -302,7 +302,7 @@ class Session:
         self.undo, self.changes, self.begun, self.savepoints = [], {}, {}, {}
 
     def atomically(self, database: Database, work: Callable[[], int]) -> int:
-        """Run one writing statement, in a transaction of its own where there is none; the rows it changed."""
+        """Run a writing statement, in a transaction of its own if there is none; return the number of changed rows."""
         own = self.depth == 0 and not self.implicit
         if own:
             self.begin()
@@ -326,7 +326,7 @@ class Session:
         return count
 
     def broken(self) -> bool:
-        """Whether DuckDB has given the transaction up, which a failed statement does to it."""
+        """Return True if a failed statement has made DuckDB give the transaction up."""
         if not self.inside:
             return False
         try:
@@ -336,18 +336,18 @@ class Session:
         return False
 
     def changed(self, database: Database, change: Change) -> None:
-        """Add a change to the transaction's."""
+        """Add a change to the transaction."""
         self.changes.setdefault(database.id, []).append(change)
 
     def close(self) -> None:
-        """Roll back and let go, as the server does when the connection ends."""
+        """Roll back and close, as the server does when the connection ends."""
         if self.depth:
             self.rollback()
         self.duck.close()
 
 
 def translated(error: duckdb.Error, sql: str) -> SqlError:
-    """DuckDB's error as the error that SQL Server would raise; 50000 where there is no such thing."""
+    """Return SQL Server's error for an error of DuckDB; 50001 if SQL Server has none."""
     text = str(error)
     found = recovered(text)
     if found is not None:

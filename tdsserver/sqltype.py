@@ -201,17 +201,17 @@ class SqlType:
 
 
 def decimal_length(precision: int) -> int:
-    """The bytes of a decimal with its sign, by precision ([MS-TDS] 2.2.5.5.1.6)."""
+    """Return the number of bytes of a decimal with its sign, by precision ([MS-TDS] 2.2.5.5.1.6)."""
     return 5 if precision <= 9 else 9 if precision <= 19 else 13 if precision <= 28 else 17
 
 
 def scaled_length(scale: int) -> int:
-    """The bytes of a time of day, by scale ([MS-TDS] 2.2.5.5.1.8)."""
+    """Return the number of bytes of a time of day, by scale ([MS-TDS] 2.2.5.5.1.8)."""
     return 3 if scale <= 2 else 4 if scale <= 4 else 5
 
 
 def make(name: str, parameters: list[int] | None = None, collation: str | None = None) -> SqlType:
-    """The type `name(parameters)`; raises SqlError 243 on an unknown name, 1001 or 1002 on bad parameters."""
+    """Return the type `name(parameters)`; raises SqlError 243 on an unknown name, 1001 or 1002 on bad parameters."""
     given = parameters or []
     name = name.lower()
     name = SYNONYMS.get(name, name)
@@ -253,25 +253,25 @@ NULL = SqlType("int")
 
 
 def nvarchar(length: int = 4000) -> SqlType:
-    """nvarchar(length)."""
+    """Return the type nvarchar(length)."""
     return SqlType("nvarchar", length)
 
 
 def varchar(length: int = 8000) -> SqlType:
-    """varchar(length)."""
+    """Return the type varchar(length)."""
     return SqlType("varchar", length)
 
 
 def varbinary(length: int = 8000) -> SqlType:
-    """varbinary(length)."""
+    """Return the type varbinary(length)."""
     return SqlType("varbinary", length)
 
 
 def case_sensitive(collation: str | None) -> bool:
-    """Whether a collation tells upper from lower case."""
+    """Return True if a collation distinguishes upper and lower case."""
     return collation is not None and ("_CS_" in collation or "_BIN" in collation)
 
 
 def collated(kind: SqlType, collation: str | None) -> SqlType:
-    """`kind` with a collation, where it is text."""
+    """Return `kind` with a collation if it is text."""
     return replace(kind, collation=collation) if kind.is_text and kind.collation is None else kind

@@ -48,7 +48,7 @@ _KEY_OPTIONS = frozenset({"CLUSTERED", "NONCLUSTERED"})
 
 
 def parse(sql: str) -> list[Statement]:
-    """The statements of a batch; raises SqlError 102 at the first that is not understood."""
+    """Return the statements of a batch; raises SqlError 102 at the first statement that is not understood."""
     parser = StatementParser(sql)
     found: list[Statement] = []
     while parser.token.kind != "end":
@@ -61,7 +61,7 @@ class StatementParser(Parser):
     """Reads statements. Each begins with its keyword; a semicolon between them is optional, as in T-SQL."""
 
     def statement(self, first: bool = False) -> Statement:
-        """The next statement; only the `first` of a batch may call a procedure without EXEC."""
+        """Read the next statement. Only the `first` of a batch may call a procedure without EXEC."""
         word = self.token.upper
         method = getattr(self, "_" + word.lower(), None) if word in STATEMENTS else None
         if word in ("SELECT", "WITH") or word == "(":
@@ -582,7 +582,7 @@ class StatementParser(Parser):
 
 
 def expression(sql: str) -> Expr:
-    """One expression by itself, such as a default's; raises SqlError 102."""
+    """Return a single expression, such as the text of a default; raises SqlError 102."""
     parser = Parser(sql)
     found = parser.expression()
     if parser.token.kind != "end":

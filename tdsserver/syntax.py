@@ -144,7 +144,7 @@ class Order:
 
 @dataclass(slots=True)
 class Item:
-    """One thing selected; `variable` where it is assigned."""
+    """One item of a select list; `variable` is the variable that it is assigned to."""
 
     expression: Expr
     alias: str | None
@@ -204,7 +204,7 @@ class Select:
 
 @dataclass(slots=True)
 class Query:
-    """Selects with set operators between them; `operators[i]` stands before `selects[i + 1]`."""
+    """SELECTs with set operators between them; `operators[i]` stands before `selects[i + 1]`."""
 
     selects: list[Select | Query]
     operators: list[str] = field(default_factory=list)
@@ -227,7 +227,7 @@ class SelectStatement(Statement):
 
 @dataclass(slots=True)
 class Insert(Statement):
-    """`rows` (None in a row: DEFAULT), `query`, `call` of a procedure, or none of them: DEFAULT VALUES."""
+    """INSERT of `rows` (None is DEFAULT), of a `query` or of a procedure's `call`; without any, DEFAULT VALUES."""
 
     table: Name
     columns: list[str]
@@ -272,7 +272,7 @@ class ColumnDef:
 
 @dataclass(slots=True)
 class KeyDef:
-    """A primary key, unique constraint or index: columns with whether they descend."""
+    """A primary key, unique constraint or index; each column with True for descending order."""
 
     name: str | None
     columns: list[tuple[str, bool]]
@@ -357,7 +357,7 @@ class Truncate(Statement):
 
 @dataclass(slots=True)
 class Exec(Statement):
-    """A procedure with its arguments: name (None: by position), value (None: DEFAULT), whether OUTPUT."""
+    """A procedure with its arguments: name (None: by position), value (None: DEFAULT), True for OUTPUT."""
 
     procedure: Name
     args: list[tuple[str | None, Expr | None, bool]]
@@ -416,7 +416,7 @@ class Block(Statement):
 
 @dataclass(slots=True)
 class Transaction(Statement):
-    """`action`: begin, commit, rollback or save; `name`: the savepoint's, or the transaction's, if one is given."""
+    """`action`: begin, commit, rollback or save; `name`: of the savepoint or transaction, if given."""
 
     action: str
     name: str | None = None

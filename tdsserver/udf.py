@@ -1,4 +1,4 @@
-"""What DuckDB lacks of T-SQL, as Python functions of the database; their names begin with tds_."""
+"""Functions of T-SQL that DuckDB lacks, in Python; their names in the database begin with tds_."""
 
 from __future__ import annotations
 
@@ -66,19 +66,19 @@ def install(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def carried(error: SqlError) -> Exception:
-    """The error in a form that survives DuckDB."""
+    """Return the error as an exception whose text survives DuckDB."""
     return ValueError(f"{MARK} {error.number} {error.severity} {error.state} {error.text}")
 
 
 def recovered(text: str) -> SqlError | None:
-    """The error that such a text carries; None where it carries none."""
+    """Return the error that a text of DuckDB carries; None if it carries none."""
     match = _NUMBERED.search(text)
     return SqlError(int(match[1]), match[4].strip(), int(match[2]), int(match[3])) if match else None
 
 
 @lru_cache(maxsize=512)
 def named(text: str) -> SqlType:
-    """The type behind its text."""
+    """Return the type that a text names."""
     name, _, rest = text.partition("(")
     return make(name, [MAX if p == "max" else int(p) for p in rest.rstrip(")").split(",")] if rest else [])
 

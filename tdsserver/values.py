@@ -1,4 +1,4 @@
-"""Values: between Python, text and their storage form (sqltype.py says what that is)."""
+"""Conversions of values between Python, text and the storage form that sqltype.py describes."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ _MOMENT = re.compile(rf"\s*(?:{_DATE})?(?:(?:^|\s*T|\s+|(?<=\d)\s)\s*)?(?:{_TIME
 
 
 def days(date: dt.date) -> int:
-    """The storage form of a date."""
+    """Return the storage form of a date."""
     return (date - ZERO).days
 
 
 def units(moment: dt.datetime) -> int:
-    """The storage form of a point in time without zone."""
+    """Return the storage form of a point in time without zone."""
     clock = (moment.hour * 3600 + moment.minute * 60 + moment.second) * 10_000_000 + moment.microsecond * 10
     return days(moment.date()) * DAY + clock
 
 
 def offset_units(utc: int, minutes: int) -> int:
-    """The storage form of a datetimeoffset: units of UTC and the minutes of its offset."""
+    """Return the storage form of a datetimeoffset: units of UTC and the minutes of its offset."""
     return utc * OFFSET_BASE + minutes + OFFSET_ZERO
 
 
 def split_offset(stored: int) -> tuple[int, int]:
-    """Units of UTC and minutes of a stored datetimeoffset."""
+    """Return the units of UTC and the offset in minutes of a stored datetimeoffset."""
     return stored // OFFSET_BASE, stored % OFFSET_BASE - OFFSET_ZERO
 
 
 def rounded(value: int, scale: int) -> int:
-    """Units of 100 ns, rounded half up to `scale` digits of a second, as SQL Server does."""
+    """Return units of 100 ns, rounded half up to `scale` digits of a second as SQL Server does."""
     step = int(10 ** (7 - scale))
     return (value + step // 2) // step * step
 
 
 def to_datetime(value: int) -> int:
-    """Rounded to what datetime holds, 1/300 of a second; raises SqlError 242 outside 1753 to 9999."""
+    """Return units rounded to 1/300 of a second, as datetime holds them; raises SqlError 242 outside 1753 to 9999."""
     day, clock = divmod(value, DAY)
     ticks = (clock * 300 + 5_000_000) // 10_000_000
     if ticks == 86_400 * 300:
@@ -64,12 +64,15 @@ def to_datetime(value: int) -> int:
 
 
 def datetime_clock(ticks: int) -> int:
-    """The time of day that clients show for ticks of 1/300 s: milliseconds ending in 0, 3 or 7."""
+    """Return the time of day that clients show for ticks of 1/300 s: milliseconds ending in 0, 3 or 7."""
     return (ticks * 10 + 1) // 3 * 10_000
 
 
 def parse_moment(text: str) -> tuple[int | None, int, int | None]:
-    """Days (None: no date in it), units of the day, minutes of offset (None: none); raises SqlError 241."""
+    """Return the days, the units of the day and the offset in minutes; raises SqlError 241.
+
+    The days are None in a text without a date, the minutes in a text without an offset.
+    """
     match = _MOMENT.fullmatch(text)
     if match is None or not text.strip():
         raise SqlError(241, "Conversion failed when converting date and/or time from character string.")
@@ -92,7 +95,7 @@ def parse_moment(text: str) -> tuple[int | None, int, int | None]:
 
 
 def temporal(text: str, kind: SqlType) -> int:
-    """The storage form of a text as a temporal type; raises SqlError 241 or 242."""
+    """Return the storage form of a text as a temporal type; raises SqlError 241 or 242."""
     day, unit, minutes = parse_moment(text)
     day = EPOCH_1900 if day is None else day
     whole = day * DAY + unit
@@ -104,7 +107,7 @@ def temporal(text: str, kind: SqlType) -> int:
 
 
 def convert_temporal(value: int, source: SqlType, target: SqlType) -> int:
-    """A stored temporal value as another temporal type, rounded to its scale."""
+    """Return a stored temporal value as another temporal type, rounded to its scale."""
     minutes = 0
     if source.name == "datetimeoffset":
         utc, minutes = split_offset(value)
@@ -128,7 +131,7 @@ def convert_temporal(value: int, source: SqlType, target: SqlType) -> int:
 
 
 def temporal_text(value: int, kind: SqlType) -> str:
-    """What CONVERT(varchar, …, 121) makes of a temporal value."""
+    """Return the text that CONVERT(varchar, …, 121) gives for a temporal value."""
     if kind.name == "date":
         return (ZERO + dt.timedelta(days=value)).isoformat()
     if kind.name == "datetimeoffset":
@@ -150,18 +153,18 @@ def _clock_text(value: int, scale: int, dated: bool) -> str:
 
 
 def guid_bytes(value: uuid.UUID) -> bytes:
-    """A uniqueidentifier's storage form: the last six bytes first, for so SQL Server compares."""
+    """Return a uniqueidentifier's storage form: the last six bytes first, in the order in which SQL Server compares."""
     b = value.bytes
     return b[10:] + b[8:10] + b[6:8] + b[4:6] + b[:4]
 
 
 def guid(stored: bytes) -> uuid.UUID:
-    """The value of a stored uniqueidentifier."""
+    """Return the value of a stored uniqueidentifier."""
     return uuid.UUID(bytes=stored[12:16] + stored[10:12] + stored[8:10] + stored[6:8] + stored[:6])
 
 
 def literal(value: object) -> str:
-    """A storage value as DuckDB's own SQL text."""
+    """Return a storage value as DuckDB's own SQL text."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -178,7 +181,7 @@ def literal(value: object) -> str:
 
 
 def fit_text(value: str, kind: SqlType) -> str:
-    """Text as it is stored: in the code page of varchar, padded for char; the length was checked before."""
+    """Return the text in storage form: in varchar's code page, padded for char. The caller has checked the length."""
     if kind.name in ("char", "varchar", "text"):
         value = value.encode("cp1252", "replace").decode("cp1252")
     if kind.name in ("char", "nchar") and kind.length != MAX:
@@ -187,5 +190,5 @@ def fit_text(value: str, kind: SqlType) -> str:
 
 
 def literal_as(value: object, kind: SqlType) -> str:
-    """A storage value as DuckDB's own SQL text, of the right storage type."""
+    """Return a storage value as DuckDB's own SQL text, of the right storage type."""
     return f"CAST({literal(value)} AS {kind.storage})"

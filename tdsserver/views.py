@@ -29,7 +29,7 @@ Rows = Iterator[Sequence[object]]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One view: its columns, and what yields its rows in storage form."""
+    """One view: its columns, and the function that yields its rows in storage form."""
 
     columns: Columns
     rows: Callable[[Instance, Database], Rows]
@@ -53,7 +53,7 @@ TYPES = {
 
 
 def _columns(text: str) -> Columns:
-    """Columns from `name:type name:type …`."""
+    """Return the columns of `name:type name:type …`."""
     return [(name, TYPES[kind]) for name, _, kind in (part.partition(":") for part in text.split())]
 
 
@@ -208,7 +208,7 @@ def _partitions(instance: Instance, database: Database) -> Rows:
 
 
 def _none(instance: Instance, database: Database) -> Rows:
-    """No row: the server has no such things."""
+    """Yield no row: the server has no such objects."""
     return iter(())
 
 
@@ -412,7 +412,7 @@ VIEWS: dict[tuple[str, str], View] = {
         _columns("servicename:text startup_type:int startup_type_desc:text status:int status_desc:text process_id:int"),
         _services,
     ),
-    # Not of SQL Server: how many committed transactions the agent has still to capture.
+    # Not of SQL Server: the number of committed transactions that the agent has yet to capture.
     ("sys", "dm_test_log"): View(_columns("pending:int"), _test_log),
     ("information_schema", "tables"): View(
         _columns("TABLE_CATALOG:name TABLE_SCHEMA:name TABLE_NAME:name TABLE_TYPE:ident"), _schema_tables
@@ -471,7 +471,7 @@ CDC_VIEWS: dict[str, View] = {
         _ddl_history,
     ),
 }
-"""The tables of the schema cdc, there where capture is enabled; cdc.lsn_time_mapping is a true table."""
+"""The tables of the schema cdc, if capture is enabled. cdc.lsn_time_mapping is not among them: it is stored."""
 
 CDC_JOBS = View(
     _columns(

@@ -13,11 +13,11 @@ END_OF_MESSAGE = 1
 
 
 class Closed(Exception):
-    """The client is gone, or speaks something that is not TDS."""
+    """The client is gone, or does not speak TDS."""
 
 
 class Transport:
-    """One connection. Messages in and out; `secure` wraps the socket in TLS, `plain` ends that again."""
+    """One connection, with its messages in both directions. `secure` wraps the socket in TLS, `plain` unwraps it."""
 
     def __init__(self, client: socket.socket) -> None:
         self._client = client
@@ -38,7 +38,7 @@ class Transport:
         return data
 
     def _fill(self) -> None:
-        """Take what the socket has into the buffer, at least one byte."""
+        """Read from the socket into the buffer, at least one byte."""
         if self._secure is None:
             self._buffer += self._receive()
             return
@@ -68,7 +68,7 @@ class Transport:
             raise Closed from error
 
     def secure(self, context: ssl.SSLContext) -> None:
-        """TLS's handshake inside PRELOGIN packets; what comes then is under TLS. Raises Closed when it fails."""
+        """Shake hands for TLS inside PRELOGIN packets and go on under TLS; raises Closed if the handshake fails."""
         wrapped = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         while True:
             try:
@@ -92,13 +92,13 @@ class Transport:
             self.send(data, kind)
 
     def plain(self) -> None:
-        """End TLS behind the login packet, where only that was to be encrypted."""
+        """End TLS behind the login packet, if only the login is encrypted."""
         self._secure = None
 
     # Messages.
 
     def message(self) -> tuple[int, bytes]:
-        """The next whole message: its type and content."""
+        """Return the type and the content of the next message."""
         content = bytearray()
         while True:
             kind, status, length = struct.unpack(">BBH", self._take(8)[:4])
@@ -109,18 +109,18 @@ class Transport:
                 return kind, bytes(content)
 
     def interrupted(self) -> bool:
-        """Whether the client has sent something, which in the middle of a response is an attention, or is gone."""
+        """Return True if the client has sent something, during a response only an attention, or is gone."""
         if self._buffer:
             return True
         ready, _, _ = select.select([self._client], [], [], 0)
         return bool(ready)
 
     def send(self, content: bytes, kind: int = RESPONSE) -> None:
-        """One message, in as many packets as it needs."""
+        """Send one message in as many packets as it needs."""
         self.part(content, kind, last=True)
 
     def part(self, content: bytes, kind: int = RESPONSE, *, last: bool, number: int = 0) -> int:
-        """A part of a message; the number of its last packet. All parts but the last fill their packets."""
+        """Send a part of a message; return the number of its last packet. All parts but the last fill their packets."""
         room = self.packet_size - 8
         out = bytearray()
         at = 0
@@ -141,7 +141,7 @@ class Transport:
 
 
 class Response:
-    """A message that is written as it grows: whole packets go out, the rest waits."""
+    """A message that is sent while it grows: whole packets are sent at once, the rest waits."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -158,6 +158,6 @@ class Response:
             del self._buffer[:whole]
 
     def end(self) -> None:
-        """Send what is left."""
+        """Send the rest."""
         self._transport.part(bytes(self._buffer), last=True, number=self._number)
         self._buffer.clear()

@@ -27,7 +27,7 @@ def database(sqlserver_database: TestDatabase) -> TestDatabase:
 
 
 def error(run: Callable[[], Any]) -> int:
-    """The number of the error that `run` ends with."""
+    """Return the number of the error that `run` ends with."""
     with pytest.raises(pytds.Error) as caught:
         run()
     return int(caught.value.number)

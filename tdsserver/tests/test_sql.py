@@ -62,7 +62,7 @@ def test_errors_have_their_numbers(number: int, statement: str, sqlserver_databa
 
 
 def refusal(server: TestServer, database: str, user: str, password: str) -> str:
-    """The error that a login ends with. By Microsoft's driver: python-tds tries again until its time is up."""
+    """Return the error of a login by Microsoft's driver: python-tds would try again until its time is up."""
     import mssql_python
 
     with pytest.raises(mssql_python.Error) as caught:

@@ -14,7 +14,7 @@ from tdsserver.tests.test_drivers import DRIVERS, Connect, with_mssql_python, wi
 
 GUID = "0E984725-C51C-4BF4-9960-E1C80E27ABA0"
 ZONED = dt.datetime(2018, 7, 13, 12, 23, 45, 123456, dt.timezone(dt.timedelta(hours=-5, minutes=-30)))
-# Of each type: its name, a literal, the value, and its text by CONVERT's style 121 (None: not asked).
+# For each type: its name, a literal, the value, and its text by CONVERT's style 121 (None: not compared).
 TYPES: list[tuple[str, str, object, str | None]] = [
     ("bit", "1", True, "1"),
     ("tinyint", "255", 255, "255"),
@@ -64,7 +64,7 @@ TYPES: list[tuple[str, str, object, str | None]] = [
 
 
 def same(connect: Connect, declared: str, value: object, wanted: object) -> bool:
-    """Whether a client's value is the one that was stored, in whatever Python type the client shows it."""
+    """Return True if a client's value equals the stored value, in any Python type."""
     if isinstance(value, bytearray | memoryview):
         value = bytes(value)
     if isinstance(value, str) and isinstance(wanted, uuid.UUID):

@@ -1,1 +1,1 @@
-"""Facts about the sources for who decides what belongs together: `make house`."""
+"""Facts about the sources, to decide on the division into modules: `make house`."""

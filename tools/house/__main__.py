@@ -1,4 +1,4 @@
-"""`python -m tools.house`: facts about the sources, for who decides what belongs together. It never fails.
+"""`python -m tools.house`: facts about the sources, to decide on the division into modules. It never fails.
 
 It lists modules that one other module imports, small and large files, long functions, names that stand in several
 rooms, and the modules that one UPDATE of PostgreSQL enters between the spool and its JSON bytes.
@@ -47,7 +47,7 @@ def modules() -> dict[str, Module]:
 
 
 def importers(every: Mapping[str, Module]) -> dict[str, set[str]]:
-    """Return which modules import each module, at whatever place."""
+    """Return for each module the modules that import it, at any place."""
     found: dict[str, set[str]] = defaultdict(set)
     for module in every.values():
         for node in ast.walk(module.tree):

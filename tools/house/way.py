@@ -1,4 +1,4 @@
-"""The way of a change: which modules one UPDATE of PostgreSQL enters between the spool and its JSON bytes."""
+"""The way of a change: the modules that one UPDATE of PostgreSQL enters between the spool and its JSON bytes."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def task() -> LogTask:
 def entered() -> list[str]:
     """Return the modules of the product whose functions run while a task makes its first row, without their root.
 
-    What is made once for a table counts; what an import runs does not. Functions that are compiled to machine code are
-    not seen.
+    Work that is done once for a table counts; code that an import runs does not. Functions that are compiled to machine
+    code are not seen.
     """
     found: set[str] = set()
     given = task()
@@ -64,7 +64,7 @@ def entered() -> list[str]:
 
 
 def _is_imported(frame: FrameType | None) -> bool:
-    """Return True where an import runs the frame."""
+    """Return True if an import runs the frame."""
     while frame is not None:
         if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__":
             return True

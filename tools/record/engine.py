@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tailrace-record"
 STREAMS = re.compile(r"Starting streaming")
-"""What every connector logs once its snapshot is over."""
+"""The log line of every connector at the end of its snapshot."""
 
 
 class Failed(Exception):
@@ -25,12 +25,12 @@ class GaveUp(Failed):
 
 
 def full(version: str) -> str:
-    """A version of Debezium with its qualifier: 3.6.1 is 3.6.1.Final."""
+    """Return a version of Debezium with its qualifier: 3.6.1 is 3.6.1.Final."""
     return version if re.search(r"\.[A-Z]", version) else f"{version}.Final"
 
 
 def build(connector: str, version: str, worker: bool = False) -> str:
-    """The class path of the recorder with one connector of one version; made on the first call, then remembered.
+    """Return the class path of the recorder with one connector of one version, which the first call builds.
 
     With `worker` it has Kafka Connect's transforms and Apicurio's converters too. Raises Failed with Maven's or the
     compiler's words.
@@ -68,7 +68,7 @@ class Engine:
     """One engine that may be started and stopped several times; its offsets and records stay in `folder`.
 
     `zone` is the virtual machine's time zone, `heartbeats` the prefix of topics whose records do not count, `limit`
-    the seconds that the case may take in all: whatever waits longer raises Failed.
+    the seconds of the whole case, after which every wait raises Failed.
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class Engine:
 
     @property
     def records(self) -> Path:
-        """The file that the records are appended to."""
+        """The file of the records."""
         return self._folder / "records"
 
     @property
     def offsets(self) -> Path:
-        """The file that their offsets are appended to."""
+        """The file of the records' offsets."""
         return self._folder / "offsets"
 
     @property
@@ -121,7 +121,7 @@ class Engine:
         self._last = time.monotonic()
 
     def stop(self, seconds: float = 60) -> None:
-        """End the engine in its orderly way, which stores its offsets; raises Failed when it had given up."""
+        """End the engine in order, so that it stores its offsets; raises Failed if it has given up."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -144,13 +144,13 @@ class Engine:
             process.wait()
 
     def reason(self) -> str:
-        """Why the engine gave up, in its own words; else the end of its log."""
+        """Return the engine's reason for giving up, in its own words, or else the end of its log."""
         text = self.log.read_text(encoding="utf-8", errors="replace")
         found = re.findall(r"^FAILED (.*)$", text, re.M)
         return str(found[-1])[:2000] if found else f"the engine ended:\n{text[-2000:]}"
 
     def check(self) -> bool:
-        """Whether the engine runs; raises Failed when it gave up."""
+        """Return True if the engine runs; raises Failed if it has given up."""
         if self._process is None:
             return False
         if self._process.poll() is None:
@@ -160,13 +160,13 @@ class Engine:
         return False
 
     def streams(self) -> bool:
-        """Whether the log says, since the last start, that the snapshot is over."""
+        """Return True if the log says that the snapshot is over, since the last start."""
         with self.log.open("rb") as log:
             log.seek(self._log_start)
             return STREAMS.search(log.read().decode("utf-8", "replace")) is not None
 
     def count(self) -> int:
-        """The number of records so far, heartbeats not counted."""
+        """Return the number of records so far, heartbeats not counted."""
         if self.records.exists():
             with self.records.open("rb") as lines:
                 lines.seek(self._counted)
@@ -180,14 +180,14 @@ class Engine:
         return self._records
 
     def wait(self, done: Callable[[], bool], what: str) -> None:
-        """Wait until `done()` or the engine's orderly end; raises Failed at the limit, or when the engine gives up."""
+        """Wait for `done()` or the orderly end of the engine; raises Failed at the limit, or if the engine gives up."""
         while not done() and self.check():
             if time.monotonic() > self._deadline:
                 raise Failed(f"the time of the case was up before {what}")
             time.sleep(0.05)
 
     def settle(self, seconds: float) -> None:
-        """Wait until no record came for `seconds`."""
+        """Wait until no record has come for `seconds`."""
         self.count()
         self._last = time.monotonic()
 
@@ -199,7 +199,7 @@ class Engine:
 
 
 def _escaped(text: str, name: bool) -> str:
-    """`text` as a .properties file needs it."""
+    """Return `text` escaped for a .properties file."""
     found = []
     for character in text:
         if character in "\\\n\r\t\f" or (name and character in " :=#!"):

@@ -1,4 +1,4 @@
-"""Records golden cases with a real Debezium: `python tools/record/record.py CASE_DIR … [--version 3.6.1]`.
+"""Record golden cases with a real Debezium: `python tools/record/record.py CASE_DIR … [--version 3.6.1]`.
 
 README.md beside this file says what it needs. Ends with 1 if a case could not be recorded.
 """
@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main() -> int:
-    """Record the cases that the command line names; the exit code."""
-    # A script's own directory is what Python puts there; the repository's packages are to be found as well.
+    """Record the cases that the command line names; return the exit code."""
+    # Python puts the script's own directory there; the repository's packages must be found, too.
     sys.path[:0] = [str(ROOT), str(ROOT / "src")]
     import psycopg
     import pytds

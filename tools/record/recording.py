@@ -21,13 +21,13 @@ from tools.record.engine import Engine, Failed, GaveUp, build
 
 DATABASE = "golden"
 IDLE = 3.0
-"""Seconds without a record after which a case is over, where it does not say otherwise."""
+"""Seconds without a record after which a case is over, unless the case has its own number."""
 CONVERTERS = {"json": None, "cloudevents": "io.debezium.converters.CloudEventsConverter"}
 _IN_BASE64 = re.compile(rb'\{"bytes":"([A-Za-z0-9+/=]+)"\}')
 
 
 def record(case: Case, postgres: Postgres, version: str, limit: float, folder: Path) -> int:
-    """Record `case` with Debezium `version` into `expected.jsonl.gz`; the number of records.
+    """Record `case` with Debezium `version` into `expected.jsonl.gz`; return the number of records.
 
     `folder` takes Debezium's log and offsets. An older recording is replaced only by a whole new one. Raises Failed
     when the engine gives up or `limit` seconds are over, psycopg.Error when the server refuses a statement.
@@ -58,7 +58,7 @@ def record(case: Case, postgres: Postgres, version: str, limit: float, folder: P
 
 
 def beats(case: Case) -> str:
-    """How the names of the case's heartbeat topics begin."""
+    """Return the prefix of the case's heartbeat topics."""
     return (
         case.properties.get("topic.heartbeat.name")
         or case.properties.get("topic.heartbeat.prefix")
@@ -119,7 +119,7 @@ def _run(case: Case, postgres: Postgres, engine: Engine) -> None:
 
 
 def _await_streaming(case: Case, postgres: Postgres, engine: Engine) -> None:
-    """Wait until the snapshot is over and the slot is read, then for what is still on its way."""
+    """Wait until the snapshot is over and the slot is read, and then until no record comes."""
     engine.wait(engine.streams, "Debezium streamed")
     query = "select 1 from pg_replication_slots where slot_name = %s and database = %s and active"
     slot = case.properties.get("slot.name", "debezium")
@@ -129,7 +129,7 @@ def _await_streaming(case: Case, postgres: Postgres, engine: Engine) -> None:
 
 
 def store(case: Case, engine: Engine, registry: Registry | None = None) -> int:
-    """Write a recording down beside its case; the number of records."""
+    """Write a recording beside its case; return the number of records."""
     text = engine.records.read_bytes() if engine.records.exists() else b""
     versions = registry.versions if registry is not None else []
     if versions:
@@ -150,7 +150,7 @@ def store(case: Case, engine: Engine, registry: Registry | None = None) -> int:
 
 
 def _opened(found: re.Match[bytes], subjects: Mapping[int, str]) -> bytes:
-    """Bytes that begin with a zero and the id of a schema, with that schema's subject; other bytes as they are."""
+    """Return bytes, with the subject of the schema if they begin with a zero and the id of a schema."""
     data = base64.b64decode(found[1])
     number = int.from_bytes(data[1:5], "big")
     if data[:1] != b"\0" or number not in subjects:
@@ -160,13 +160,13 @@ def _opened(found: re.Match[bytes], subjects: Mapping[int, str]) -> bytes:
 
 
 def _write(path: Path, text: bytes) -> None:
-    # No name and no time inside, so that equal recordings are equal files.
+    # Without a name and a time inside, equal recordings are equal files.
     fresh = path.with_suffix(".new")
     fresh.write_bytes(gzip.compress(text, 9, mtime=0))
     fresh.replace(path)
 
 
 def explain(error: Exception) -> str:
-    """One line that says why a case could not be recorded."""
+    """Return one line with the reason that a case could not be recorded."""
     words = " ".join(str(error).split()) if isinstance(error, psycopg.Error) else str(error)
     return f"the server refuses a statement: {words}" if isinstance(error, psycopg.Error) else words

@@ -14,7 +14,7 @@ from tools.record.recording import CONVERTERS, IDLE, store
 
 
 def record(case: Case, server: TestServer, version: str, limit: float, folder: Path) -> int:
-    """Record `case` with Debezium `version` into `expected.jsonl.gz`; the number of records.
+    """Record `case` with Debezium `version` into `expected.jsonl.gz`; return the number of records.
 
     `folder` takes Debezium's log, offsets and schema history. An older recording is replaced only by a whole new one.
     Raises Failed when the engine gives up or `limit` seconds are over, pytds.Error when the server refuses a statement.
@@ -67,12 +67,12 @@ def _stop(engine: Engine) -> None:
     try:
         engine.stop()
     except Failed as error:
-        # Debezium 1.0 waits too short a time for its own thread. Everything that it had delivered is written down.
+        # Debezium 1.0 does not wait long enough for its own thread. All delivered records are written by now.
         if "Interrupted while stopping coordinator" not in str(error):
             raise
 
 
 def _await_streaming(engine: Engine) -> None:
     engine.wait(engine.streams, "Debezium streamed")
-    # The first look at the log fixes where the stream begins.
+    # The first read of the log fixes the start of the stream.
     engine.settle(1.5)

@@ -1,1 +1,1 @@
-"""What the product is made of: the bill of materials, and the audit of it."""
+"""The parts of the product: the bill of materials, and its audit."""

@@ -1,10 +1,10 @@
 """The audit of the pinned parts against known vulnerabilities: `python -m tools.supply.audit [--data PATH] [--strict]`.
 
-With `--data`, or the environment's TAILRACE_ADVISORIES, it reads records in OSV's format, a directory or a zip of JSON
-files, and asks nobody: that is the one way for jars. Else it asks the package index that pip is set to, whose JSON
-tells of each release; where it serves the page of a project alone, of the newest. What nobody tells of is printed as
-not audited, never as sound. Ends with 1 for a vulnerability that accepted.toml does not name, and, with `--strict`, for
-what is not audited; else with 0.
+With `--data`, or TAILRACE_ADVISORIES in the environment, it reads records in OSV's format from a directory or a zip of
+JSON files, and uses no network. Jars are audited in this way only. Else it asks the package index of pip, whose JSON
+lists the vulnerabilities of each release; an index without pages of releases lists those of the newest release. Parts
+without an answer are printed as not audited. The exit code is 1 for a vulnerability that accepted.toml does not name
+and, with `--strict`, for a part that is not audited; else 0.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Advisory:
 
 
 class NotAudited(Exception):
-    """Nobody tells of a part, or of any; the text says why."""
+    """There is no answer for a part, or for any part; the text says why."""
 
 
 Ask = Callable[[Part], list[Advisory]]
@@ -64,7 +64,7 @@ Ask = Callable[[Part], list[Advisory]]
 
 
 def index() -> str:
-    """The address of the JSON of the package index that pip is set to. Raises NotAudited where pip does not say."""
+    """Return the address of the JSON of pip's package index; raises NotAudited if pip names no index."""
     done = subprocess.run(
         [sys.executable, "-m", "pip", "install", "--help"], capture_output=True, text=True, check=False
     )
@@ -75,7 +75,7 @@ def index() -> str:
 
 
 def of_index(address: str, seconds: float) -> Ask:
-    """Asks the index at `address`, for `seconds` from now on."""
+    """Return a function that asks the index at `address`, for `seconds` from now on."""
     ends = time.monotonic() + seconds
     knows_releases, lacks_releases = threading.Event(), threading.Event()
 
@@ -107,7 +107,7 @@ def of_index(address: str, seconds: float) -> Ask:
 
 
 def _page(address: str, ends: float) -> Record | None:
-    """A page of JSON; None when there is none. Raises NotAudited when the index does not answer until `ends`."""
+    """Return a page of JSON; None if there is none. Raises NotAudited if the index does not answer until `ends`."""
     late = NotAudited("the package index takes too long; --seconds gives it more")
     if time.monotonic() > ends:
         raise late
@@ -134,7 +134,7 @@ def _page(address: str, ends: float) -> Record | None:
 
 
 def of_records(records: Iterable[Record]) -> Ask:
-    """Looks into OSV's records, which are read once."""
+    """Return a function that looks parts up in OSV's records, which are read once."""
     by_name: dict[tuple[str, str], list[tuple[Record, Record]]] = {}
     kinds = set()
     for record in records:
@@ -160,7 +160,7 @@ def of_records(records: Iterable[Record]) -> Ask:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """The records of a directory or a zip. Raises NotAudited where there are none."""
+    """Yield the records of a directory or a zip; raises NotAudited if there are none."""
     count = 0
     if path.is_file() and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
@@ -188,7 +188,7 @@ def _events(affected: Record, kind: str) -> Iterator[str]:
 
 
 def _is_affected(version: str, affected: Record) -> bool:
-    """Whether a version is listed, or in a range. What cannot be compared counts as affected."""
+    """Return True if a version is listed or in a range. A version that cannot be compared counts as affected."""
     if version in affected.get("versions", ()):
         return True
     for span in affected.get("ranges", ()):
@@ -205,18 +205,18 @@ def _is_affected(version: str, affected: Record) -> bool:
                 ):
                     inside = False
         except InvalidVersion:
-            # where all versions are listed this one would be among them
+            # if all versions are listed, this version would be among them
             inside = not affected.get("versions")
         if inside:
             return True
     return False
 
 
-# --- what is told
+# --- the report
 
 
 def audit(parts: list[Part], ask: Ask, accepted: dict[str, str]) -> tuple[list[str], list[str], list[str]]:
-    """The lines of what is vulnerable, of what is accepted, and of what is not audited."""
+    """Return the lines of vulnerable parts, of accepted vulnerabilities, and of parts that are not audited."""
     vulnerable: list[str] = []
     passed: list[str] = []
     unknown: dict[str, list[str]] = {}
@@ -239,7 +239,7 @@ def audit(parts: list[Part], ask: Ask, accepted: dict[str, str]) -> tuple[list[s
 
 
 def main(arguments: list[str]) -> int:
-    """Audit all parts and print what was found."""
+    """Audit all parts and print the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("TAILRACE_ADVISORIES") or None)
     parser.add_argument("--seconds", type=float, default=120, help="how long the package index is asked")
@@ -250,7 +250,7 @@ def main(arguments: list[str]) -> int:
     try:
         ask = of_index(index(), given.seconds) if given.data is None else of_records(read_records(Path(given.data)))
         if given.data is None:
-            # Where nothing answers, one question is enough.
+            # An index that does not answer is asked once.
             ask(parts[0])
     except NotAudited as reason:
         print(f"audit: NOT AUDITED, none of {len(parts)} parts: {reason}")

@@ -1,7 +1,7 @@
 """The software bill of materials as CycloneDX 1.6: `python -m tools.supply.bill [FILE]`.
 
-Made of the lock and the list of jars alone, so the same tree gives the same bytes on every machine: no time, no number
-that is drawn.
+The bill is made of the lock and the list of jars alone, without times and random numbers, so the same tree gives the
+same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Bill = dict[str, Any]
 
 
 def bill(parts: list[Part]) -> Bill:
-    """The bill of these parts; packages that depend on markers may be in it in several versions."""
+    """Return the bill of the parts; a package that depends on markers may be in it in several versions."""
     product = f"pkg:pypi/tailrace@{__version__}"
     licence = {"licenses": [{"expression": "Apache-2.0"}]}
     content: Bill = {
@@ -65,7 +65,7 @@ def _component(part: Part) -> Bill:
 
 
 def _licence(text: str) -> Bill:
-    """An SPDX expression; or, after `name:`, the name of a licence that SPDX does not list."""
+    """Return a licence: an SPDX expression or, after `name:`, the name of a licence that SPDX does not list."""
     name = text.removeprefix("name:")
     return {"expression": text} if name == text else {"license": {"name": name.strip()}}
 
@@ -83,7 +83,7 @@ def _dependencies(product: str, parts: list[Part]) -> list[Bill]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the bill to the file that is given, else below build/."""
+    """Write the bill to the given file, or else below build/."""
     parts = [*packages(), *jars()]
     target = Path(arguments[0]) if arguments else TARGET
     target.parent.mkdir(parents=True, exist_ok=True)

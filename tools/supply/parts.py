@@ -28,7 +28,7 @@ class Part:
     """One package or jar. `hashes` are SHA-256 of its files, sorted; `wanted_by` the packages that need it, the product
     among them.
 
-    `scope` is CycloneDX's: required; optional for what an extra alone installs; excluded for development's own.
+    `scope` is CycloneDX's: required, optional for packages of extras, excluded for packages of development.
     """
 
     kind: str
@@ -50,7 +50,7 @@ class Part:
 
 
 def packages(lock: Path = LOCK, project: Path = PROJECT, licences: Path = LICENCES) -> list[Part]:
-    """The packages of the lock, in its order. Raises ValueError for an entry that is not understood."""
+    """Return the packages of the lock, in its order; raises ValueError for an entry that is not understood."""
     known = tomllib.loads(licences.read_text("utf-8"))["packages"]
     found = []
     for entry in _ENTRY.split(lock.read_text("utf-8").rstrip() + "\n"):
@@ -68,7 +68,7 @@ def packages(lock: Path = LOCK, project: Path = PROJECT, licences: Path = LICENC
 
 
 def jars(licences: Path = LICENCES) -> list[Part]:
-    """The jars of our own sinks."""
+    """Return the jars of our own sinks."""
     known = tomllib.loads(licences.read_text("utf-8"))["jars"]
     return [
         Part(
@@ -86,13 +86,13 @@ def jars(licences: Path = LICENCES) -> list[Part]:
 
 
 def sink_jars() -> list[Jar]:
-    """The jars that our own sinks need, each once."""
+    """Return the jars that our own sinks need, each once."""
     users = [*(sinks.KNOWN.load(name) for name in sinks.KNOWN.places), *FORMATS.values()]
     return list(dict.fromkeys(jar for user in users for jar in user.jars))
 
 
 def _scopes(project: Path, wanted_by: dict[str, frozenset[str]]) -> dict[str, str]:
-    """What each package is there for: itself, or the weightiest of those that need it."""
+    """Return the scope of each package: its own, or the strongest scope among the packages that need it."""
     read = tomllib.loads(project.read_text("utf-8"))["project"]
     groups = {"required": read["dependencies"], "optional": [], "excluded": []}
     for extra, requirements in read["optional-dependencies"].items():
