@@ -1,1 +1,1 @@
-"""The databases: a room for each, the registry that finds them, and what their descriptors, checks and status share."""
+"""The connectors, one package for each database; their registry; and what descriptors, checks and status share."""

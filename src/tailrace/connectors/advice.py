@@ -1,6 +1,6 @@
-"""What `tailrace check` warns of with every database: sessions in the clear, and users that may do too much. Driver.
+"""Warnings of `tailrace check` for every database: unencrypted sessions, and users with excessive rights. Driver.
 
-Nothing here connects to a server; the names of hosts are looked up.
+Nothing here connects to a server; host names are looked up.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _CONSUMER = "signal.consumer."
 
 
 def is_elsewhere(host: str) -> bool:
-    """Whether `host`, a name, an address or the path of a socket, is another machine than this one.
+    """Return True if `host`, a name, an address or the path of a socket, is another machine than this one.
 
-    A name that nobody knows is elsewhere. A tunnel's end on this machine is here, wherever the tunnel leads.
+    A host name that cannot be looked up counts as another machine; the local end of a tunnel counts as this one.
     """
     if not host or "/" in host:
         return False
@@ -35,7 +35,7 @@ def is_elsewhere(host: str) -> bool:
 
 
 def _is_own(family: int, address: tuple[Any, ...]) -> bool:
-    """Whether an address belongs to this machine: then it is also where a datagram to it would come from."""
+    """Return True for an address of this machine: a datagram to it would also be sent from it."""
     if ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
         return True
     try:
@@ -47,7 +47,7 @@ def _is_own(family: int, address: tuple[Any, ...]) -> bool:
 
 
 def in_the_clear(server: str, remedy: str, what: str = "The session") -> Finding:
-    """The warning of a session that is not encrypted with a `server` on another machine."""
+    """Return the warning of an unencrypted session with a `server` on another machine."""
     return Finding(
         "warning",
         "encryption",
@@ -57,7 +57,7 @@ def in_the_clear(server: str, remedy: str, what: str = "The session") -> Finding
 
 
 def excessive(user: str, rights: Sequence[str], statements: Sequence[str]) -> Finding:
-    """The warning of a user with `rights` beyond what capture needs; `statements` make one without them."""
+    """Return the warning of a user with `rights` beyond the needs of capture; `statements` create one without them."""
     return Finding(
         "warning",
         "rights",
@@ -67,13 +67,13 @@ def excessive(user: str, rights: Sequence[str], statements: Sequence[str]) -> Fi
 
 
 def some(tables: Sequence[Any], statement: str) -> list[str]:
-    """`statement`, with its `{}` replaced, for each of the first tables, whose names are quoted already."""
+    """Return `statement` once for each of the first tables, with the table's quoted name in place of `{}`."""
     more = [statement.format("…")] if len(tables) > SHOWN or not tables else []
     return [statement.format(table) for table in tables[:SHOWN]] + more
 
 
 def kafka(what: str, servers: Iterable[str], protocol: str, option: str) -> Iterator[Finding]:
-    """A warning where records go to brokers (`host:port`) on other machines, or come from them, in the clear.
+    """Yield a warning if records pass unencrypted to or from brokers (`host:port`) on other machines.
 
     `protocol` is the value of `option`, Kafka's security.protocol; "" is its default.
     """
@@ -87,13 +87,13 @@ def kafka(what: str, servers: Iterable[str], protocol: str, option: str) -> Iter
 
 
 def _host(server: str) -> str:
-    """The host of `[listener://]host[:port]`."""
+    """Return the host of `[listener://]host[:port]`."""
     place = server.strip().rpartition("://")[2]
     return re.sub(r":[0-9]+\Z", "", place)
 
 
 def channels(config: Mapping[str, Any]) -> Iterator[Finding]:
-    """Whether signals, which start snapshots and may bring conditions, come in the clear."""
+    """Yield a warning if signals, which start snapshots and may contain conditions, come unencrypted."""
     if "kafka" not in config["signal.enabled.channels"]:
         return
     option = f"{_CONSUMER}security.protocol"

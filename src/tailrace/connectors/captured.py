@@ -1,4 +1,4 @@
-"""What a connector says of the tables that are captured at this moment, for the schema of typed rows."""
+"""The tables that a connector captures now, for the schema of typed rows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """The captured tables, each with the key that its events get, and the connector's part of events.
+    """The captured tables, each with the key of its events, and the connector's part of events.
 
-    `position` is that of the log at which they are so, as the column `position` shows it: a change of a table that is
-    committed after it is behind it.
+    `position` is the log's position at which the tables were read, as the column `position` shows it. A change of a
+    table that is committed later comes after it.
     """
 
     tables: tuple[TableSchema, ...]
@@ -28,4 +28,4 @@ class Captured:
 
 
 Capturing = Callable[["Config", "EventSettings"], Captured]
-"""What asks the server; it opens a session and closes it. Raises TailraceError."""
+"""A function that asks the server, in a session of its own. Raises TailraceError."""

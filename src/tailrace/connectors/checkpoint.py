@@ -1,4 +1,4 @@
-"""What a query's checkpoint holds, for checks before a run. Reads files; driver only.
+"""The latest offset in a query's checkpoint, for checks before a run. Reads files; driver only.
 
 Spark writes, for each batch, `offsets/<number>` before it and `commits/<number>` after it: a version, a line of its
 own, and one line of JSON for each source.
@@ -19,18 +19,18 @@ _Offset = TypeVar("_Offset", bound=Any)
 
 
 def understood(call: Callable[..., _Offset]) -> Callable[..., _Offset]:
-    """`call`, which makes an offset of its JSON, with PositionLost for JSON that is none."""
+    """Decorate `call`, which makes an offset of its JSON: for anything that is no offset it raises PositionLost."""
 
     @functools.wraps(call)
     def guarded(*args: Any) -> _Offset:
         try:
             found = call(*args)
-            # what cannot be written again has something in it that is not what it should be
+            # an offset with a wrong value cannot be written
             found.to_json()
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, zlib.error):
             raise PositionLost(
                 "The checkpoint has an offset that is not understood.",
-                "It was changed by hand, or written by a newer version: put back what it was, or delete the checkpoint "
+                "It was changed by hand, or written by a newer version: restore the file, or delete the checkpoint "
                 "to start again with a snapshot.",
             ) from None
         return found
@@ -39,14 +39,14 @@ def understood(call: Callable[..., _Offset]) -> Callable[..., _Offset]:
 
 
 def ordered(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """An offset with the keys of every object in order: Spark compares offsets as text."""
+    """Return an offset with the keys of every object sorted: Spark compares offsets as text."""
     return {key: ordered(found) if isinstance(found := fields[key], dict) else found for key in sorted(fields)}
 
 
 def stored_offset(directory: Path | None) -> dict[str, Any] | None:
-    """The offset of the only source at the end of the latest batch that was planned; None where there is none.
+    """Return the only source's offset after the last planned batch; None if there is none.
 
-    Also None for a checkpoint that is not in the local file system, `directory` being None, or that cannot be read.
+    Also None for a checkpoint that is not in the local file system (`directory` is None), or that cannot be read.
     """
     if directory is None:
         return None

@@ -1,7 +1,7 @@
-"""Descriptor: everything that the rest of tailrace knows of a connector, in one place. No I/O, any process.
+"""Descriptor: the parts of a connector, for the rest of tailrace. No I/O, any process.
 
-A connector is a package with a room of its own and one Descriptor. The parts that it names are loaded when they are
-first asked for: whoever asks for one connector imports no other, and who only reads a configuration imports no driver.
+A connector is a package with one Descriptor. The descriptor names parts by their modules, which are imported at first
+use: using one connector imports no other, and reading a configuration imports no driver.
 """
 
 from __future__ import annotations
@@ -28,58 +28,59 @@ if TYPE_CHECKING:
 
 
 class Prerequisites(Protocol):
-    """The part that asks a server before a run. Driver."""
+    """The part that checks a server before a run. Driver."""
 
     def demand(self, config: Config) -> Sequence[Finding]:
-        """What was looked at; raises PrerequisiteError for what a pipeline cannot do without."""
+        """Return the findings. Raises PrerequisiteError for whatever a pipeline cannot do without."""
         ...
 
     def check(self, config: Config) -> Sequence[Finding]:
-        """The same and more, for `tailrace check`; errors are among the findings."""
+        """Return the findings of `demand` and more, for `tailrace check`. Errors are among the findings."""
         ...
 
 
 class Documents(Protocol):
-    """The part that makes documents of events, where a database holds documents. See `tailrace.transforms`."""
+    """The part that makes documents from events, for databases of documents. See `tailrace.transforms`."""
 
     def opened(self, record: RecordLayout, made: Callable[[Struct], Rewritten], text: str) -> Rewritten:
-        """What `made` gives of each struct that the documents after changes are: the records of an event by the shapes
-        of these. A field of the name `text` that is a document is indented JSON there. Worker. Raises Refused."""
+        """Return the records of an event by the shapes of its documents after the change: `made` gives the record for
+        each shape. A field of the name `text` that is a document becomes indented JSON. Worker. Raises Refused."""
         ...
 
     def read(self, text: str) -> Any:
-        """The document that a text stands for. Worker."""
+        """Return the document of a text. Worker."""
         ...
 
     def write(self, document: Any) -> str:
-        """A document as text. Worker."""
+        """Return a document as text. Worker."""
         ...
 
     def state_after(self, before: Any, payload: dict[str, Any]) -> Any:
-        """The document after an event, whose parsed payload is given; None where there is none. Worker."""
+        """Return the document after an event with the parsed `payload`; None if there is none. Worker."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """One connector. Names of parts are `package.module:name`, or `package.module` for a whole module.
+    """One connector. Parts are named `package.module:name`, or `package.module` for a whole module; "" if there is
+    none.
 
-    `title` is the database's name in texts, `class_name` Debezium's class of the connector, and `names` are the last
-    parts, in small letters, of what `connector.class` may say for it. `options` names its Options, `planner` what
-    makes a Planner of a Config and EventSettings, `prerequisites` the module that is a Prerequisites, `send_signal`
-    what writes a Signal where the Config says and returns the place's name, `describe` what makes a SourceStatus of
-    offsets. `signal_place` says what a signal becomes there.
-
-    `drivers` are the modules that only the connector's room imports, when it first connects, and `requirement` is what
-    pip installs for them; empty where there is no driver. `loaded` are the modules that most tasks need, which a
-    worker imports before it has one. `documents` names the module that is a Documents; ""
-    where there is none. Connectors over change tables name in `dialect` what makes their Dialect of a Config, and in
-    `form` their part of events. `captured` names a tailrace.connectors.captured.Capturing; "" where rows have no types
-    but those of documents. `held` names a tailrace.connectors.held.Reading, what spark.read reads; "" where tables
-    cannot be read at one position by several tasks. `compared` names a tailrace.connectors.held.Comparing, what
-    `tailrace verify` reads; "" where that is not there. `present` names a tailrace.connectors.present.Opening; "" where
-    a sink of tables cannot read rows again. `listed` names a module for the page of typed rows: LISTED has its types,
-    each with a column of it, FORM is the connector's part of events.
+    - `title` is the database's name in texts, `class_name` Debezium's class of the connector. `names` are the last
+      parts, in lower case, of the values of `connector.class` that select it.
+    - `options` names its Options. `planner` makes a Planner from a Config and EventSettings. `prerequisites` is a
+      module that implements Prerequisites. `send_signal` writes a Signal to the place that the Config names, and
+      returns the place's name; `signal_place` says what a signal becomes there. `describe` makes a SourceStatus from
+      offsets.
+    - `drivers` are the modules that only this connector imports, when it first connects; `requirement` is the pip
+      requirement that installs them. `loaded` are the modules that a worker imports before its first task.
+    - `documents` names a module that implements Documents. For connectors over change tables `dialect` makes their
+      Dialect from a Config. `form` is the connector's part of events.
+    - `captured` names a tailrace.connectors.captured.Capturing; "" if all rows are documents. `held` names a
+      tailrace.connectors.held.Reading, for spark.read; "" if several tasks cannot read tables at one position.
+      `compared` names a tailrace.connectors.held.Comparing, for `tailrace verify`. `present` names a
+      tailrace.connectors.present.Opening; "" if a sink of tables cannot read rows again.
+    - `listed` names a module for the page of typed rows: LISTED has the types, each with a column, FORM the connector's
+      part of events.
     """
 
     traits: Traits
@@ -111,7 +112,7 @@ class Descriptor:
 
     @property
     def format(self) -> str:
-        """What `spark.readStream.format` takes."""
+        """The format's name for `spark.readStream.format`."""
         return f"{self.name}-cdc"
 
     @property
@@ -121,7 +122,7 @@ class Descriptor:
 
     @property
     def parts(self) -> dict[str, str]:
-        """The names of all parts that the connector has, by the field that names them."""
+        """The names of the parts that the connector has, by field."""
         fields = (
             "options", "planner", "prerequisites", "send_signal", "describe", "documents", "dialect", "form",
             "captured", "held", "compared", "present", "listed",
@@ -129,58 +130,58 @@ class Descriptor:
         return {field: named for field in fields if (named := getattr(self, field))}
 
     def load_options(self) -> Options:
-        """The table of options."""
+        """Return the table of options."""
         found: Options = load(self.options)
         return found
 
     def load_planner(self) -> Callable[[Config, EventSettings], Planner]:
-        """What makes a planner; making one does no I/O. Planner."""
+        """Return the function that makes a planner, without I/O. Planner."""
         found: Callable[[Config, EventSettings], Planner] = load(self.planner)
         return found
 
     def load_prerequisites(self) -> Prerequisites:
-        """What asks a server before a run. Driver."""
+        """Return the part that checks a server before a run. Driver."""
         found: Prerequisites = load(self.prerequisites)
         return found
 
     def load_send_signal(self) -> Callable[[Config, Signal], str]:
-        """What writes a signal where `signal.data.collection` says, and returns the name of that. Driver."""
+        """Return the function that writes a signal to `signal.data.collection` and returns the place's name. Driver."""
         found: Callable[[Config, Signal], str] = load(self.send_signal)
         return found
 
     def load_describe(self) -> Callable[[Offsets, Offsets], SourceStatus]:
-        """What reads offsets, the end of a batch and the newest, for a person. Driver."""
+        """Return the function that describes two offsets, the end of a batch and the newest, for a person. Driver."""
         found: Callable[[Offsets, Offsets], SourceStatus] = load(self.describe)
         return found
 
     def load_captured(self) -> Capturing | None:
-        """What asks for the tables that are captured; None where rows have no types of tables. Any process."""
+        """Return the function that asks for the captured tables; None if rows have no types of tables. Any process."""
         found: Capturing | None = load(self.captured) if self.captured else None
         return found
 
     def load_held(self) -> Reading | None:
-        """What opens a snapshot for spark.read; None where there is none. Any process."""
+        """Return the function that opens a snapshot for spark.read; None if there is none. Any process."""
         found: Reading | None = load(self.held) if self.held else None
         return found
 
     def load_present(self) -> Opening | None:
-        """What reads rows as they are now; None where nothing does. Driver."""
+        """Return the function that opens a session to read rows as they are now; None if there is none. Driver."""
         found: Opening | None = load(self.present) if self.present else None
         return found
 
     def load_compared(self) -> Comparing | None:
-        """What opens a snapshot for `tailrace verify`; None where there is none. Driver."""
+        """Return the function that opens a snapshot for `tailrace verify`; None if there is none. Driver."""
         found: Comparing | None = load(self.compared) if self.compared else None
         return found
 
     def load_documents(self) -> Documents | None:
-        """What makes documents of events; None where events have none."""
+        """Return the part that makes documents from events; None if there is none."""
         found: Documents | None = load(self.documents) if self.documents else None
         return found
 
 
 def load(part: str) -> Any:
-    """The part called `package.module:name` or `package.module`; imports the module."""
+    """Return the part called `package.module:name` or `package.module`; imports the module."""
     module, _, name = part.partition(":")
     found = import_module(module)
     return getattr(found, name) if name else found

@@ -1,4 +1,4 @@
-"""Findings: what a check of a server has found, for `tailrace check` and the start of a pipeline. No I/O. Driver."""
+"""Findings: the results of a check of a server, for `tailrace check` and the start of a pipeline. No I/O. Driver."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 Level = Literal["ok", "warning", "error"]
 SHOWN = 10
-"""Tables that a sentence names at most."""
+"""Most tables that a sentence names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. `subject` is a word or two, `text` a sentence, `remedy` what to do; "" for ok."""
+    """One result. `subject` is a word or two, `text` a sentence, `remedy` the action to take; "" for ok."""
 
     level: Level
     subject: str
@@ -27,7 +27,7 @@ class Finding:
 
 
 def demanded(findings: Sequence[Finding]) -> list[Finding]:
-    """The same findings; raises PrerequisiteError with all errors among them when there are any."""
+    """Return the findings. Raises PrerequisiteError with all errors among them if there are any."""
     errors = [finding for finding in findings if finding.level == "error"]
     if len(errors) == 1:
         raise PrerequisiteError(errors[0].text, errors[0].remedy)
@@ -38,8 +38,9 @@ def demanded(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def collisions(settings: EventSettings, tables: Sequence[Any]) -> list[Finding]:
-    """Tables (TableId) whose topics or schemas get one name, because illegal characters or cases are lost in it."""
-    # Sinks have findings too, and a run does not wait for what makes events before it starts the JVM.
+    """Return a warning for tables (TableId) whose topics or schemas share a name, as illegal characters or case are
+    lost."""
+    # Imported here: sinks have findings too, and a run starts the JVM before it imports the code of events.
     from tailrace.events import names
 
     for what, of in (("topic", names.own_topic), ("schema name", names.schema_prefix)):
@@ -61,6 +62,6 @@ def collisions(settings: EventSettings, tables: Sequence[Any]) -> list[Finding]:
 
 
 def listed(tables: Sequence[Any]) -> str:
-    """The first names of a list, and how many there are beyond them."""
+    """Return the first names of a list, and the number of the others."""
     shown = ", ".join(str(table) for table in tables[:SHOWN])
     return shown if len(tables) <= SHOWN else f"{shown} and {len(tables) - SHOWN} more"

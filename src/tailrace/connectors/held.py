@@ -1,6 +1,6 @@
-"""What one read of a database's tables at one position is: the tasks, and what has to stay open while they run.
+"""Consistent reads: rows of tables at one log position, the tasks that read them, and the snapshot to keep open.
 
-Whoever compares these rows with others asks also what has changed between two positions: see `Compared`.
+`Compared` also tells which rows changed between two positions, for comparisons with a copy.
 """
 
 from __future__ import annotations
@@ -22,30 +22,31 @@ class Held(Protocol):
 
     @property
     def stays(self) -> bool:
-        """Whether the snapshot is kept open here, as long as tasks read it; else the server has it by itself."""
+        """True if this process must keep the snapshot open until all tasks have read it."""
         ...
 
     @property
     def tasks(self) -> Sequence[Task]:
-        """What reads all rows; each has in it all that it needs, and any of them may be read more than once."""
+        """Tasks that together read every row. Each is self-contained and may run more than once."""
         ...
 
     def is_read(self) -> bool:
-        """Whether a task reads now what is kept open here. Raises TailraceError where it is lost."""
+        """Return True while a task reads the snapshot that is kept open. Raises TailraceError if the snapshot is
+        lost."""
         ...
 
     def close(self) -> None: ...
 
 
 Reading = Callable[["Config", "EventSettings"], Held]
-"""What opens a snapshot of the captured tables. Raises TailraceError."""
+"""A function that opens a snapshot of the captured tables. Raises TailraceError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """The keys of a table's rows that were changed: the texts of each of the key's columns, a row for each key.
+    """Keys of the changed rows of one table, as text: one tuple for each key column, one item for each row.
 
-    `everything` says that any row may have been changed: the table was truncated, or a change does not tell its key.
+    `everything` is True if any row may have changed: the table was truncated, or a change does not tell its key.
     """
 
     columns: tuple[tuple[bytes, ...], ...]
@@ -53,60 +54,62 @@ class Touched:
 
 
 class Compared(Protocol):
-    """The rows of a source, to be compared with what a pipeline has made of them. Driver.
+    """The rows of a source, for a comparison with a pipeline's copy of them. Driver.
 
-    They may be read over some time. A row that no change touches meanwhile is as it was at `position`. Before `take`
-    only `committed` is known.
+    The rows may be read over a period. A row that does not change during this period is as it was at `position`. Only
+    `committed` is known before `take`.
     """
 
     def take(self) -> None:
-        """Take the position, and plan what reads the rows. Raises TailraceError."""
+        """Fix the position, and plan the tasks that read the rows. Raises TailraceError."""
         ...
 
     @property
     def position(self) -> str:
-        """The position, as the column `position` shows it: everything that is committed up to there is in the rows."""
+        """The position, as the column `position` shows it. The rows contain everything committed up to it."""
         ...
 
     @property
     def committed(self) -> str:
-        """Up to where the pipeline is known to have committed what it read of the log, before the rows are read; ""
-        where that is not known."""
+        """Position that the pipeline had committed before the rows were read; "" if unknown."""
         ...
 
     @property
     def tables(self) -> Sequence[TableSchema]:
-        """The tables that are read, those without rows among them, each with the key that its events get."""
+        """The tables that are read, also those without rows, each with the key of its events."""
         ...
 
     @property
     def form(self) -> SourceForm | None:
-        """The connector's part of events; None where rows are documents under their keys."""
+        """The connector's part of events; None if rows are documents."""
         ...
 
     def of_table(self, table: TableSchema) -> Sequence[Task]:
-        """What reads the rows of one table; any of them may be read more than once, until `close`."""
+        """Return the tasks that read one table. Until `close` each may run more than once."""
         ...
 
     def is_running(self) -> bool | None:
-        """Whether a pipeline reads the log now; None where the server does not know."""
+        """Return True if a pipeline reads the log now; None if the server does not know."""
         ...
 
     def is_told(self) -> bool:
-        """Whether the log tells of all that the rows may show. To be asked when they are read, again until it does."""
+        """Return True once the log has passed the position at which the rows were read. Call it after reading, until it
+        is True."""
         ...
 
     def touched(self, table: TableSchema, after: str, upto: str) -> Touched:
-        """The keys that are changed behind the position `after`, up to `upto` and to where the rows were read; those up
-        to `committed` are not known. Raises TailraceError."""
+        """Return the keys changed after the position `after`, up to `upto` and to the end of the reading.
+
+        Keys changed up to `committed` are unknown. Raises TailraceError.
+        """
         ...
 
     def condition(self, names: Sequence[str], keys: Sequence[Sequence[Any]]) -> str:
-        """The condition of a signal that the rows with these keys fulfil, whose columns are called `names`."""
+        """Return a signal's condition for the rows with these keys, whose columns are `names`."""
         ...
 
     def close(self) -> None: ...
 
 
 Comparing = Callable[["Config", "EventSettings"], Compared]
-"""What opens a snapshot to be compared. Raises TailraceError."""
+"""A function that opens a snapshot for a comparison. Raises TailraceError."""

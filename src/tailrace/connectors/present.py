@@ -1,4 +1,4 @@
-"""What a connector says of rows as they are now, for values that neither the log nor a table of the sink has."""
+"""Rows as they are now, for values that neither the log nor a table of the sink has."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ Name = tuple[str, str, str]
 """A table's database, schema and name."""
 
 Values = tuple[Sequence[int], list[pa.Array]]
-"""Rows: for each one the place of its key among those that were asked for, and its columns' values."""
+"""Rows: for each the index of its key among the requested keys, and the values of its columns."""
 
 
 class PresentTable(Protocol):
-    """One table, as tasks read it. Picklable; holds the login, so that it prints as its name alone."""
+    """One table, as tasks read it. Picklable; holds the login, so its repr is only its name."""
 
     def values(self, key: Sequence[str], keys: Sequence[pa.Array], columns: Sequence[str]) -> Iterator[Values]:
-        """The values of `columns`, as blocks have them, of the rows whose columns `key` have the values `keys`; a row
-        that is not there is left out. Raises SinkError where the table is another one by now, ConnectionFailed."""
+        """Yield the values of `columns`, in the types of blocks, for the rows whose columns `key` have the values
+        `keys`.
+
+        Rows that do not exist are left out. Raises SinkError if the table has been replaced, ConnectionFailed.
+        """
         ...
 
 
@@ -31,18 +34,18 @@ class Present(Protocol):
     """The tables of a server as they are now. Driver."""
 
     def table(self, name: Name) -> PresentTable:
-        """A table whose rows are, in what is read from now on, at least as new as anything that the log has shown.
+        """Return a table. From now on, reads of its rows are at least as new as anything that the log has shown.
 
-        Raises SinkError where it is not there, ConnectionFailed where that cannot be known.
+        Raises SinkError if the table does not exist, ConnectionFailed if this cannot be determined.
         """
         ...
 
     def position(self) -> str:
-        """The place of the log, as the rows' `position` has it, behind everything that was read until now."""
+        """Return the log position after everything that has been read so far, as the column `position` shows it."""
         ...
 
     def close(self) -> None: ...
 
 
 Opening = Callable[["Config", "EventSettings"], Present]
-"""What opens a session with the server. Raises TailraceError."""
+"""A function that opens a session with the server. Raises TailraceError."""

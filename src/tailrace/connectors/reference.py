@@ -20,17 +20,19 @@ BEGIN = "<!-- options: written by `python -m tailrace.connectors.reference`; do 
 END = "<!-- end of options -->"
 
 _FORMS = (Kind.LIST, Kind.EXPRESSIONS, Kind.STATEMENTS, Kind.LETTERS)
-"""Kinds whose form the meaning of an option does not show by itself."""
+"""Kinds whose notation is shown after the meaning of an option."""
 
 
 def page(name: str) -> str:
-    """The part of a connector's page between the marks: a table of what works for each area, then what does not."""
+    """Return the part of a connector's page between the marks: a table of options for each area, then those without
+    effect."""
     table = registry.find(name).load_options()
     return "\n".join(["", *_supported(table), *_without_effect(table), *_unsupported(table)])
 
 
 def renew(name: str, text: str) -> str:
-    """The page `text` of a connector with its part between the marks renewed; raises ValueError without marks."""
+    """Return the page `text` of a connector with the part between the marks renewed. Raises ValueError without
+    marks."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -108,7 +110,7 @@ def _code(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that does not end its cell."""
+    """Return text that does not end its table cell."""
     return text.replace("|", "\\|")
 
 

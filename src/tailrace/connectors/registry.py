@@ -1,7 +1,7 @@
-"""Which connectors there are: tailrace's own, and those that other packages bring. No I/O but to find and load them.
+"""The registry of connectors: tailrace's own, and those of other packages. No I/O but to find and load them.
 
-Another package brings a connector by an entry point of the group `tailrace.connectors`, whose object is a Descriptor
-and whose name is the connector's. Nothing is imported before it is asked for.
+Another package adds a connector by an entry point of the group `tailrace.connectors`, whose object is a Descriptor and
+whose name is the connector's. Nothing is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ GROUP = "tailrace.connectors"
 """The group of the entry points."""
 
 OWN = ("postgres", "mongodb", "sqlserver", "db2")
-"""The packages here that hold a descriptor. A file that names no class means the first."""
+"""The packages here that hold a descriptor. The first is the default of files without connector.class."""
 
-# So that the error for a file which names one of them says so, and not that it is misspelt.
+# Debezium's other connectors: the error for them says that they are not supported, not that they are unknown.
 _ELSEWHERE = ("mysql", "mariadb", "oracle", "cassandra", "vitess", "spanner", "informix")
 
 _PLACES = {name: f"tailrace.connectors.{name}.descriptor:CONNECTOR" for name in OWN}
@@ -35,7 +35,7 @@ _log = logging.getLogger("tailrace")
 
 
 def find(name: str) -> Descriptor:
-    """The connector called `name`. Raises ConfigError for one that is not there or cannot be loaded."""
+    """Return the connector called `name`. Raises ConfigError if it does not exist or cannot be loaded."""
     if name in OWN:
         return _own(name)
     found = _PARTS.load(name)
@@ -48,12 +48,13 @@ def find(name: str) -> Descriptor:
 
 
 def known() -> list[Descriptor]:
-    """Every connector that can be loaded, tailrace's own first; a warning names the others."""
+    """Return every connector that can be loaded, tailrace's own first. A warning names the others."""
     return list(_each())
 
 
 def of_class(text: str) -> Descriptor:
-    """The connector that `connector.class` names; the first of tailrace's own for an empty text. Raises ConfigError."""
+    """Return the connector that `connector.class` names; for an empty text the first of tailrace's own. Raises
+    ConfigError."""
     short = text.strip().rpartition(".")[2].lower()
     if not short:
         return _own(OWN[0])
@@ -70,27 +71,28 @@ def of_class(text: str) -> Descriptor:
 
 
 def parse(name: str, options: Mapping[str, str]) -> Config:
-    """The configuration that `options` describe for the connector called `name`; see `tailrace.config.parse`."""
+    """Return the configuration of the connector called `name` from `options`; see `tailrace.config.parse`."""
     descriptor = find(name)
     return config.parse(descriptor.traits, descriptor.load_options(), options, _foreign(descriptor))
 
 
 def table(name: str) -> tuple[Option, ...]:
-    """Every option of the connector called `name`. Raises ConfigError."""
+    """Return every option of the connector called `name`. Raises ConfigError."""
     return find(name).load_options().table
 
 
 def examine(options: Mapping[str, str], unknown: Collection[str] = ()) -> Examined:
-    """What `options` say to the connector that their `connector.class` names; see `tailrace.config.config.examine`.
+    """Examine `options` for the connector that their `connector.class` names; see `tailrace.config.config.examine`.
 
-    Raises ConfigError for a class that is not there.
+    Raises ConfigError for an unknown class.
     """
     descriptor = of_class(options.get("connector.class", ""))
     return config.examine(descriptor.traits, descriptor.load_options(), options, _foreign(descriptor), unknown)
 
 
 def _foreign(descriptor: Descriptor) -> config.Foreign:
-    """What is known of names that the connector does not have: those of other programs and of the other connectors."""
+    """Return a function that explains names that the connector does not have: those of other programs and
+    connectors."""
 
     def reason(name: str) -> str:
         known = foreign.reason(name)
@@ -98,14 +100,15 @@ def _foreign(descriptor: Descriptor) -> config.Foreign:
             return known
         for other in map(_own, OWN):
             if other.name != descriptor.name and any(_has(option, name) for option in other.load_options().table):
-                return f"it is an option of the connector for {other.title}, and Debezium's one here has none such"
+                return f"it is an option of the connector for {other.title}; Debezium's connector here has none such"
         return ""
 
     return reason
 
 
 def _has(option: Option, name: str) -> bool:
-    """Whether another connector's option has the name; what any driver may have is not said to be that one's."""
+    """Return True if another connector's option has the name. Options of drivers are too general to tell a
+    connector."""
     names = (option.name, *option.aliases, *option.deprecated_names)
     return name in map(str.lower, names) or (not option.name.startswith("driver.") and option.matches(name))
 
@@ -117,26 +120,27 @@ def read(
     checkpoint: str | None = None,
     sinks: Collection[str] = (),
 ) -> RunConfig:
-    """The pipeline that a file describes; see `tailrace.config.files.read`."""
+    """Read the pipeline of a file; see `tailrace.config.files.read`."""
     return files.read(path, examine, overrides, checkpoint=checkpoint, sinks=sinks)
 
 
 def from_entries(
     entries: Mapping[str, str], environment: Mapping[str, str] | None = None, *, sinks: Collection[str] = ()
 ) -> RunConfig:
-    """The pipeline that a file's entries describe; see `tailrace.config.files.from_entries`."""
+    """Return the pipeline of a file's entries; see `tailrace.config.files.from_entries`."""
     return files.from_entries(entries, examine, environment, sinks=sinks)
 
 
 def examine_entries(
     entries: Mapping[str, str], environment: Mapping[str, str] | None = None, *, sinks: Collection[str] = ()
 ) -> Examination:
-    """What becomes of each of a file's entries; see `tailrace.config.files.examine_entries`."""
+    """Examine each of a file's entries; see `tailrace.config.files.examine_entries`."""
     return files.examine_entries(entries, examine, environment, sinks=sinks)
 
 
 def lacking_driver(error: BaseException) -> PrerequisiteError | None:
-    """What to install where `error` says that a connector's driver cannot be found; None for any other error."""
+    """Return an error that says what to install if `error` is a missing driver of a connector; None for any other
+    error."""
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     for descriptor in _each():
@@ -149,10 +153,7 @@ def lacking_driver(error: BaseException) -> PrerequisiteError | None:
 
 
 def documents() -> Documents:
-    """What makes documents of the events of a database that holds them: of the first connector that has such a part.
-
-    Raises ConfigError where none has.
-    """
+    """Return the part that makes documents from events, of the first connector that has one. Raises ConfigError."""
     for descriptor in _each():
         found = descriptor.load_documents()
         if found is not None:
@@ -166,7 +167,7 @@ def _own(name: str) -> Descriptor:
 
 
 def _each() -> Iterator[Descriptor]:
-    """As `known`, one by one: other packages are not looked for as long as tailrace's own will do."""
+    """Yield every connector, as `known` does. Entry points are searched only after tailrace's own connectors."""
     for name in OWN:
         yield _own(name)
     for name in _PARTS.names()[len(OWN) :]:

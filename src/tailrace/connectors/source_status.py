@@ -1,15 +1,13 @@
-"""SourceStatus: what the offsets of a progress record say about a source, in the terms of its database. Driver.
+"""SourceStatus: a source's progress in the terms of its database, from the offsets of a progress record. Driver.
 
-Each connector reads its own offsets: its descriptor names the function that does.
-
-A planner that knows more than the offsets puts it into what `Planner.status` returns (Spark reports that as
-`latestOffset`), beside the position:
+Each connector reads its own offsets: its descriptor names the function. A planner that knows more than the offsets puts
+it beside the position into the result of `Planner.status`, which Spark reports as `latestOffset`:
 
     {"log": {…}, "snapshot": {"table": "public.t", "rows": 1200, "of": 5000, "waiting": 2, "paused": false}}
 
-`table` is the table that is being read, `rows` how many of its rows were read, `of` how many there are about (left
-out when that is not known), `waiting` how many tables come after it, `paused` whether a signal has paused the
-snapshot; the latter two may be left out. A list of such objects stands for tables that are read at the same time.
+`table` is the table that is being read, `rows` the number of its rows that were read, `of` their estimated number (left
+out if unknown), `waiting` the number of tables that come after it, `paused` is true if a signal has paused the
+snapshot. The last two may be left out. A list of such objects stands for tables that are read at the same time.
 """
 
 from __future__ import annotations
@@ -19,14 +17,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Offsets = Mapping[str, Any]
-"""An offset of a connector as Spark reports it, parsed; empty where there is none."""
+"""A connector's offset as Spark reports it, parsed; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """One table that is being read: `done` of `of` rows or chunks, `of` None where nobody knows how many there are.
+    """A table that is being read: `done` of `of` rows or chunks; `of` is None if unknown.
 
-    `waiting` counts the tables that come after it; `paused` says that a signal has paused the snapshot.
+    `waiting` counts the tables that come after it; `paused` is True if a signal has paused the snapshot.
     """
 
     table: str
@@ -39,7 +37,7 @@ class TableProgress:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotStatus:
-    """How much of the initial snapshot the query has read: `done` of `of` chunks or tables."""
+    """The progress of the initial snapshot: `done` of `of` chunks or tables have been read."""
 
     done: int
     of: int
@@ -48,13 +46,13 @@ class SnapshotStatus:
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """What an offset says.
+    """A source's progress.
 
-    `position` is how far the log was read, as the database writes its positions; empty before there is one. `lag_bytes`
-    is how much of the log, in bytes, is still to be read, and `lag_s` how many seconds of it; each is None where the
-    database does not say. `snapshot` is None while no snapshot runs; `tables` are those that are being read. `whole`
-    says that the offset is behind a whole transaction, that no initial snapshot is half read, and that no table was
-    captured late whose rows no snapshot has read since; False where that is not known.
+    `position` is the position up to which the log was read, in the database's notation; "" before the first.
+    `lag_bytes` and `lag_s` are the bytes and seconds of log still to be read; None if the database does not tell.
+    `snapshot` is None while no snapshot runs; `tables` are those that are being read. `whole` is True if the offset is
+    after a whole transaction, no initial snapshot is half read, and a snapshot has read the rows of every table that
+    was captured late; False if unknown.
     """
 
     position: str = ""
@@ -66,27 +64,27 @@ class SourceStatus:
 
 
 Describe = Callable[[Offsets, Offsets], SourceStatus]
-"""What reads a connector's offsets: that of the end of a batch, and the newest one."""
+"""A function that reads a connector's offsets: the end of a batch, and the newest."""
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """`value` where it is an object, else an empty one."""
+    """Return `value` if it is an object, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
 def tables(
     end: Offsets, newest: Offsets, chunks: Sequence[tuple[str, int]] = (), done: int = 0
 ) -> tuple[TableProgress, ...]:
-    """The tables of the running snapshot; empty when none is running.
+    """Return the tables of the running snapshot; empty if none is running.
 
-    The planner's own figures in `newest` come first. Without them the initial snapshot counts the chunks, `done` of
-    those that `chunks` names with their tables in the order of reading; and an incremental one the rows that were read.
+    The planner's figures in `newest` come first. Without them an initial snapshot counts the chunks: `done` of those
+    that `chunks` names by table in reading order; an incremental snapshot counts the rows that were read.
     """
     return tuple(_reported(newest.get("snapshot")) or _chunked(chunks, done) or _incremental(end))
 
 
 def _reported(value: Any) -> list[TableProgress]:
-    """The figures of a planner: one entry or several; what is no entry is passed over."""
+    """Return the figures of a planner, one entry or several. Anything else is ignored."""
     found = []
     for entry in map(mapping, value if isinstance(value, list) else [value]):
         rows, of, waiting = entry.get("rows"), entry.get("of"), entry.get("waiting")
@@ -106,7 +104,7 @@ def _reported(value: Any) -> list[TableProgress]:
 
 
 def _chunked(chunks: Sequence[tuple[str, int]], done: int) -> list[TableProgress]:
-    """The table whose chunks are read next; none when all are."""
+    """Return the table whose chunks are read next; none if all have been read."""
     for place, (name, count) in enumerate(chunks):
         if done < count:
             return [TableProgress(name, done, count, "chunks", len(chunks) - place - 1)]
@@ -115,7 +113,7 @@ def _chunked(chunks: Sequence[tuple[str, int]], done: int) -> list[TableProgress
 
 
 def _incremental(end: Offsets) -> list[TableProgress]:
-    """The table that an incremental snapshot reads."""
+    """Return the table that an incremental snapshot reads."""
     state = mapping(mapping(end.get("progress")).get("state"))
     listed = state.get("collections")
     if not listed:

@@ -312,4 +312,4 @@ def test_collections_of_which_changes_do_not_tell_all_are_told(
     mongo_database["c"].database.create_collection("shown", viewOn="c", pipeline=[])
     started(make_capture, mongo_database.server, name)
     assert f"drop to make room: {name}.small." in caplog.text
-    assert f"which are not read: {name}.shown." in caplog.text
+    assert f"snapshots do not read them: {name}.shown." in caplog.text

@@ -1,1 +1,1 @@
-"""The oplog or a change stream: positions, the feed, what of it is captured and can be relied on."""
+"""The log of MongoDB, an oplog or a change stream: positions, the feed, captured collections, and majority reads."""

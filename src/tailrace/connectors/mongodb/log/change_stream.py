@@ -36,11 +36,12 @@ _TIMESTAMP_KEY = 0x82
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """What a change stream shows. `database` and `collection` are empty for a stream on all of them.
+    """The options of a change stream.
 
-    `full_document` and `before` are the stream's options, empty where the document is not asked for; `pipeline` holds
-    the stages behind `$changeStream`; `split` lets the server split events of more than 16 MB. `start_time` is where a
-    stream without token begins, as a BSON timestamp in 64 bits, 0 for now.
+    `database` and `collection` are empty for a stream on all of them. `full_document` and `before` are the server's
+    options fullDocument and fullDocumentBeforeChange, empty if the document is not requested. `pipeline` holds the
+    stages after `$changeStream`; `split` lets the server split events of more than 16 MB. `start_time` is the start of
+    a stream without token, as a BSON timestamp in 64 bits; 0 for now.
     """
 
     database: str = ""
@@ -53,7 +54,8 @@ class StreamSettings:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], captured: CollectionFilter) -> StreamSettings:
-        """Those of a configuration, which `parse` has checked; the server leaves out what `captured` does."""
+        """Return the settings of a checked configuration. The server filters out collections that `captured`
+        excludes."""
         scope = config["capture.scope"]
         database, collection = split(config["capture.target"] or "") if scope != "deployment" else ("", "")
         mode = config["capture.mode"]
@@ -80,13 +82,13 @@ class StreamSettings:
 
 
 def _smaller(document: str, most: int) -> Mapping[str, Any]:
-    """The stage that leaves out events of which `document` has more than `most` bytes."""
+    """Return the stage that drops events whose `document` has more than `most` bytes."""
     size = {"$cond": [{"$eq": [{"$type": document}, "object"]}, {"$bsonSize": document}, 0]}
     return {"$match": {"$expr": {"$lte": [size, most]}}}
 
 
 def user_stages(text: str | None) -> list[Mapping[str, Any]]:
-    """The stages of `cursor.pipeline`, an array in extended JSON. Raises ValueError."""
+    """Return the stages of `cursor.pipeline`, an array in extended JSON. Raises ValueError."""
     if not text or not text.strip():
         return []
     from bson import json_util
@@ -98,9 +100,9 @@ def user_stages(text: str | None) -> list[Mapping[str, Any]]:
 
 
 class ChangeStreamFeed:
-    """Captured changes behind a position, stretch by stretch. Raises PyMongo's errors and DecodeError.
+    """Captured changes after a position, stretch by stretch. Raises PyMongo's errors and DecodeError.
 
-    `commands` tells of what is done to whole collections.
+    `commands` warns of commands on whole collections.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class ChangeStreamFeed:
         self._cursor: RawCursor | None = None
         self._reached = Position()
         self._counted = (0, 0)
-        # the documents of an event that the server has split, without the last one
+        # the fragments of a split event that have arrived, until the last one comes
         self._fragments: list[bytes] = []
         self.caught_up_at = 0
         """The cluster time up to which the server has sent every change, as its answers prove it; 0 before."""
@@ -131,7 +133,7 @@ class ChangeStreamFeed:
         """The server's operation time in its latest answer, which may be ahead of what it has sent; 0 before."""
 
     def open(self, position: Position) -> None:
-        """Begin behind `position`, with the next `read`."""
+        """Begin after `position`, with the next `read`."""
         from bson.raw_bson import RawBSONDocument
         from bson.timestamp import Timestamp
 
@@ -149,7 +151,7 @@ class ChangeStreamFeed:
         if settings.before:
             stream["fullDocumentBeforeChange"] = settings.before
         if position.token:
-            # unlike resumeAfter it goes on behind the end of a collection, too
+            # unlike resumeAfter it also goes on after the end of a collection
             stream["startAfter"] = RawBSONDocument(base64.b64decode(position.token))
         elif at := position.time or settings.start_time:
             stream["startAtOperationTime"] = Timestamp(at >> 32, at & 0xFFFFFFFF)
@@ -170,23 +172,23 @@ class ChangeStreamFeed:
             self._cursor = None
 
     def read(self) -> Stretch | None:
-        """The next stretch, which may hold no captured change; None when the stream has not moved."""
+        """Return the next stretch, which may hold no captured change; None if the stream has not moved."""
         assert self._cursor is not None
         answer = self._cursor.next()
         cursor_ended = not self._cursor.alive
         found = self._stretch(answer)
         self._prove(answer)
         if cursor_ended:
-            # a stream on a database or a collection ends when that is dropped or renamed
+            # a stream on a database or a collection ends when its database or collection is dropped or renamed
             self.open(self._reached)
         return found
 
     def _prove(self, answer: Answer) -> None:
-        """How far the server has sent all changes, after an answer.
+        """Update `caught_up_at` after an answer.
 
-        An empty one means that the server has looked at all of the log up to the time in its token; of several shards
-        another one may still send a change of that very time. Its operation time may be ahead of what a majority has,
-        and so of what it has looked at; that of the answer before is taken where a token shows no time.
+        An empty answer proves that the server has searched the log up to the time in its token. This does not hold for
+        several shards: another shard may still send a change of that time. The operation time of the answer may be
+        ahead of the majority, so if a token shows no time, the operation time of the previous answer is used.
         """
         earlier, self.answered_at = self.answered_at, answer.at
         if len(answer.starts) or self._fragments or answer.token is None:
@@ -218,7 +220,7 @@ class ChangeStreamFeed:
         tokens = places[0][changes]
         rows = Rows(data, starts[changes], time, number, op[changes], namespace)
         reached = self._behind(answer, data, places[0], counted)
-        # a change that comes later may have the very timestamp of a token
+        # a later change may have the same timestamp as a token
         self._counted = counted if reached.key == self._reached.key else reached.key
         if reached == self._reached:
             return None
@@ -227,13 +229,13 @@ class ChangeStreamFeed:
         return Stretch.of(rows.part(captured), Read(reached), tokens[captured], len(answer.data))
 
     def _behind(self, answer: Answer, data: Bytes, ids: Int64s, counted: tuple[int, int]) -> Position:
-        """The position behind the answer: that of the batch's own token, or of the last event.
+        """Return the position after the answer: that of the batch's own token, or of the last event.
 
         `counted` are the time and the number of the last change that was sent.
         """
         token = answer.token
         if self._fragments:
-            # within a split event there is no position
+            # a position cannot be within a split event
             token = None
             if not len(ids):
                 return self._reached
@@ -261,7 +263,7 @@ class ChangeStreamFeed:
         return np.array(number or [-1], np.int32)[codes]
 
     def _whole(self, data: Bytes, starts: Int64s, places: Int64s, kinds: Bytes) -> tuple[Bytes, Int64s]:
-        """The events with those that were split put together; what is incomplete waits for the next answer."""
+        """Return the events, with split events joined. Incomplete ones wait for the next answer."""
         documents: list[bytes] = []
         for row, start in enumerate(starts.tolist()):
             document = data[start : start + int(fields.load(data, start))].tobytes()
@@ -269,7 +271,7 @@ class ChangeStreamFeed:
                 documents.append(document)
                 continue
             if kinds[4, row] != fields.DOCUMENT:
-                raise DecodeError("A change event has a splitEvent that is no document.", start)
+                raise DecodeError("A change event has a splitEvent that is not a document.", start)
             inside, inner = fields.locate(data, places[4, row : row + 1], ("fragment", "of"))
             fragment, of = (int(fields.int64s(data, inside[which], inner[which])[0]) for which in (0, 1))
             if fragment == 1:
@@ -283,7 +285,7 @@ class ChangeStreamFeed:
 
 
 def _namespace(document: bytes) -> Namespace:
-    """Database and collection of the `ns` of an event."""
+    """Return the database and collection of an event's `ns`."""
     data = np.frombuffer(document, np.uint8)
     places, kinds = fields.locate(data, np.zeros(1, np.int64), ("db", "coll"))
     if kinds[0, 0] != fields.STRING:
@@ -293,7 +295,10 @@ def _namespace(document: bytes) -> Namespace:
 
 
 def _joined(fragments: Sequence[bytes]) -> bytes:
-    """One event of its fragments: each has other fields, but for `_id`, of which the last counts, and `splitEvent`."""
+    """Return one event from its fragments.
+
+    Each fragment has other fields, except `splitEvent`, which is dropped, and `_id`, whose last value counts.
+    """
     body = b"".join(_without_split(fragment, last=fragment is fragments[-1]) for fragment in fragments)
     return (len(body) + 5).to_bytes(4, "little") + body + b"\0"
 
@@ -312,10 +317,10 @@ def _without_split(document: bytes, *, last: bool) -> bytes:
 
 
 def token_time(token: bytes) -> int | None:
-    """The cluster time in a resume token, as a BSON timestamp in 64 bits; None where the token has another form.
+    """Return the cluster time in a resume token, as a BSON timestamp in 64 bits; None if the token has another form.
 
-    A mongod's token is `{_data: hexadecimal}`; the text is a key string that begins with the cluster time: the byte
-    for a timestamp and eight bytes, the highest first. Raises DecodeError for a token that is no document.
+    A mongod's token is `{_data: hexadecimal}`. The text is a key string that begins with the cluster time: the byte for
+    a timestamp and eight bytes, the highest first. Raises DecodeError for a token that is not a document.
     """
     data = np.frombuffer(token, np.uint8)
     places, kinds = fields.locate(data, np.zeros(1, np.int64), ("_data",))

@@ -1,4 +1,5 @@
-"""Commands in the log on whole collections, of whose documents no change tells. Planner, the reader's thread."""
+"""Commands on whole collections in the log: no change tells of the documents that they remove or add. Planner, the
+reader's thread."""
 
 from __future__ import annotations
 
@@ -12,28 +13,25 @@ from tailrace.connectors.mongodb.log.stretch import Namespace
 log = logging.getLogger("tailrace")
 
 TOLD = ("drop", "rename", "dropDatabase")
-"""Types of change events that are told."""
+"""Types of change events that give a warning."""
 _REMEMBERED = 4096
 _OVER = "the mend is to remove that, or tailrace verify --repair"
 
 
 class Commands:
-    """Warns of each command that has taken documents of captured collections away, or brought some; once for each.
-
-    Several threads may do so.
-    """
+    """Warns once of each command that has removed documents of captured collections, or added some. Thread-safe."""
 
     def __init__(self, captured: CollectionFilter) -> None:
         self._captured = captured
         self._told: set[str] = set()
 
     def event(self, document: bytes) -> None:
-        """Tell of a change event of another type than those of documents."""
+        """Warn of a change event that is no change of a document."""
         event = _decoded(document)
         self._tell(event.get("clusterTime"), _of_event(event))
 
     def entry(self, document: bytes) -> None:
-        """Tell of an entry of the oplog that is a command."""
+        """Warn of an oplog entry that is a command."""
         entry = _decoded(document)
         if isinstance(entry.get("o"), Mapping):
             self._tell(entry.get("ts"), _of_entry(split(str(entry.get("ns", "")))[0], entry["o"]))
@@ -47,7 +45,10 @@ class Commands:
                 log.warning("%s", sentence)
 
     def _sentences(self, kind: str, of: Namespace, to: Namespace) -> Iterator[str]:
-        """Yield sentences on a command of a collection, or of a database where `of` has none; `to` is its new name."""
+        """Yield the warnings for a command on the collection `of`, or on a database if its collection is empty.
+
+        `to` is the new name of a renamed collection.
+        """
         if kind == "dropDatabase":
             if self._captured.includes_database(of[0]):
                 yield f"the database {of[0]} was dropped: what was made of its collections stays as it is; {_OVER}"

@@ -1,4 +1,5 @@
-"""Coverage: of which captured collections changes do not tell all. Driver, planner; raises PyMongo's errors."""
+"""Coverage: captured collections whose changes the log does not tell in full. Driver, planner; raises PyMongo's
+errors."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def findings(client: MongoClient[Any], captured: CollectionFilter) -> Iterator[Finding]:
-    """Yield a warning for each kind of collection of whose documents changes do not tell all."""
+    """Yield a warning for each kind of collection whose changes the log does not tell in full."""
     kinds: dict[str, list[str]] = {}
     for database in sorted(client.list_database_names()):
         if not captured.includes_database(database):
@@ -32,16 +33,16 @@ def findings(client: MongoClient[Any], captured: CollectionFilter) -> Iterator[F
 
 _TOLD = {
     "view": (
-        "These are views, of which no change comes, and which are not read:",
+        "These are views. The log has no changes of views, and snapshots do not read them:",
         "Capture the collections that they show; or leave the views out of the lists.",
     ),
     "timeseries": (
-        "These are time series, of which MongoDB tells no change, and which are not read:",
+        "These are time series. MongoDB reports no changes of time series, and snapshots do not read them:",
         "Leave them out of the lists.",
     ),
     "capped": (
         "These collections are capped, and no change tells of the documents that they drop to make room:",
-        "Remove these from what is made of them by tailrace verify --repair; or let a TTL index drop them, whose "
-        "deletes come.",
+        "Remove such documents from copies by tailrace verify --repair; or use a TTL index, whose deletes are in the "
+        "log.",
     ),
 }

@@ -1,4 +1,4 @@
-"""The entries of the oplog, and the operations in those of transactions. Planner, the reader's thread."""
+"""The entries of the oplog, and the operations in entries of transactions. Planner, the reader's thread."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _OPS = np.zeros(256, np.uint8)
 for _letter, _code in (("i", "c"), ("u", "u"), ("d", "d")):
     _OPS[ord(_letter)] = ord(_code)
 _COMMAND_OP = ord("c")
-# The multiOpType of a statement of retryable writes: it takes effect by itself, though prevOpTime leads to another one.
+# The multiOpType of a statement of retryable writes: it takes effect by itself, though it has a prevOpTime.
 _BY_ITSELF = 1
 _MOST_NESTED = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The entries of an answer, and where in `data` what is needed of them stands."""
+    """The entries of an answer, and the places of their fields in `data`."""
 
     data: Bytes
     starts: Int64s
@@ -48,10 +48,10 @@ def located(answer: Answer) -> Entries:
     places, kinds = fields.locate(data, starts, _ENTRY)
     if (kinds[0] != fields.TIMESTAMP).any() or (kinds[1] != fields.STRING).any():
         raise DecodeError("An entry of the oplog has no ts or no op.", int(starts[0]))
-    # an empty text has its zero byte there
+    # the first letter of an empty text is its zero byte
     letters = data[places[1] + 4]
     op = _OPS[letters]
-    # what a chunk migration moves between shards is no change
+    # documents that a chunk migration moves between shards are not changed
     own = places[5] < 0
     return Entries(
         data=data,
@@ -72,13 +72,13 @@ def located(answer: Answer) -> Entries:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """The `applyOps` array at `array` of a buffer; None: there is none."""
+    """The `applyOps` array at the place `array` of a buffer; None: there is none."""
 
     data: Bytes
     array: int | None
 
     def add_to(self, rows: Parts, entry: int, order: int) -> int:
-        """Add the operations, whose first has the place `order` in its transaction; returns that of the next one."""
+        """Add the operations, the first with the place `order` in its transaction. Return the place after the last."""
         if self.array is None:
             return order
         at, op, count = _operations(self.data, self.array, 0)
@@ -87,7 +87,7 @@ class Operations:
 
 
 def command_of(entries: Entries, command: int) -> Operations | None:
-    """The operations of a command's own that it makes visible, perhaps after others; None: it makes none visible."""
+    """Return the command's own operations if it makes a transaction visible; None if it does not."""
     if entries.object_kind[command] != fields.DOCUMENT:
         return None
     data = entries.data
@@ -99,14 +99,14 @@ def command_of(entries: Entries, command: int) -> Operations | None:
 
 
 def flags(data: Bytes, places: Int64s, kinds: Bytes) -> list[bool]:
-    """Whether each of the fields is there and true."""
+    """Return for each of the fields whether it is present and true."""
     return [
         place >= 0 and _is_true(data, int(place), int(kind)) for (place,), (kind,) in zip(places, kinds, strict=True)
     ]
 
 
 class Parts:
-    """Changes that are collected entry by entry: those of the answer itself, and those of transactions."""
+    """Changes collected entry by entry: first those of the answer itself, then those of transactions."""
 
     def __init__(self, data: Bytes, entry: Int64s, at: Int64s, op: Bytes, order: Int64s) -> None:
         self.data, self.entry, self.at, self.op, self.order = data, entry, at, op, order
@@ -114,18 +114,19 @@ class Parts:
 
     @classmethod
     def empty(cls, data: Bytes) -> Parts:
-        """None yet, where no change is in the answer itself."""
+        """Return an object without changes of the answer itself."""
         none = np.empty(0, np.int64)
         return cls(data[:0], none, none, np.empty(0, np.uint8), none)
 
     def add(self, data: Bytes, entry: int, at: Int64s, op: Bytes, order: int) -> None:
-        """Add operations of a transaction; a place is -1 where the operation is no change, but has its order."""
+        """Add operations of a transaction. A place of -1 stands for an operation that is not a change, but counts in
+        the order."""
         orders = np.arange(order, order + len(at), dtype=np.int64)
         kept = at >= 0
         self._more.append((data, np.full(int(kept.sum()), entry), at[kept], op[kept], orders[kept]))
 
     def joined(self, below: int) -> Parts:
-        """Those of entries before `below`, in the order of entries, over one buffer."""
+        """Return the changes of entries before `below`, in the order of entries, over one buffer."""
         if not self._more:
             kept = slice(0, int(np.searchsorted(self.entry, below)))
             return Parts(self.data, self.entry[kept], self.at[kept], self.op[kept], self.order[kept])
@@ -148,7 +149,7 @@ class Parts:
 
 
 def _operations(data: Bytes, array: int, depth: int) -> tuple[Int64s, Bytes, int]:
-    """The changes in an `applyOps` array: places (-1: no change), codes, and how many operations there are."""
+    """Return the changes in an `applyOps` array: places (-1: not a change), codes, and the number of operations."""
     at, types = fields.elements(data, array)
     at = at[types == fields.DOCUMENT]
     places, kinds = fields.locate(data, at, ("op", "o", "ns"))

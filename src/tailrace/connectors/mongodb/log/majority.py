@@ -1,4 +1,4 @@
-"""Majority: what of a server's data no election can roll back. Planner."""
+"""Majority: reads that no election can roll back. Planner."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ log = logging.getLogger("tailrace")
 
 
 class Majority:
-    """What a majority of the replica set has, as far as the server can show it. Raises PyMongo's errors."""
+    """Positions and timestamps that a majority of the replica set has. Raises PyMongo's errors."""
 
     def __init__(self, connect: Callable[[], MongoClient[Any]]) -> None:
         self._connect = connect
         self._is_seen: bool | None = None
 
     def is_seen(self, namespace: Namespace = ("local", "oplog.rs")) -> bool:
-        """Whether the server can leave out what is not yet known to a majority; asked once, of what may be read."""
+        """Return True if the server can hide data that no majority has. Asks once, by reading `namespace`."""
         if self._is_seen is None:
             self._is_seen = self.asked(namespace)
         return self._is_seen
 
     def asked(self, namespace: Namespace) -> bool:
-        """The server's answer to that; warns where it cannot."""
+        """Ask the server for a majority read of `namespace`. Return False, with a warning, if it cannot."""
         database, collection = namespace
         command = {"find": collection, "limit": 1, "singleBatch": True, "projection": {"_id": 1}}
         try:
@@ -44,13 +44,14 @@ class Majority:
         return True
 
     def newest(self) -> Position:
-        """The newest position of the oplog that a majority has; the newest of all where the server cannot say."""
+        """Return the newest position of the oplog that a majority has; the newest of all if the server cannot tell."""
         return newest(self._connect(), majority=self.is_seen())
 
     def present(self) -> Position:
-        """The newest position that a majority has, of a primary that knows it; else raises NotYetCommitted.
+        """Return the newest position that a majority has. Raises NotYetCommitted for a primary that does not know it.
 
-        A new primary does not, until a majority has an entry of its own: before, it shows less than it did as a member.
+        A new primary knows it once a majority has an entry of its own term. Until then it may show less than it did
+        before.
         """
         latest = newest(self._connect())
         found = self.newest()
@@ -59,8 +60,8 @@ class Majority:
         return found
 
     def after(self, names: Sequence[Namespace], *positions: Position) -> int:
-        """The timestamp that documents of a snapshot of `names` are to have seen: the latest of `positions`.
+        """Return the timestamp that a snapshot of `names` must have reached: the latest of `positions`.
 
-        0 where the server cannot read what a majority has.
+        0 if the server has no majority reads.
         """
         return max(one.time for one in positions) if names and self.is_seen(names[0]) else 0

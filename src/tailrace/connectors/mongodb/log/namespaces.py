@@ -1,4 +1,4 @@
-"""Which collections are captured, and the numbers that the planner gives them."""
+"""CollectionFilter: the captured collections. Namespaces: the numbers that the planner gives them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _BUILT_IN = frozenset({"admin", "config", "local"})
 
 
 class CollectionFilter:
-    """Which collections are captured, after the four lists of a configuration. Picklable.
+    """The captured collections, by the four lists of a configuration. Picklable.
 
-    Expressions match the whole name, a database's or `database.collection`, without regard to case; with
-    `filters.match.mode=literal` the lists hold names as they are. Debezium 1.1 captures `config`, later ones do not.
-    What capture.scope and capture.target leave out is not captured, nor read by snapshots.
-    The signal collection is captured whatever the lists say, except in the 1.1 format, which knows no signals.
+    Expressions match the whole name, of a database or as `database.collection`, in any case; with
+    `filters.match.mode=literal` the lists hold literal names. Debezium 1.1 captures `config`, later versions do not.
+    Collections outside of capture.scope and capture.target are neither captured nor read by snapshots. The signal
+    collection is captured regardless of the lists, except in the 1.1 format, which has no signals.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -38,7 +38,7 @@ class CollectionFilter:
         self._target = split(target) if scope != "deployment" else ("", "")
 
     def includes(self, database: str, collection: str) -> bool:
-        """Whether the collection is captured; `system.` collections are, as the log has them."""
+        """Return True if the collection is captured. This includes `system.` collections, which the log has."""
         if database in self._built_in or not database or not collection or collection == "$cmd":
             return False
         if self._target[1] and collection != self._target[1]:
@@ -67,26 +67,24 @@ _LISTS = tuple(name for name in _CHOOSING if name.endswith(".list"))
 
 
 def choice(config: Mapping[str, Any]) -> str:
-    """Return what a configuration says of the captured collections, as `chosen` reads it."""
+    """Return the options that select collections, as a text for `chosen`."""
     return json.dumps({name: config[name] for name in _CHOOSING if config.get(name)}, sort_keys=True)
 
 
 def chosen(text: str) -> CollectionFilter:
-    """Return the filter of a text that `choice` gave."""
+    """Return the filter of a text that `choice` returned."""
     return CollectionFilter({name: [] for name in _LISTS} | json.loads(text))
 
 
 def split(name: str) -> Namespace:
-    """Database and collection of a full name: they part at the first dot."""
+    """Split a full name at its first dot into database and collection."""
     database, _, collection = name.partition(".")
     return database, collection
 
 
 class Namespaces:
-    """Numbers for collections, in the order in which they come; -1 for those that are not captured.
-
-    The planner's threads may ask at the same time.
-    """
+    """Numbers for collections, in the order of their first appearance; -1 for those that are not captured.
+    Thread-safe."""
 
     def __init__(self, captured: CollectionFilter) -> None:
         self.names: list[Namespace] = []

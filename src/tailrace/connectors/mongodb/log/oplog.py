@@ -1,10 +1,10 @@
 """OplogFeed: the oplog of a replica set, read to its end and then by a tailable cursor. Planner, the reader's thread.
 
-An entry is `{ts, op, ns, o, o2, …}` (MongoDB Manual, "Replica Set Oplog"): op is i, u, d, c for a command or n for
-none. A transaction is a command `applyOps` with its operations; a large one is several of them, all but the last with
-`partialTxn`, each with `prevOpTime` pointing back; a prepared one takes effect with `commitTransaction`. The changes
-of a transaction have the position of the entry that makes them visible. Those of several entries are read entry by
-entry, each a stretch of its own, unless its end must be known: a transaction may be larger than memory.
+An entry is `{ts, op, ns, o, o2, …}` (MongoDB Manual, "Replica Set Oplog"): op is i, u, d, c for a command or n for a
+no-op. A transaction is a command `applyOps` with its operations. A large one is several of them, all but the last with
+`partialTxn`, each with `prevOpTime` pointing back; a prepared one takes effect with `commitTransaction`. The changes of
+a transaction have the position of the entry that makes them visible. A transaction of several entries may be larger
+than memory, so each entry becomes a stretch of its own unless the end of the transaction must be known.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from tailrace.errors import DecodeError, PositionLost, PrerequisiteError
 if TYPE_CHECKING:
     from pymongo import MongoClient
 
-# What an entry that another one of its transaction follows has one of.
+# Fields of entries that are followed by another entry of their transaction.
 _CONTINUED = ("partialTxn", "prepare")
 REMEDY = "The changes between are lost: delete the checkpoint to start again with a snapshot."
 
 
 class OplogFeed:
-    """Captured changes behind a position, stretch by stretch. Raises PyMongo's errors, DecodeError and PositionLost.
+    """Captured changes after a position, stretch by stretch. Raises PyMongo's errors, DecodeError and PositionLost.
 
-    With `whole` a transaction of several entries is one stretch, however large: what counts its events needs its end.
-    `commands` tells of what is done to whole collections.
+    With `whole` a transaction of several entries is one stretch, however large: counting its events needs its end.
+    `commands` warns of commands on whole collections.
     """
 
     def __init__(
@@ -60,35 +60,34 @@ class OplogFeed:
         self._majority = majority
         self._whole = whole
         self._cursor: RawCursor | None = None
-        # what is left of the answer that is being read
+        # the remaining stretches of the latest answer
         self._stretches: Iterator[Stretch] | None = None
         self._reached = Position()
-        # the timestamp of the latest change of this cursor, and its number among those with it
+        # the timestamp of this cursor's latest change, and its number among the changes of this timestamp
         self._counted = (0, 0)
         self._unchecked = False
-        # whether the cursor has come to the end of the log, whether it stays there, whether a tail has just begun
+        # the ordinary cursor has reached the end of the log; the cursor is tailable; it has just been opened
         self._ended = self._tails = self._begins = False
         self.caught_up_at = 0
         """The timestamp of the last entry that the server has sent; 0 before.
 
-        No operation time of the server takes its place: that may be ahead of what a majority has, and so of what the
-        log shows.
+        The server's operation time would be wrong here: it may be ahead of the majority, and so of this cursor.
         """
         self.answered_at = 0
         """The server's operation time in its latest answer, which may be ahead of what it has sent; 0 before."""
 
     def open(self, position: Position) -> None:
-        """Begin behind `position`, with the next `read`."""
+        """Begin after `position`, with the next `read`."""
         self.close()
         self._reached = position
         self._counted = (0, 0)
         self._ended = self._tails = self._begins = False
         self._cursor = self._find("$gte", position.time)
-        # the entry that was read last must be there still
+        # the last entry that was read must still exist
         self._unchecked = position.time > 0
 
     def _find(self, operator: str, time: int, **more: Any) -> RawCursor:
-        """A cursor over the entries from the timestamp `time` on."""
+        """Return a cursor over the entries from the timestamp `time` on."""
         from bson.timestamp import Timestamp
 
         command: dict[str, Any] = {
@@ -100,12 +99,12 @@ class OplogFeed:
         if self._batch_size:
             command["batchSize"] = self._batch_size
         if self._majority:
-            # what a majority has not seen may be rolled back after an election
+            # an election may roll back entries that no majority has
             command["readConcern"] = {"level": "majority"}
         return RawCursor(self._client, "local", command, await_ms=self._await_ms if more else None)
 
     def _tail(self) -> None:
-        """Stay at the end of the log from now on, beginning at the entry that was read last."""
+        """Open a tailable cursor that begins at the last entry that was read."""
         self.close()
         self._ended, self._tails, self._begins = False, True, True
         self._cursor = self._find("$gte", self._reached.time, tailable=True, awaitData=True)
@@ -118,7 +117,7 @@ class OplogFeed:
             self._cursor = None
 
     def read(self) -> Stretch | None:
-        """The next stretch, which may hold no captured change; None when there is nothing new for a while."""
+        """Return the next stretch, which may hold no captured change; None if there is nothing new for a while."""
         found = self._rest()
         if found is None:
             if self._ended:
@@ -131,7 +130,7 @@ class OplogFeed:
         return found
 
     def _rest(self) -> Stretch | None:
-        """The next stretch of the answer that is being read, if there is one."""
+        """Return the next stretch of the latest answer; None if there is none."""
         if self._stretches is None:
             return None
         found = next(self._stretches, None)
@@ -140,12 +139,12 @@ class OplogFeed:
         return found
 
     def _next(self) -> Answer:
-        """The next answer, without the entries that were read already."""
+        """Return the next answer, without entries that have already been read."""
         assert self._cursor is not None
         if self._begins and not self._unchecked:
-            # A server may fix the point from which a tail goes on after it has looked for the first answer: what was
-            # written in between is in this one, whether it comes again or not. The reader may have rested since: the
-            # entry that was read last shows that nothing behind it has fallen off the log.
+            # A server may fix the start of a tail after it has searched the log for the first answer. Entries written
+            # in between are in the answer to this query, even if the tail misses them. The reader may have paused
+            # since: the last entry that was read proves that no later entry has been removed from the log.
             cursor = self._find("$gte", self._reached.time)
             try:
                 answer = cursor.next()
@@ -159,12 +158,12 @@ class OplogFeed:
         if self._unchecked:
             self._check(answer)
         if not self._cursor.alive:
-            # an ordinary cursor at its end; or a tailable one without anything to stand on, which is dead at once
+            # an ordinary cursor at its end; or a tailable one without any entry, which is dead at once
             self._ended = True
         return self._fresh(answer) if self._tails else answer
 
     def _fresh(self, answer: Answer) -> Answer:
-        """The answer without the entries that were read before."""
+        """Return the answer without entries that have already been read."""
         if not len(answer.starts):
             return answer
         places, kinds = fields.locate(answer.data, answer.starts, ("ts",))
@@ -174,7 +173,10 @@ class OplogFeed:
     # --- positions -----------------------------------------------------------------------------------------------
 
     def _check(self, answer: Answer) -> None:
-        """Whether the log still holds the entry at which reading stopped, unchanged, as the first of the answer."""
+        """Check that the answer begins with the last entry that was read, unchanged.
+
+        Raises PositionLost or NotYetCommitted.
+        """
         if not len(answer.starts):
             self._is_lost(None)
         entry = answer.starts[:1]
@@ -189,7 +191,7 @@ class OplogFeed:
         self._unchecked = False
 
     def _is_lost(self, first: int | None) -> None:
-        """Raise PositionLost for a log whose first entry at or after the position is not the one that was read."""
+        """Raise PositionLost, or NotYetCommitted, because the log does not begin with the last entry that was read."""
         oldest = oldest_time(self._client)
         if oldest is not None and oldest > self._reached.time:
             raise PositionLost(
@@ -197,14 +199,14 @@ class OplogFeed:
                 f"{REMEDY} A larger oplog, or storage.oplogMinRetentionHours, keeps more.",
             )
         if first is None and self._majority and newest(self._client).time >= self._reached.time:
-            # A new primary does not show at once what a majority has: it waits for its own first entry to be there.
+            # A new primary shows majority data only once a majority has its own first entry.
             raise NotYetCommitted
         raise _rolled_back(self._reached)
 
     # --- entries -------------------------------------------------------------------------------------------------
 
     def _read(self, answer: Answer) -> Iterator[Stretch]:
-        """The answer stretch by stretch: a transaction of several entries cuts it."""
+        """Yield the answer in stretches. A transaction of several entries begins new ones."""
         entries = located(answer)
         low = 0
         rows = self._singles(entries)
@@ -233,12 +235,12 @@ class OplogFeed:
             self._commands.entry(entries.data[start : start + int(fields.load(entries.data, start))].tobytes())
 
     def _singles(self, entries: Entries, low: int = 0) -> Parts:
-        """The entries from `low` on that are changes themselves."""
+        """Return the entries from `low` on that are changes themselves."""
         entry = low + np.flatnonzero(entries.is_change[low:])
         return Parts(entries.data, entry, entries.starts[entry], entries.op[entry], np.zeros(len(entry), np.int64))
 
     def _transaction(self, entries: Entries, command: int, earlier: list[int], own: Operations) -> Iterator[Stretch]:
-        """The changes of the transaction that ends with an entry: a stretch for each of its entries."""
+        """Yield a stretch for each entry of the transaction that ends with the entry `command`."""
         order = 1
         for at in earlier:
             rows = Parts.empty(entries.data)
@@ -249,7 +251,8 @@ class OplogFeed:
         yield self._stretch(entries, rows, command, command + 1, True)
 
     def _stretch(self, entries: Entries, rows: Parts, low: int, high: int, is_whole: bool) -> Stretch:
-        """The stretch of `rows`, of the entries `[low, high)`; with `is_whole` nothing more of these is to come."""
+        """Return the stretch of `rows`, changes of the entries `[low, high)`. `is_whole` is True unless more of them
+        follow."""
         found = rows.joined(high)
         time = entries.time
         number = numbered(time[found.entry], *self._counted)
@@ -264,7 +267,7 @@ class OplogFeed:
         fresh = whole.part(slice(whole.first_after(self._reached), None))
         captured = fresh.part(fresh.namespace >= 0)
         kept = _kept(captured, len(entries.data))
-        # nothing that can fail comes between these
+        # nothing between these assignments can fail
         self._counted = counted
         if self._reached.is_before(reached):
             self._reached = reached
@@ -273,7 +276,7 @@ class OplogFeed:
         return Stretch.of(kept, Read(self._reached), None, len(found.data))
 
     def _numbers(self, data: Bytes, at: Int64s) -> tuple[Any, Any]:
-        """The numbers of the changes' collections."""
+        """Return the number of each change's collection, and the collections' names."""
         places, kinds = fields.locate(data, at, ("ns",))
         if (kinds[0] != fields.STRING).any():
             raise DecodeError("An operation of the oplog has no namespace.")
@@ -284,7 +287,7 @@ class OplogFeed:
         return number[codes], names
 
     def _before(self, entries: Entries, command: int) -> list[int]:
-        """The timestamps of the earlier entries of a transaction, the oldest first, that `prevOpTime` leads to."""
+        """Return the timestamps of a transaction's earlier entries, the oldest first, by following `prevOpTime`."""
         found: list[int] = []
         data, latest = entries.data, int(entries.time[command])
         place, kind = int(entries.previous[command]), int(entries.previous_kind[command])
@@ -295,29 +298,32 @@ class OplogFeed:
                 break
             if at >= latest:
                 raise DecodeError(f"The entry of the oplog at {_stamp(latest)} says that it follows a later one.")
-            # without the operations, which are read one entry at a time
+            # the operations are read later, one entry at a time
             links = {"ts": 1, "prevOpTime": 1, **{f"o.{name}": 1 for name in _CONTINUED}}
             data, places, kinds = self._entry(at, projection=links)
             inside, inner = fields.locate(data, places[1], _CONTINUED)
             if kinds[1, 0] != fields.DOCUMENT or not any(flags(data, inside, inner)):
-                # the statement before this one of a session's retryable writes, which took effect by itself
+                # the previous statement of a session's retryable writes, which took effect by itself
                 break
             found.append(at)
             latest, place, kind = at, int(places[2, 0]), int(kinds[2, 0])
         return found[::-1]
 
     def _fetched(self, at: int) -> Operations:
-        """The operations of an earlier entry of a transaction."""
+        """Fetch the operations of an earlier entry of a transaction."""
         data, places, kinds = self._entry(at)
         inside, inner = fields.locate(data, places[1], ("applyOps",))
         array = int(inside[0, 0]) if kinds[1, 0] == fields.DOCUMENT and inner[0, 0] == fields.ARRAY else None
         return Operations(data, array)
 
     def _entry(self, at: int, **more: Any) -> tuple[Bytes, Int64s, Bytes]:
-        """The entry with a timestamp, which must be there, and its `ts`, `o` and `prevOpTime`."""
+        """Fetch the entry with a timestamp: its data, and the places and types of `ts`, `o` and `prevOpTime`.
+
+        Raises PositionLost if there is none.
+        """
         from bson.timestamp import Timestamp
 
-        # of an earlier time than an entry that a majority has: so a majority has this one as well
+        # a majority has a later entry, and therefore this one
         stamp = {"ts": {"$gte": Timestamp(at >> 32, at & 0xFFFFFFFF)}}
         command = {"find": "oplog.rs", "filter": stamp, "limit": 1, "singleBatch": True, **more}
         answer = RawCursor(self._client, "local", command).next()
@@ -332,14 +338,14 @@ def _stamp(at: int) -> str:
 
 
 def _position_behind(time: Int64s, counted: tuple[int, int], hashes: Int64s, hashed: Flags, terms: Int64s) -> Position:
-    """The position behind the last entry, which may be none of a change; `counted` are time and number of the last."""
+    """Return the position after the last entry. `counted` are the time and number of the last change."""
     last, term = int(time[-1]), int(terms[-1])
     count = counted[1] if counted[0] == last else 0
     return Position(last, count, hash=int(hashes[-1]) if hashed[-1] else None, term=None if term < 0 else term)
 
 
 def _kept(rows: Rows, size: int) -> Rows:
-    """The rows over a buffer that is mostly theirs."""
+    """Return the rows, over a buffer of their own if they fill less than half of it."""
     used = int(fields.sizes_of(rows.data, rows.at).sum())
     return rows.compacted() if 2 * used < len(rows.data) or len(rows.data) > size else rows
 
@@ -353,14 +359,15 @@ def _rolled_back(position: Position) -> PositionLost:
 
 
 def oldest_time(client: MongoClient[Any]) -> int | None:
-    """The timestamp of the oldest entry of the oplog; None for an empty one."""
+    """Return the timestamp of the oldest entry of the oplog; None if it is empty."""
     return _end(client, {"$natural": 1})[0]
 
 
 def newest(client: MongoClient[Any], *, majority: bool = False) -> Position:
-    """The position behind the newest entry of the oplog; of an empty one before the first one to come.
+    """Return the position after the newest entry of the oplog; if it is empty, a position before the first entry to
+    come.
 
-    With `majority` it is the newest one that a majority has: an election may roll back what is behind it.
+    With `majority` it is the newest entry that a majority has: an election may roll back later ones.
     """
     time, number, term = _end(client, {"$natural": -1}, {"readConcern": {"level": "majority"}} if majority else {})
     return Position(0, WHOLE) if time is None else Position(time, WHOLE, hash=number, term=term)
@@ -380,12 +387,12 @@ def _end(
 
 
 def operation_time(client: MongoClient[Any]) -> int:
-    """The timestamp of the newest operation of the server, in 64 bits."""
+    """Return the timestamp of the server's newest operation, in 64 bits."""
     answer: Mapping[str, Any] = client.admin.command("ping")
     at = answer.get("operationTime")
     if at is None:
         raise PrerequisiteError(
             "The server reports no operation time.",
-            "It must be a member of a replica set, or a mongos, of version 3.6.",
+            "It must be a member of a replica set, or a mongos, of version 3.6 or later.",
         )
     return int(at.time) << 32 | int(at.inc)

@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from typing import Any, NewType
 
 WHOLE = (1 << 31) - 1
-"""The number behind every change of a timestamp."""
+"""A number greater than that of any change of a timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Behind the change `number` (from 1) among those with the timestamp `time`.
+    """The place after the change `number` (from 1) among those with the timestamp `time`.
 
-    `time` is a BSON timestamp: seconds since 1970 in the upper 32 bits, the increment in the lower. A number counts
-    every change that the log shows, captured or not (a stream shows what its filter lets through), so that it names the
-    same change at every reading with the same lists. `token` is the
-    resume token there, a BSON document in base64; an oplog has none. `hash` and `term` are what the oplog's entry says
-    of itself (`h` before MongoDB 4.2, `t` since 3.2): another entry with the same timestamp is not the one that was
-    read. Positions are ordered by time and number.
+    `time` is a BSON timestamp: seconds since 1970 in the upper 32 bits, the increment in the lower. Numbers count every
+    change that the log shows, captured or not (a stream shows what its filter lets through), so that each reading with
+    the same lists gives a change the same number. `token` is the resume token, a BSON document in base64; an oplog has
+    none. `hash` and `term` identify the oplog's entry (`h` before MongoDB 4.2, `t` since 3.2): after an election
+    another entry may have the same timestamp. Positions are ordered by time and number.
     """
 
     time: int = 0
@@ -60,10 +59,10 @@ class Position:
 
 
 START = Position()
-"""Before everything: what a query without checkpoint has."""
+"""The position of a query without checkpoint, before everything."""
 
 Read = NewType("Read", Position)
-"""How far the server has sent the log: taken from its answers, and never from what was asked for."""
+"""A position up to which the server has sent the log, by its answers, not by what was requested."""
 
 Committed = NewType("Committed", Position)
-"""Where a batch ended that Spark has in its commit log: the sink has written all before it."""
+"""The end of a batch that is in Spark's commit log: the sink has written everything before it."""

@@ -1,4 +1,4 @@
-"""LogReader: the planner's one reader of the oplog or a change stream, and the feed that it reads. Planner."""
+"""LogReader: the planner's only reader of the oplog or change stream. MongoFeed: the feed that it reads. Planner."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tailrace.log import feed, reader
 from tailrace.log.feed import Setback
 from tailrace.runtime import THREADS, Runtime
 
-# What waits in the spool unless max.queue.size.in.bytes says otherwise.
+# The spool's limits in bytes, unless max.queue.size.in.bytes is set.
 MEMORY_LIMIT = 128 << 20
 DISK_LIMIT = 512 << 20
 _BACKLOG_ANSWER = 1 << 20
 
 
 class Source(Protocol):
-    """Where captured changes come from, used by one thread. Raises the driver's errors and TailraceError."""
+    """A source of captured changes, used by one thread. Raises the driver's errors and TailraceError."""
 
     caught_up_at: int
     """A BSON timestamp in 64 bits up to which the server has sent every change, as its answers prove it."""
@@ -31,11 +31,11 @@ class Source(Protocol):
     """The server's operation time in its latest answer, which may be ahead of what it has sent."""
 
     def open(self, position: Position) -> None:
-        """Begin behind `position`, with the next `read`; also after an error."""
+        """Begin after `position`, with the next `read`; also after an error."""
         ...
 
     def read(self) -> Stretch | None:
-        """The next stretch; None when there is nothing new for a while."""
+        """Return the next stretch; None if there is nothing new for a while."""
         ...
 
     def close(self) -> None: ...
@@ -43,7 +43,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReaderSettings:
-    """How much waits, in bytes, and how often in a row a lost connection is tried again (-1: for ever).
+    """The spool's limits in bytes, and the retries of a lost connection in a row (-1: for ever).
 
     Pauses double from `first_delay` to `retry_delay` seconds.
     """
@@ -56,13 +56,13 @@ class ReaderSettings:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> ReaderSettings:
-        """Those of a configuration."""
+        """Return the settings of a configuration."""
         given = config["max.queue.size.in.bytes"]
         return cls(given or MEMORY_LIMIT, 0 if given else DISK_LIMIT, *retries(config))
 
 
 class MongoFeed:
-    """What `source` gives behind `start`. Implements `tailrace.log.feed.LogFeed`.
+    """The changes of `source` after `start`. Implements `tailrace.log.feed.LogFeed`.
 
     A server's answer cannot be hurried: it comes when something has changed, or after a while.
     """
@@ -74,15 +74,15 @@ class MongoFeed:
         self.settings = settings
         self._source = source
         self.reached_position = Read(start)
-        # the source's caught_up_at, as far as its stretches have been kept
+        # the source's caught_up_at when the latest stretch was kept
         self._read_to = 0
         self.is_behind = False
-        # how many answers there were, and how many bytes of the log in them
+        # the number of answers, and of the bytes of the log in them
         self.progress = self.read_bytes = 0
 
     def open(self) -> None:
         self._source.open(self.reached_position)
-        # what was read and not kept comes again
+        # stretches that were read but not kept come again
         self._source.caught_up_at = self._read_to
 
     def read(self, is_asked: bool, is_hurried: Callable[[], bool]) -> feed.Step[Position, Position, Rows] | None:
@@ -100,11 +100,11 @@ class MongoFeed:
         self.reached_position = stretch.reached
         self._read_to = self._source.caught_up_at
         self.read_bytes += stretch.read_bytes
-        # an answer of some size is followed by more
+        # after a large answer more changes are waiting
         self.is_behind = stretch.read_bytes >= _BACKLOG_ANSWER
 
     def rest(self) -> None:
-        """A cursor waits for its next call."""
+        """Do nothing: the server keeps a cursor without calls."""
 
     def close(self) -> None:
         self._source.close()
@@ -120,13 +120,13 @@ class MongoFeed:
         return explained_error(error)
 
     def hurry(self) -> None:
-        """An answer cannot be hurried."""
+        """Do nothing: an answer cannot be hurried."""
 
     def want(self, target: int) -> None:
-        """The server says with each answer how far it is."""
+        """Do nothing: each answer of the server says how far it has read."""
 
     def has_read(self, target: int) -> bool:
-        # the first answer shows that the log is the one that was read before
+        # the first answer proves that this is the log that was read before
         return self.progress > 0 and (self._read_to >= target or self.reached_position.time > target)
 
     def has_passed(self, position: Position) -> bool:
@@ -136,23 +136,23 @@ class MongoFeed:
         reached = self.reached_position
 
         def moved(start: Position) -> Position:
-            # a token may move while the time that is known does not
+            # a token may advance while the known time does not
             behind = start.is_before(reached) or (start.key == reached.key and start.token != reached.token)
             return reached if behind else start
 
         return moved
 
     def forget(self, position: Committed) -> Position:
-        """A server forgets its log by itself."""
+        """Return `position`: the server removes old entries of its log by itself."""
         return position
 
     def head(self) -> Position:
-        """How far the server's log is known to reach, where a backlog is being read."""
+        """Return the known end of the server's log while a backlog is being read."""
         return Position(self._source.answered_at if self.is_behind else 0)
 
 
 class LogReader(reader.LogReader[Position, Committed, Position, Rows]):
-    """Reads the log from where `feed` begins."""
+    """Reads the log from the start of `feed`."""
 
     def __init__(self, feed: MongoFeed, runtime: Runtime = THREADS) -> None:
         memory, disk = feed.settings.memory_limit, feed.settings.disk_limit
@@ -162,25 +162,25 @@ class LogReader(reader.LogReader[Position, Committed, Position, Rows]):
 
     @property
     def reached(self) -> Read:
-        """How far the log has been read."""
+        """The position up to which the log has been read."""
         return self.feed.reached_position
 
     @property
     def is_behind(self) -> bool:
-        """Whether a backlog is being read."""
+        """True while a backlog is being read."""
         return self.feed.is_behind
 
     @property
     def read_bytes(self) -> int:
-        """How many bytes of the log have been read so far."""
+        """The number of bytes of the log that have been read so far."""
         return self.feed.read_bytes
 
     def newest(self, planned: Position) -> Position:
-        """What is known to be there: `planned` when no captured change waits behind it."""
+        """Return the newest position that is known to exist. It is `planned` if no captured change waits after it."""
         waiting = self.reached if len(self.spool) else planned
         return max(planned, waiting, self.feed.head(), key=lambda one: one.key)
 
     def plan(self, start: Position, max_rows: int, max_bytes: int, upto: Position | None = None) -> Position:
         end = super().plan(start, max_rows, max_bytes, upto)
-        # all that is there: the batch may end behind what no captured change follows
+        # without a limit the batch may end after changes that are not captured
         return self.idle_position(end) if upto is None and end != start else end

@@ -1,9 +1,9 @@
-"""The stage by which the server keeps back change events that nobody wants. Planner; no I/O.
+"""The `$match` stage by which the server drops unwanted change events. Planner; no I/O.
 
-It only saves the way over the network: what it lets through is filtered here once more. So an expression that the
-server would read in another way than Python is left out of the stage, and its events come and are dropped here.
-Expressions are written anew in the few constructs that mean the same in both (PCRE2, "pcre2pattern"); a letter becomes
-a class of its two cases, since PCRE folds the case of more letters than ASCII's.
+The stage only saves network traffic: all events are filtered here once more. So an expression that the server might
+read in another way than Python is left out of the stage, and its events are dropped here. Expressions are rewritten in
+the few constructs that mean the same in both (PCRE2, "pcre2pattern"). A letter becomes a class of its two cases, since
+PCRE folds the case of more letters than ASCII's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tailrace.connectors.mongodb.log.commands import TOLD
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter
 
 DATA_CHANGES = {"insert": "c", "update": "u", "replace": "u", "delete": "d"}
-"""Types of change events that become events, and the letters of `skipped.operations` for them."""
+"""Types of change events that become events, and their letters in `skipped.operations`."""
 INVALIDATE = "invalidate"
 _NAME = {"$concat": ["$ns.db", ".", "$ns.coll"]}
 # PCRE2 as MongoDB builds it takes patterns of up to 32 kB.
@@ -36,10 +36,10 @@ _SHORT = {"d": "0-9", "w": "0-9A-Za-z_"}
 
 
 def stage(captured: CollectionFilter, skipped: frozenset[str], *, scoped: bool) -> Mapping[str, Any]:
-    """The `$match` for what `captured` includes without the operations `skipped`.
+    """Return the `$match` for events of collections that `captured` includes, without the operations `skipped`.
 
-    Signals and what is done to whole collections stay in whatever is skipped. So does, in a stream that is `scoped` to
-    a database or a collection, the event that ends it: behind its token the stream goes on.
+    Signals, and commands on whole collections, are never skipped. A stream that is `scoped` to a database or a
+    collection also keeps the event that ends it: the stream goes on after its token.
     """
     kept = [name for name, letter in DATA_CHANGES.items() if letter not in skipped]
     choices: list[Mapping[str, Any]] = [{"operationType": {"$in": kept}, **_joined("$and", _names(captured))}]
@@ -60,13 +60,13 @@ def _joined(operator: str, conditions: Sequence[Mapping[str, Any]]) -> Mapping[s
 
 
 def _names(captured: CollectionFilter) -> list[Mapping[str, Any]]:
-    """What the lists ask of names, as conditions that all have to hold."""
+    """Return the conditions of the lists on names. All of them must hold."""
     found: list[Mapping[str, Any]] = []
     for kind in ("database", "collection"):
         included = captured.lists[f"{kind}.include"]
         if included:
             texts = [pcre(expression) for expression in included]
-            # an expression that the server cannot be given might want anything
+            # an expression that cannot be sent to the server might include any name
             if None not in texts:
                 found.append(_joined("$or", list(_matches(kind, texts))))
             continue
@@ -77,11 +77,11 @@ def _names(captured: CollectionFilter) -> list[Mapping[str, Any]]:
 
 
 def _matches(kind: str, texts: Sequence[str | None]) -> Iterator[Mapping[str, Any]]:
-    """Conditions of which one holds where a name is one of `texts`: few long patterns instead of many short ones."""
+    """Yield conditions of which one holds if a name is one of `texts`: few long patterns instead of many short ones."""
     waiting: list[str] = []
     for text in [*texts, None]:
         if waiting and (text is None or len("|".join([*waiting, text]).encode()) > _LONGEST):
-            # a lone $ is true before a line break at the end, too
+            # $ alone also matches before a line break at the end
             whole = f"^(?:{'|'.join(waiting)})$(?!\n)"
             if kind == "database":
                 yield {"ns.db": {"$regex": whole}}
@@ -93,10 +93,10 @@ def _matches(kind: str, texts: Sequence[str | None]) -> Iterator[Mapping[str, An
 
 
 def pcre(expression: Expression) -> str | None:
-    """The expression for PCRE without options; None where it uses anything that may mean something else there."""
+    """Return the expression for PCRE without options; None if a part of it may mean something else there."""
     text, at = expression.backtracking, 0
     if text is None:
-        # the server's engine tries every way, too
+        # the server's engine backtracks, too
         return None
     folds = expression.ignore_case
     parts: list[str] = []
@@ -133,7 +133,7 @@ def _literal(letter: str, folds: bool) -> str:
 
 
 def _class(text: str, folds: bool) -> str | None:
-    """A class of characters, its letters in both cases."""
+    """Return a class of characters with its letters in both cases; None if it may mean something else to PCRE."""
     negated = text.startswith("[^")
     inside = text[2 if negated else 1 : -1]
     members: list[str] = []
@@ -164,7 +164,7 @@ def _class(text: str, folds: bool) -> str | None:
 
 
 def _is_span(low: str, high: str) -> bool:
-    """Whether a range is one of digits or of letters of one case, which alone have a plain other case."""
+    """Return True for a range of digits or of letters of one case: only these have a plain other case."""
     return any(low in span and high in span and low <= high for span in _SPANS)
 
 

@@ -1,4 +1,4 @@
-"""Stretch: what one answer of the server holds of captured changes. Planner."""
+"""Stretch: the captured changes in one answer of the server. Planner."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Namespace = tuple[str, str]
 class Rows:
     """Changes in the order of the log: `data[at[i]:]` is the document of change i.
 
-    That is an entry of the oplog, or an operation of a transaction within one, or a change event. `time` and `number`
-    are its position, `op` the ASCII codes of c, u and d, `namespace` an index into the feed's list of namespaces.
-    Of the oplog `hash` is the entry's `h`, where `hashed`, `order` the place in its transaction, from 1, 0 outside, and
-    `term` the term of the primary that wrote the entry, -1 where it names none.
+    The document is an entry of the oplog, an operation of a transaction within an entry, or a change event. `time` and
+    `number` are its position, `op` the ASCII codes of c, u and d, `namespace` an index into the feed's list of
+    namespaces. In an oplog `hash` is the entry's `h`, valid if `hashed`; `order` is the place in the transaction, from
+    1, or 0 outside of one; `term` is the term of the primary that wrote the entry, -1 if unknown.
     """
 
     data: Bytes
@@ -43,7 +43,7 @@ class Rows:
         return len(self.at)
 
     def part(self, which: slice | npt.NDArray[np.int64] | Flags) -> Rows:
-        """Some of the changes, over the same data."""
+        """Return some of the changes, over the same data."""
         return Rows(
             self.data,
             self.at[which],
@@ -58,7 +58,7 @@ class Rows:
         )
 
     def compacted(self) -> Rows:
-        """The same over a buffer that holds nothing else."""
+        """Return a copy over a buffer that holds nothing else."""
         data, offsets = fields.gathered(self.data, self.at)
         return Rows(
             data, offsets[:-1], self.time, self.number, self.op, self.namespace, self.hash, self.hashed, self.order,
@@ -66,7 +66,7 @@ class Rows:
         )  # fmt: skip
 
     def first_after(self, position: Position) -> int:
-        """The index of the first change behind `position`."""
+        """Return the index of the first change after `position`."""
         low = int(self.time.searchsorted(position.time, side="left"))
         high = int(self.time.searchsorted(position.time, side="right"))
         return low + int(self.number[low:high].searchsorted(position.number, side="right"))
@@ -74,10 +74,10 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The captured `rows` of an answer, and `reached`, the position behind all that it held.
+    """The captured `rows` of an answer, and `reached`, the position after everything in the answer.
 
-    `tokens` are the places of the rows' resume tokens in `token_data`, their data unless that is on disk; None for an
-    oplog. `read_bytes` is the size of the answer. `bounds` are the ends of the rows, had they stood one after another.
+    `tokens` are the places of the rows' resume tokens in `token_data`, which is the rows' data unless that is on disk;
+    None for an oplog. `read_bytes` is the size of the answer. `bounds` are the cumulative sizes of the rows in bytes.
     """
 
     rows: Rows
@@ -106,7 +106,7 @@ class Stretch:
         return self.rows.first_after(upto)
 
     def position(self, row: int) -> Read:
-        """The position behind the change `row`."""
+        """Return the position after the change `row`."""
         rows = self.rows
         if self.tokens is not None:
             token = encoded(self.token_data, int(self.tokens[row]))
@@ -126,7 +126,7 @@ class Stretch:
         return int(self.bounds[row - 1]) if row else 0
 
     def end(self, start: Position, first: int, last: int, upto: Position | None) -> Position | None:
-        """Behind the last of the rows, whichever it is: a batch may end inside of a transaction."""
+        """Return the position after the last of the rows: a batch may end within a transaction."""
         return self.position(last - 1) if last > max(first, 0) else None
 
     def cut(self, row: int, start: Position) -> Position:
@@ -139,16 +139,16 @@ class Stretch:
         return self.first_after(position) == len(self)
 
     def joined(self, other: Stretch) -> None:
-        """Answers stay as they are."""
+        """Return None: answers are never joined."""
 
     def extent(self, first: int, last: int) -> tuple[int, int]:
-        """The bytes from the first of the documents to the end of the last, wherever they stand."""
+        """Return the range of bytes that holds the documents of the rows."""
         at = self.rows.at[first:last]
         ends = at + self.bounds[first:last] - np.concatenate([[self._before(first)], self.bounds[first : last - 1]])
         return int(at.min()), int(ends.max())
 
     def without_data(self) -> Stretch:
-        """The resume tokens stay: each is a position."""
+        """Return a copy without the documents. It keeps the resume tokens: each is part of a position."""
         nothing = readonly(np.empty(0, np.uint8))
         tokens, token_data = self.tokens, nothing
         if tokens is not None:
@@ -164,14 +164,14 @@ class Stretch:
 
 
 def encoded(data: Bytes, at: int) -> str:
-    """The resume token at `at`, as a Position has it."""
+    """Return the resume token at `at`, as a Position has it."""
     import base64
 
     return base64.b64encode(data[at : at + int(fields.load(data, at))].tobytes()).decode()
 
 
 def numbered(time: Int64s, last_time: int, last_number: int) -> Int64s:
-    """The numbers of changes with the timestamps `time`, when the latest before them had `last_time, last_number`."""
+    """Return the numbers of changes with the timestamps `time` that follow the change `last_time, last_number`."""
     count = len(time)
     if not count:
         return np.empty(0, np.int64)
