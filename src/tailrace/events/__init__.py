@@ -1,1 +1,1 @@
-"""Which records a change becomes, and their layouts: envelopes, keys, headers, tombstones, records beside changes."""
+"""Expands changes into records and lays them out: envelopes, keys, headers, tombstones, other records."""

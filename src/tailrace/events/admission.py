@@ -1,7 +1,7 @@
-"""Admission: each table's schema gets its key and is checked before its events are made. Planner.
+"""Admission: gives each table's schema its key and checks it before events are made. Planner.
 
-Names lose characters on their way into topics, schemas and fields. Two tables that end in one topic are reported; two
-columns of a table that end in one field would hide each other, so that is an error.
+Names lose characters when they become names of topics, schemas and fields. Two tables that share a topic cause a
+warning. Two columns of a table that share a field are an error, since one would hide the other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger("tailrace")
 
 
 class Admission:
-    """Knows the names of every table that came by; called by the planner and by its reader's thread.
+    """Knows the names of every table seen so far; called by the planner and by its reader's thread.
 
     A warning is logged once for each pair of names, and kept in `warnings`.
     """
@@ -37,10 +37,10 @@ class Admission:
         self.warnings: list[str] = []
 
     def admit(self, table: TableSchema) -> TableSchema:
-        """The table with the key that its events get.
+        """Return the table with the key of its events.
 
-        Raises ConfigError when message.key.columns names a column that it does not have, when two of its columns have
-        one field name, and when a copy's rows would have one key that have two in the table.
+        Raises ConfigError if message.key.columns names a column that the table does not have, if two of its columns
+        share a field name, or if two keys of the table would become one in a copy.
         """
         keyed = self._settings.shaping.keyed(table)
         self._report_tables(table.id)
@@ -67,8 +67,8 @@ class Admission:
             self._warn(f"the schemas of the tables {first} and {table} share the name {prefix}")
 
     def _check_key(self, table: TableSchema) -> None:
-        """Raise ConfigError where two keys of the table may become one."""
-        # no option shapes the key of an event, and tables have the columns of values
+        """Raise ConfigError if two keys of the table may become one."""
+        # options shape the columns of values, never the key of an event, and a copy has the columns of values
         is_of_values = bool(self._settings.blocks)
         plans = self._form.columns(table, self._settings)[0] if is_of_values else self._form.key(table, self._settings)
         for plan in (one for one in plans if one.source_name in table.key):
@@ -80,7 +80,8 @@ class Admission:
                 )
 
     def _check_fields(self, table: TableSchema) -> None:
-        """Values and keys each need fields of different names; consumers may not see case, so that is reported."""
+        """Raise ConfigError if columns share a field; warn if fields differ only in case, since some consumers ignore
+        case."""
         for plans in (self._form.columns(table, self._settings)[0], self._form.key(table, self._settings)):
             fields: dict[str, str] = {}
             folded: dict[str, str] = {}
@@ -107,13 +108,13 @@ class Admission:
 
 _DECIMALS = frozenset(("numeric", "decimal", "money", "smallmoney", "decfloat"))
 _DIGITS = {"timestamp": 6, "time": 6, "datetime2": 7, "datetimeoffset": 7}
-"""The digits of a second's fraction that types have unless they are declared with fewer."""
+"""The default number of digits of a second's fraction of each type."""
 _SAFE_DIGEST = 16
-"""Hexadecimal digits from which on different keys are taken to have different digests."""
+"""Hexadecimal digits from which on different keys are assumed to have different digests."""
 
 
 def _merging(plan: ColumnPlan, column: Column, settings: EventSettings) -> tuple[str, str] | None:
-    """Return how a key's column loses what tells two values apart, and the remedy; None where it does not."""
+    """Return how a key column loses the difference between two values, and the remedy; None if it does not."""
     other = "Name other key columns in message.key.columns, or leave the table out."
     if isinstance(plan.shape, Truncation | ByteTruncation | Mask):
         return (
@@ -138,7 +139,7 @@ _MICRO = 6
 
 
 def _shown_digits(kind: pa.DataType) -> int:
-    """Return the digits of a second that are left of a value: tables hold microseconds at most."""
+    """Return the digits of a second that a copy keeps: microseconds at most."""
     if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
         return {"s": 0, "ms": 3}.get(kind.unit, _MICRO)
     return _MICRO

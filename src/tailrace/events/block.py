@@ -29,9 +29,9 @@ from tailrace.values.conversion import ColumnPlan
 
 
 class BatchColumns:
-    """What belongs to a batch and not to its blocks: the columns by transaction and by marker, made when asked for.
+    """Columns that belong to a batch, not to its blocks: by transaction and by marker, made at the first request.
 
-    `kept` is where encodings keep what they have made of them.
+    `kept` caches the encodings' results.
     """
 
     def __init__(self, batch: ChangeBatch, settings: EventSettings, form: SourceForm) -> None:
@@ -41,7 +41,7 @@ class BatchColumns:
         self._made: dict[str, pa.Array | Same] = {}
 
     def values(self, name: str) -> pa.Array | Same | None:
-        """A column by its name; None where the batch has none of that name."""
+        """Return a column by its name; None if the batch has no such column."""
         if name not in self._made:
             make = self._MAKERS.get(name)
             if make is None:
@@ -55,7 +55,7 @@ class BatchColumns:
         return pa.array([marker_text(marker, self.settings) for marker in Marker], pa.string())
 
     def _shown_markers(self) -> pa.Array | Same:
-        """The markers without the default that stands for rows of the log."""
+        """Return the markers, without the default for rows of the log."""
         if self.batch.marker is None:
             return Same(None)
         shown = (None if marker is Marker.FALSE else marker_text(marker, self.settings) for marker in Marker)
@@ -71,10 +71,10 @@ class BatchColumns:
 
 
 class Block:
-    """Some records of a batch: those of the changes `low` to `high`. See records.columns.Columns.
+    """The records of the changes `low` to `high` of a batch. See records.columns.Columns.
 
-    `lost` is called with the number of values that do not fit their column's type; `now` is the envelope's moment in ns
-    since 1970.
+    `lost` is called with the number of values that do not fit their column's type; `now` is the time of the envelopes
+    in ns since 1970.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Block:
         self._records = records
         self.change, self.op, self.of = records.change, records.op, records.of
         self.left_out = records.left_out
-        # which of the plans each record has; None where there is one
+        # the index of each record's plan; None if there is only one plan
         self.table = None if tables.of is None else tables.of[self.change]
         self.transaction = batch.transaction[self.change]
         self.index = np.zeros((KINDS, len(self.change)), np.int32)
@@ -111,7 +111,7 @@ class Block:
         self._values: dict[str, pa.Array | Same] = {}
 
     def told_apart(self, drop: Drop | None) -> Block:
-        """The block whose records have layouts that depend on no value any more, without those that are left out.
+        """Return the block with layouts that no longer depend on values, without records that are left out.
 
         `drop` as in `kinds.by_kind`. Raises RefusedChange, ConversionError.
         """
@@ -151,8 +151,8 @@ class Block:
         return self._values[name]
 
     def _order(self, order: npt.NDArray[np.int64] | None) -> pa.Array:
-        """The numbers of the records; the create of a key change is the second event of its change, where there is the
-        delete before it."""
+        """Return the numbers of the records. The create of a key change is the second event of its change, unless
+        deletes are skipped."""
         assert order is not None
         deletes = "d" not in self.settings.skipped_operations
         second = (self.op == ord("c")) & (self.batch.op[self.change] == ord("u")) & deletes
@@ -170,7 +170,7 @@ class Block:
     # --- rows ----------------------------------------------------------------------------------------------------
 
     def rows(self) -> pa.RecordBatch:
-        """The block as rows of `settings.row_schema`. Raises Refused, and SchemaChanged where they are typed."""
+        """Return the block as rows of `settings.row_schema`. Raises Refused, and SchemaChanged for typed rows."""
         settings, commit_us = self.settings, self.batch.transactions.commit_us
         blocks = formats.Blocks(self)
         makers: dict[str, Callable[[], pa.Array]] = {
@@ -185,7 +185,7 @@ class Block:
             "snapshot": self._markers,
         }
         if settings.typed is not None:
-            # records that are no changes alone have bytes as their value
+            # only records that are not changes have bytes as their value
             del makers["value"]
             encoded = blocks.of(formats.find(settings.value_encoding))
             return typed_rows_of(settings, TypedBlock(self, self._typed_kinds(), encoded, settings.typed), makers)
@@ -203,19 +203,19 @@ class Block:
         return KindColumns(self._kinds, self.of, self, self.settings)
 
     def encoded(self) -> tuple[pa.Array, pa.Array]:
-        """The keys and the values of the records as their formats make them. Raises Refused."""
+        """Return the encoded keys and values of the records. Raises Refused."""
         blocks = formats.Blocks(self)
         columns = self._by_kind()
         return columns.keys(blocks), columns.values(blocks)
 
     def _by_table(self, text: Callable[[TablePlan], str]) -> pa.Array:
-        """What `text` says of each record's table."""
+        """Return `text(plan)` of each record's table."""
         if self.table is None:
             return repeated(text(self.plans[0]), len(self.change))
         return pa.array([text(plan) for plan in self.plans], pa.string()).take(pa.array(self.table))
 
     def _reselected(self) -> pa.Array:
-        """How many values of each record were read again; null in a delete's, and where none was wanted."""
+        """Return how many values of each record were reselected; null for a delete, and if none was requested."""
         counts = self.batch.reselected
         if counts is None:
             return pa.nulls(len(self.change), pa.int32())
@@ -223,7 +223,7 @@ class Block:
         return pa.array(of_record, mask=(of_record < 0) | ((self.op != ord("c")) & (self.op != ord("u"))))
 
     def _transaction_names(self) -> pa.Array:
-        """The transaction ids as text, null in snapshot rows."""
+        """Return the transaction ids as text, null in snapshot rows."""
         name = self._of_batch.source.name
         if self.batch.marker is None:
             return name.take(pa.array(self.transaction))

@@ -1,7 +1,7 @@
-"""From a ChangeBatch to blocks: changes of a table as typed Arrow columns, many in one row. Runs in workers.
+"""Converts a ChangeBatch into blocks: changes of a table as typed Arrow columns, many in one row. Worker.
 
-What the sink of tables needs of a batch is made here, so that nothing is written as an event and only what is left of
-a key's changes is converted at all.
+The sink of tables consumes blocks. No event is written for them, and of each key's changes only those that remain are
+converted.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _LETTERS = pa.array([chr(code) for code in range(128)], pa.string())
 def block_rows(
     batch: ChangeBatch, plan: TablePlan, key_changed: Flags, settings: EventSettings, form: SourceForm
 ) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
-    """The changes of `batch` as blocks, rows of `settings.row_schema`, and for each the index of its last change.
+    """Yield the changes of `batch` as blocks, rows of `settings.row_schema`, each with the index of its last change.
 
-    Raises ConversionError where a change lacks its key, or where a value has no form in its column's type, unless it is
-    no part of a key and `event.converting.failure.handling.mode` is another one than `fail`: then it is null.
+    Raises ConversionError if a change lacks its key or a value does not fit its column's type. Unless
+    `event.converting.failure.handling.mode` is `fail`, a value outside the key becomes null instead.
     """
     work = _Work(batch, plan, settings, form)
     if settings.blocks == ROWS:
@@ -77,7 +77,7 @@ def block_rows(
 
 
 def _target(batch: ChangeBatch, settings: EventSettings, truncated: bool) -> TableId | None:
-    """The table that these rows are put into together with those of others; None where they have their own."""
+    """Return the table that these rows share with rows of other tables; None if they have their own table."""
     found = None if settings.routing is None else settings.routing.target(batch.table.id)
     if found is not None and truncated:
         raise ConversionError(
@@ -88,7 +88,7 @@ def _target(batch: ChangeBatch, settings: EventSettings, truncated: bool) -> Tab
 
 
 def storable(kind: pa.DataType) -> pa.DataType:
-    """The type in which tables hold the values of an Arrow type: a time of the day and a duration as their µs."""
+    """Return the type in which copies store an Arrow type: times of day and durations become µs."""
     if pa.types.is_decimal(kind):
         return kind if kind.precision <= _MOST_DIGITS else pa.string()
     if pa.types.is_time(kind) or pa.types.is_duration(kind):
@@ -103,14 +103,14 @@ def storable(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Return True for the types whose values have one text."""
+    """Return True for types whose values have exactly one text."""
     of = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_string, pa.types.is_boolean, pa.types.is_date32,
           pa.types.is_timestamp)  # fmt: skip
     return any(one(kind) for one in of)
 
 
 def stored(values: pa.Array) -> pa.Array:
-    """Return values in the type and the form in which tables hold them; infinite ones as `values.infinite` has them."""
+    """Return values in the type in which copies store them; infinite values as `values.infinite` replaces them."""
     return _stored(finite(values)[0])
 
 
@@ -134,9 +134,9 @@ def _stored(values: pa.Array) -> pa.Array:
 
 @dataclass(slots=True)
 class _Entries:
-    """What changes do to keys, in order: a key change is a delete of the old key and then a row of the new one.
+    """Effects on keys, in order: a key change is a delete of the old key, then a row with the new key.
 
-    `change` is the index of the change, `part` 1 for the row of the new key, `op` the ASCII code.
+    `change` is the index of the change; `part` is 1 for the row with the new key; `op` is the ASCII code.
     """
 
     change: Int64s
@@ -167,7 +167,7 @@ class _Entries:
 
 
 class _Work:
-    """A batch on its way to blocks."""
+    """A batch during its conversion into blocks."""
 
     def __init__(self, batch: ChangeBatch, plan: TablePlan, settings: EventSettings, form: SourceForm) -> None:
         self.batch, self.plan, self.settings, self.form = batch, plan, settings, form
@@ -182,7 +182,7 @@ class _Work:
         self.parts = form.parts(batch, settings)
 
     def shape(self) -> Form:
-        """What the rows are made of."""
+        """Return the form of the rows."""
         late = self.form.late(self.batch.table)
         added = tuple(place for place, own in enumerate(self.columns) if own.name in late)
         return Form(
@@ -196,7 +196,7 @@ class _Work:
         )
 
     def _value(self, place: int) -> str | None:
-        """Return the one value that older rows have in a column, as `Form.values` has it; None where there is none."""
+        """Return the one value that older rows have in a column, for `Form.values`; None if there is none."""
         missing, kind = self.columns[place].missing, self.types[place]
         if missing is None or not _is_plain(kind):
             return None
@@ -209,7 +209,7 @@ class _Work:
         return str(value.cast(pa.string())[0].as_py())
 
     def rows(self, entries: _Entries, truncate: int) -> pa.RecordBatch:
-        """The rows of a block: those of the entries that are left. `truncate` is the last one's index, or NONE."""
+        """Return the rows of a block for the remaining entries. `truncate` is the last truncate's index, or NONE."""
         group, previous = self._chains(entries)
         left = np.arange(len(entries)) if group is None else self._standing(entries, group)
         if group is not None and self.settings.blocks != EVERY:
@@ -240,12 +240,12 @@ class _Work:
         )
 
     def place(self, change: int) -> Place:
-        """Where a change stands."""
+        """Return the place of a change."""
         found = self._positions(np.array([change]))[0].as_py()
         return str(found), int(self.batch.ordinal[change])
 
     def _chains(self, entries: _Entries) -> tuple[Int64s | None, Int64s]:
-        """Which entries are of one key, and of each the entry that its row was before; None where there is no key."""
+        """Return the number of each entry's key, and the earlier entry of the same row; None without a key."""
         if not self.key_places or not len(entries):
             return None, np.full(len(entries), NONE, np.int64)
         of_key = []
@@ -260,7 +260,7 @@ class _Work:
         return group, previous
 
     def _standing(self, entries: _Entries, group: Int64s) -> Int64s:
-        """The entries without those by which rows take over a key from one another."""
+        """Return the entries without those that cancel out when a key passes from row to row."""
         batch, moved = self.batch, entries.part == 1
         if not moved.any() or batch.before is None or batch.after is None or not self.form.has_old_rows(batch.table):
             return np.arange(len(entries))
@@ -281,13 +281,13 @@ class _Work:
 
         takes = entries.op == _DELETE
         scope = group * (int(batch.transaction.max()) + 1) + batch.transaction[entries.change]
-        # a truncate is of no key
+        # a truncate belongs to no key
         scope[entries.op == _TRUNCATE] = NONE - 1 - np.flatnonzero(entries.op == _TRUNCATE)
         puts = ~takes & (entries.op != _TRUNCATE)
         return np.flatnonzero(standing(scope, puts, takes, moved, same))
 
     def _demand_keys(self, values: pa.Array, entries: _Entries) -> None:
-        """Raise ConversionError where a change does not tell the key of its row."""
+        """Raise ConversionError if a change lacks the key of its row."""
         without = np.asarray(values.is_null()) & (entries.op != _TRUNCATE)
         if without.any():
             table = self.batch.table.id
@@ -297,7 +297,7 @@ class _Work:
             )
 
     def _sources(self, column: ColumnPlan, entries: _Entries, previous: Int64s) -> Int64s:
-        """Of each entry the one that has its value of the column; NONE where none has."""
+        """Return, for each entry, the entry that has its value of the column; NONE if there is none."""
         has = np.ones(len(entries), np.bool_)
         deleted = entries.op == _DELETE
         after, old = self.batch.after, self.batch.before
@@ -312,7 +312,7 @@ class _Work:
         return np.arange(len(entries)) if has.all() else sources(previous, has)
 
     def _demand_old_rows(self) -> None:
-        """Raise ConversionError where the log should have the old row of an update, and has it not."""
+        """Raise ConversionError if an update lacks the old row that the log should have."""
         old, updates = self.batch.before, self.batch.op == ord("u")
         if not self.key_places or not self.form.has_old_rows(self.batch.table) or not updates.any():
             return
@@ -324,7 +324,7 @@ class _Work:
             )
 
     def _whole(self, old: Image | None, column: ColumnPlan) -> Flags:
-        """Which changes have the column's value in the old row."""
+        """Return a mask of the changes whose old row has the column's value."""
         if old is None or not self.form.has_old_rows(self.batch.table):
             return np.zeros(len(self.batch), np.bool_)
         found = np.ones(len(self.batch), np.bool_) if old.present is None else old.present
@@ -332,7 +332,7 @@ class _Work:
         return found if flags is None else found & ~flags
 
     def _values(self, column: ColumnPlan, entries: _Entries, places: Int64s) -> pa.Array:
-        """The values that the entries at `places` have of the column; null at NONE."""
+        """Return the column's values of the entries at `places`; null at NONE."""
         count = len(self.batch)
         empty = pa.nulls(count, pa.binary())
         after = empty if self.batch.after is None else self.batch.after.columns[column.index]
@@ -349,7 +349,7 @@ class _Work:
         )
 
     def values(self) -> pa.RecordBatch:
-        """The rows of a snapshot's batch as they stand in blocks, and nothing beside them."""
+        """Return the rows of a snapshot's batch as columns of a block, without the other columns."""
         assert self.batch.after is not None
         every = np.arange(len(self.batch))
         found = [
@@ -359,7 +359,7 @@ class _Work:
         return pa.RecordBatch.from_arrays(found, names=[f"c{place}" for place in range(len(found))])
 
     def _typed(self, column: ColumnPlan, texts: pa.Array, change: Int64s) -> pa.Array:
-        """The values of texts, which changes have in a column."""
+        """Return the typed values of a column's texts; `change` is the change of each."""
         values, lost = typed(column, texts, None)
         unfit = (lost | np.asarray(values.is_null())) & np.asarray(texts.is_valid())
         is_key = bool(self.key_places) and any(own.index == column.index for own in self.plan.key)
@@ -378,7 +378,7 @@ class _Work:
     def _origins(
         self, entries: _Entries, group: Int64s | None, previous: Int64s, left: Int64s, wanted: Flags | None
     ) -> pa.Array:
-        """The keys that rows with missing values had before the block, where they were others."""
+        """Return the previous keys of rows with missing values, if the key changed within the block."""
         fields = [pa.field(f"k{place}", self.types[index]) for place, index in enumerate(self.key_places)]
         if group is None or wanted is None or not wanted.any():
             return pa.nulls(len(left), pa.struct(fields))
@@ -406,7 +406,7 @@ class _Work:
 
 
 def _listed(flags: list[Flags], count: int) -> pa.Array:
-    """The indexes of the columns that are flagged in each row; null where none is."""
+    """Return the indexes of the flagged columns of each row; null if there is none."""
     found: Flags = np.array(flags) if flags else np.zeros((0, count), np.bool_)
     return listed(found)
 
@@ -420,7 +420,7 @@ def _block(
     settings: EventSettings,
     changes: int,
 ) -> pa.RecordBatch:
-    """Rows as one row of the row schema."""
+    """Return rows as one row of the row schema."""
     count = rows.num_rows
     places = [(str(rows["position"][row].as_py()), int(rows["ordinal"][row].as_py())) for row in _ends(rows)]
     first, last = (places[0], places[-1]) if places else (truncate, truncate)
@@ -451,7 +451,7 @@ def _block(
 
 
 def block_row(head: Head, rows: pa.RecordBatch, at_us: int, settings: EventSettings) -> pa.RecordBatch:
-    """The rows of a block as one row of `settings.row_schema`; `at_us` is the time of its last change, in µs."""
+    """Return the rows of a block as one row of `settings.row_schema`; `at_us` is the time of its last change, in µs."""
     at = pa.array([at_us], pa.int64())
     return rows_of(
         settings.columns,

@@ -24,7 +24,7 @@ def key_schema(settings: EventSettings) -> LogicalType:
 
 
 def value_schema(settings: EventSettings) -> LogicalType:
-    """Debezium names and versions, since 2, the entries of `data_collections`, and adds the commit's time."""
+    """Return the schema. Since 2, Debezium names the entries of `data_collections` and adds the commit's time."""
     entry = struct(Field("data_collection", STRING), Field("event_count", INT64))
     if settings.names_schemas:
         entry = replace(entry, name="event.collection", version=1).with_optional(True)
@@ -41,7 +41,7 @@ def value_schema(settings: EventSettings) -> LogicalType:
 
 
 def boundary_rows(boundaries: Sequence[Boundary], settings: EventSettings) -> pa.RecordBatch:
-    """One record each, in order, as rows of `settings.row_schema`; op is BEGIN or END, table and schema are null."""
+    """Return one record per boundary as `settings.row_schema`; op is BEGIN or END, table and schema are null."""
     return single_rows((_record(boundary, settings) for boundary in boundaries), settings)
 
 
@@ -72,5 +72,5 @@ def _record(boundary: Boundary, settings: EventSettings) -> Single:
 
 
 def numbered_name(xid: int, lsn: int, settings: EventSettings) -> str:
-    """What the transaction block of an event at `lsn` calls a transaction that the server numbers."""
+    """Return the name, in an event's transaction block at `lsn`, of a transaction that the server numbers."""
     return str(xid) if settings.legacy else f"{xid}:{lsn}"

@@ -1,4 +1,4 @@
-"""The events of databases with change tables: what they have in common."""
+"""Code that the events of all databases with change tables share."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from tailrace.values.lsns import lsn_text
 
 
 def transactions_of(batch: ChangeBatch) -> CapturedTransactions:
-    """The batch's transactions, which are those of change tables."""
+    """Return the batch's transactions, which have the type for change tables."""
     return cast(CapturedTransactions, batch.transactions)
 
 
 def position_of(commit_lsn: bytes, change_lsn: bytes | None = None, command: int | None = None) -> str:
-    """What the row schema's `position` says of a change: both LSNs in hexadecimal digits, and between them the number
-    of the command where changes have one; sorts in log order.
+    """Return the row schema's `position` of a change: both LSNs in hexadecimal digits, in log order.
 
-    Rows of snapshots have no LSN of their own, and stand before every change of the commit.
+    Between them is the number of the command if changes have one. Rows of snapshots have no LSN of their own and sort
+    before every change of the commit.
     """
     between = b"" if command is None else command.to_bytes(_COMMAND, "big")
     return (commit_lsn + between + (bytes(len(commit_lsn)) if change_lsn is None else change_lsn)).hex().upper()
 
 
 def positions_of(commits: pa.Array, changes: pa.Array, commands: Int64s | None = None) -> pa.Array:
-    """`position_of` of each change, as one text column. All LSNs have one length."""
+    """Return `position_of` for each change, as one text column. All LSNs have the same length."""
     if not len(commits):
         return pa.array([], pa.string())
     width = len(commits[0].as_py())
@@ -55,10 +55,10 @@ def positions_of(commits: pa.Array, changes: pa.Array, commands: Int64s | None =
     return pa.StringArray.from_buffers(len(joined), pa.py_buffer(offsets), pa.py_buffer(digits))
 
 
-# The bytes of a command's number.
+# Bytes of a command's number.
 _COMMAND = 4
 
-# Two digits for every byte, as they lie in memory.
+# Two hexadecimal digits for every byte, in memory order.
 _DIGITS = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16).copy()
 
 
@@ -122,7 +122,7 @@ class Described(Protocol):
 
 
 class CapturedForm:
-    """See events.form.SourceForm. `described` is what schema changes say of types; `serial`: source blocks have an
+    """See events.form.SourceForm. `described` gives the types for schema changes; `serial`: source blocks have an
     event_serial_no."""
 
     def __init__(self, types: Types, described: Described, serial: bool) -> None:
@@ -153,7 +153,7 @@ class CapturedForm:
         return True
 
     def late(self, table: TableSchema) -> frozenset[str]:
-        # a column is captured from some time after it was made on
+        # a column may have been captured only some time after it was added
         return frozenset(column.name for column in table.columns)
 
     def is_text(self, column: TableColumn) -> bool:
@@ -181,7 +181,7 @@ class CapturedForm:
         return Place("no LSN" if lsn is None else lsn_text(lsn), text, position_of(commit, lsn, command), text)
 
     def message(self, batch: ChangeBatch, change: int) -> bytes:
-        """The rows of the change table, or of the snapshot, as JSON of the texts that they were read as."""
+        """Return the rows of the change table, or of the snapshot, as JSON of the texts that were read."""
         rows = {"before": _texts(batch, batch.before, change), "after": _texts(batch, batch.after, change)}
         return dumps(rows).encode()
 

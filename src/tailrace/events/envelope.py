@@ -1,4 +1,4 @@
-"""The layouts of keys and values: key, row, source block, transaction block, envelope, in every event format."""
+"""The layouts of keys and values: key, row, source block, transaction block and envelope, in every event format."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OLD_KEY = "__debezium.oldkey"
 
 
 def marker_text(marker: Marker, settings: EventSettings) -> str | None:
-    """What `source.snapshot` says; None where the field is null in the event and its default stays unused."""
+    """Return `source.snapshot`; None if the event shows null instead of the default."""
     if marker is Marker.FALSE:
         return "false" if settings.replace_null_with_default else None
     inner = (Marker.FIRST, Marker.FIRST_IN_DATA_COLLECTION, Marker.LAST_IN_DATA_COLLECTION)
@@ -49,7 +49,7 @@ def marker_text(marker: Marker, settings: EventSettings) -> str | None:
 
 
 def source_layout(table: TableId, settings: EventSettings, form: SourceForm) -> Struct:
-    """The source block of a connector's events of one table."""
+    """Return the source block of the events of one table."""
     allowed = _MARKERS if settings.has_nanos else _OLDER_MARKERS
     if settings.names_schemas and not settings.has_nanos:
         allowed += ",incremental"
@@ -75,7 +75,7 @@ def source_layout(table: TableId, settings: EventSettings, form: SourceForm) -> 
 
 
 def transaction_layout(settings: EventSettings) -> Struct:
-    """The block that holds an event's place in its transaction."""
+    """Return the block that holds an event's place in its transaction."""
     members = (
         Member("id", Column("transaction_name", STRING, RECORD)),
         Member("total_order", Column("total_order", INT64, RECORD)),
@@ -88,11 +88,10 @@ def transaction_layout(settings: EventSettings) -> Struct:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What the records of a table differ in: `op` is what the envelope says, TOMBSTONE for a tombstone.
+    """The properties in which the records of a table differ: `op` is that of the envelope, TOMBSTONE for a tombstone.
 
-    `before` and `after` say whether the envelope shows that image, `key` and `header` which image the key and the
-    other key in a header are of (see `tailrace.events.expansion`), `ordered` whether its place in its transaction is
-    known.
+    `before` and `after`: whether the envelope shows that image. `key` and `header`: the image of the key, and of the
+    other key in a header (see `tailrace.events.expansion`). `ordered`: whether its place in its transaction is known.
     """
 
     op: int
@@ -105,9 +104,9 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Envelopes:
-    """The layouts of a table's records: its columns are shown as `columns`, its key is made of `key`.
+    """The layouts of a table's records: `columns` are the columns of values, `key` those of the key.
 
-    `apart` are the indexes of the key's columns that values leave out or show shaped.
+    `apart` has the indexes of key columns that values leave out or show shaped.
     """
 
     table: TableId
@@ -118,7 +117,7 @@ class Envelopes:
     form: SourceForm
 
     def record(self, kind: Kind) -> RecordLayout:
-        """The records of a kind."""
+        """Return the layout of a kind of records."""
         headers = []
         if kind.header != NO_IMAGE:
             other = self.key_layout(AFTER if kind.header == OF_AFTER else BEFORE)
@@ -138,7 +137,7 @@ class Envelopes:
         return behind_delete(made, self.record(replace(kind, op=ord("d"), before=True)), self.settings.transforms)
 
     def key_layout(self, image: str) -> Struct | None:
-        """The key of an image; None where the table has none."""
+        """Return the key of an image; None if the table has none."""
         members = [Member(column.name, ImageColumn(image, column, column.index in self.apart)) for column in self.key]
         further = names.table_field(self.settings, self.table)
         if further is not None:
@@ -146,11 +145,11 @@ class Envelopes:
         return Struct(tuple(members), self._prefix + ".Key") if members else None
 
     def whole(self) -> Struct:
-        """An envelope that shows all there is to show."""
+        """Return an envelope with every optional part."""
         return self.value_layout(Kind(ord("u"), True, True, OF_AFTER, NO_IMAGE, True))
 
     def value_layout(self, kind: Kind) -> Struct:
-        """The envelope of a kind of records."""
+        """Return the envelope of a kind of records."""
         settings = self.settings
         members = [Member(image, self._image(image, shown)) for image, shown in (
             (BEFORE, kind.before), (AFTER, kind.after))]  # fmt: skip

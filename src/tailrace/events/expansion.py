@@ -1,8 +1,8 @@
-"""From changes to records: which records a change becomes, and what each of them holds.
+"""Expands changes into records: one for an insert, two for a delete with a tombstone, three for a key change.
 
-A delete becomes a record and a tombstone; an update that changes the key becomes a delete of the old key, its
-tombstone and a create of the new key, the first two naming the new key in a header, the last the old one. What
-`skipped.operations` names is left out of these records too, whatever change they come from.
+A key change becomes a delete of the old key, its tombstone, and a create of the new key. The first two name the new key
+in a header, the last names the old key. `skipped.operations` applies to these records too, whatever change they come
+from.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ Flags = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.uint8]
 TOMBSTONE = 0
 NO_IMAGE, AFTER, BEFORE = 0, 1, 2
-"""Where a record's key, or the key in its header, is taken from."""
+"""The image from which a record's key, or the key in its header, is taken."""
 
 
 @dataclass(slots=True)
 class Records:
     """The records of a batch, in order; one element per record.
 
-    `change` is the index of the change; `op` the ASCII code of what the envelope says, TOMBSTONE for a tombstone;
-    `before` and `after` say whether the envelope shows that image; `key` and `header` where the record's key and
-    the key in its newkey (AFTER) or oldkey (BEFORE) header come from. `plain`: record i is change i, all with the
-    same op, key and images and without headers.
+    `change` is the index of the change. `op` is the ASCII code of the envelope's op, TOMBSTONE for a tombstone.
+    `before` and `after`: whether the envelope shows that image. `key` is the image of the record's key; `header` that
+    of the key in its newkey (AFTER) or oldkey (BEFORE) header. `plain`: record i is change i, all with the same op, key
+    and images and without headers.
     """
 
     change: npt.NDArray[np.int32]
@@ -45,16 +45,16 @@ class Records:
 
 
 def expand(batch: ChangeBatch, key_changed: Flags, has_key: bool | Flags, settings: EventSettings) -> Records:
-    """The records of `batch`; `key_changed` marks the updates whose old key differs from their new one.
+    """Return the records of `batch`; `key_changed` marks the updates whose new key differs from the old one.
 
-    `has_key` says of all changes, or of each, whether its table's records have a key.
+    `has_key` says, for all changes or for each, whether the records of its table have a key.
     """
     op = batch.op
     count = len(op)
     kept = np.ones(count, np.bool_)
     skipped = settings.skipped_operations
     for letter in skipped & frozenset("cud"):
-        # An update that changes the key is a delete and a create: its own letter is not asked for.
+        # An update that changes the key is a delete and a create, so its own letter does not count.
         kept &= (op != ord(letter)) | key_changed
     if settings.drops_truncates:
         kept &= op != ord("t")

@@ -1,7 +1,7 @@
-"""SourceForm: what is a connector's own in events, behind one interface; the rest of a record is the same for all.
+"""SourceForm: the interface for the parts of events that differ between connectors.
 
-A source form is a module's constant, without state: events are made with the one that the caller names. Its two halves
-are the columnar path's (`parts`) and the plain one's (`source`), which tests hold equal.
+A source form is a stateless constant of a module; callers pass the form to use. It has a columnar half (`parts`) and a
+plain half (`source`); tests check that both give the same result.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tailrace.values.conversion import ColumnPlan
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The records of a block: those of the changes `low` to `high` of a batch.
+    """The records of the changes `low` to `high` of a batch, which make a block.
 
-    One element per record: `change` is the index of its change in the batch, `transaction` that of its transaction,
-    `marker` its marker's code, None where all are FALSE. `index` is that of `tailrace.records.columns.Columns`; a form
-    may fill the row SOURCE, which is otherwise the transaction's index.
+    One element per record: `change` is the index of its change in the batch, `transaction` of its transaction, `marker`
+    its marker's code (None if all are FALSE). `index` is that of `tailrace.records.columns.Columns`; a form may fill
+    the row SOURCE, which is the transaction's index otherwise.
     """
 
     low: int
@@ -39,23 +39,23 @@ class Records:
 
 
 class SourceBlock(Protocol):
-    """The columns of one block of records that the connector's part of source blocks is made of."""
+    """The connector's columns for the source blocks of one block of records."""
 
     def values(self, name: str) -> pa.Array | Same:
-        """The column that the connector's layout calls so; see `tailrace.records.columns.Columns.values`."""
+        """Return the column with this name in the connector's layout; see `tailrace.records.columns.Columns.values`."""
         ...
 
     def positions(self) -> pa.Array:
-        """What the column `position` says of each record."""
+        """Return the column `position`."""
         ...
 
     def transaction_names(self) -> pa.Array:
-        """The text of `transaction.id` of each record."""
+        """Return `transaction.id` of each record as text."""
         ...
 
 
 class SourceParts(Protocol):
-    """What is made once per batch: `name` is one text per transaction, for the rows' columns."""
+    """A connector's data of one batch: `name` is one text per transaction, for the rows' columns."""
 
     name: pa.Array
 
@@ -64,7 +64,7 @@ class SourceParts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlainSource:
-    """The source block of one change in plain values: `sequence`, the members behind `table`, `transaction.id`."""
+    """The source block of one change in plain values: `sequence`, the members after `table`, `transaction.id`."""
 
     sequence: str | None
     tail: Mapping[str, Any]
@@ -73,10 +73,10 @@ class PlainSource:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a change stands, for messages and for the quarantine topic.
+    """The place of a change, for messages and for the quarantine topic.
 
-    `lsn` and `commit` are the LSNs of the change and its commit as the server's users know them, `position` and
-    `transaction` what the row's columns say.
+    `lsn` and `commit` are the LSNs of the change and its commit in the server's notation; `position` and `transaction`
+    are the values of the row's columns.
     """
 
     lsn: str
@@ -94,46 +94,46 @@ class SourceForm(Protocol):
     def __hash__(self) -> int: ...
 
     def source_fields(self, settings: EventSettings) -> tuple[Member, ...]:
-        """The members behind `table`; a SourceBlock gives their columns."""
+        """Return the members after `table`; a SourceBlock has their columns."""
         ...
 
     def sequence(self, settings: EventSettings) -> Node:
-        """The member `sequence`, asked for only where the form has it."""
+        """Return the member `sequence`; called only for formats that have it."""
         ...
 
     def columns(self, table: TableSchema, settings: EventSettings) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:
-        """The columns that values show, in the table's order, and the names of those left out as unknown."""
+        """Return the columns of values, in the table's order, and the names of those left out as unknown."""
         ...
 
     def key(self, table: TableSchema, settings: EventSettings) -> tuple[ColumnPlan, ...]:
-        """The columns of the key in the key's order, as they are."""
+        """Return the columns of the key in the key's order, unshaped."""
         ...
 
     def has_old_rows(self, table: TableSchema) -> bool:
-        """Whether a `before` has every column of the old row, but those that it marks as unavailable."""
+        """Return True if `before` has every column of the old row except those marked as unavailable."""
         ...
 
     def late(self, table: TableSchema) -> frozenset[str]:
-        """The names of the columns which, where they are new, rows may have another value of than null that were
-        written before the log had the column."""
+        """Return the names of the columns that, if they are new, may not be null in rows older than the column in the
+        log."""
         ...
 
     def is_text(self, column: Column) -> bool:
-        """Whether the column's type is one of text, which masks replace."""
+        """Return True if the column has a text type, which masks replace."""
         ...
 
     def parts(self, batch: ChangeBatch, settings: EventSettings) -> SourceParts:
-        """What the columnar path takes of a batch."""
+        """Return the columnar data of a batch."""
         ...
 
     def source(self, batch: ChangeBatch, change: int, marker: Marker, settings: EventSettings) -> PlainSource:
-        """What the plain path takes of one change."""
+        """Return the plain source block of one change."""
         ...
 
     def place(self, batch: ChangeBatch, change: int) -> Place:
-        """Where the change stands."""
+        """Return the place of the change."""
         ...
 
     def message(self, batch: ChangeBatch, change: int) -> bytes:
-        """The change as it came from the server, for the quarantine topic."""
+        """Return the change as the server sent it, for the quarantine topic."""
         ...

@@ -1,4 +1,4 @@
-"""Record headers: the context of the connector, and the column of all headers. Worker."""
+"""Record headers: the connector's context headers, and the column of all headers. Worker."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _BLOCK = 32_768
 _PREFIX = "__debezium.context."
 
 Pairs = tuple[tuple[str, Any], ...]
-"""The headers of a kind of records: each a name, and bytes, null, or, where they differ, a document of the encoding."""
+"""The headers of a kind of records: name and value. A value is bytes, null, or, if it varies, a document."""
 
 
 @lru_cache(maxsize=64)
 def context(settings: EventSettings) -> tuple[Header, ...]:
-    """The context headers in their order; empty where records have none."""
+    """Return the context headers in order; empty if records have none."""
     if not settings.context_headers:
         return ()
     values = {
@@ -41,13 +41,13 @@ def context(settings: EventSettings) -> tuple[Header, ...]:
 
 
 def compiled(record: RecordLayout, settings: EventSettings) -> Pairs:
-    """The record's headers as `header_column` takes them."""
+    """Return the record's headers in the form that `header_column` expects."""
     own = tuple((header.name, _compiled(header, record, settings)) for header in record.headers)
     return (*own, *_further(record, settings))
 
 
 def _further(record: RecordLayout, settings: EventSettings) -> Iterator[tuple[str, bytes]]:
-    """The headers that the formats of the key and the value add."""
+    """Yield the headers that the formats of the key and the value add."""
     for layout, form in ((record.key, settings.key_encoding), (record.value, settings.value_encoding)):
         encoding = formats.find(form)
         if layout is not None and isinstance(encoding, WithHeaders):
@@ -66,19 +66,19 @@ def _compiled(header: Header, record: RecordLayout, settings: EventSettings) -> 
 
 @lru_cache(maxsize=4096)
 def _text(form: Format | str, schemas: bool, value: str, kind: LogicalType, topic: str) -> Any:
-    """A constant text, which is the same for all layouts of a topic: there may be one for each shape of documents."""
+    """Encode a constant text. Cached, since a topic may have one layout for each shape of its documents."""
     node = Constant(value, kind)
     return formats.find(form).one(node, schemas, RecordLayout("", topic, None, node))
 
 
 def header_pairs(record: RecordLayout, settings: EventSettings) -> list[dict[str, object]] | None:
-    """Headers that are all constant, as a row has them; None where there are none."""
+    """Return constant headers in the form of a row; None if there are none."""
     return [{"key": name, "value": value} for name, value in compiled(record, settings)] or None
 
 
 @lru_cache(maxsize=8)
 def _repeated(pairs: Pairs, count: int) -> pa.ListArray:
-    """Constant headers `count` times over."""
+    """Return constant headers `count` times."""
     keys = pa.array([key for key, _ in pairs] * count, pa.string())
     values = pa.array([value for _, value in pairs] * count, pa.binary())
     offsets = pa.array(np.arange(count + 1, dtype=np.int32) * len(pairs))
@@ -95,7 +95,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def constant_headers(pairs: Pairs, count: int) -> pa.Array:
-    """The headers of `count` records that all have the same."""
+    """Return the headers of `count` records that all have the same headers."""
     if not pairs:
         return pa.nulls(count, HEADERS)
     return _repeated(pairs, _BLOCK).slice(0, count) if count <= _BLOCK else _repeated(pairs, count)
@@ -106,7 +106,8 @@ def header_column(
     of: npt.NDArray[np.int32],
     block: Callable[[], Block],
 ) -> pa.Array:
-    """The headers of the records: record r has those of `kinds[of[r]]`. `block` gives the block in their encoding."""
+    """Return the headers of the records: record r has those of `kinds[of[r]]`. `block()` returns the block in their
+    encoding."""
     if not kinds:
         return constant_headers((), len(of))
     if all(pairs == kinds[0] for pairs in kinds) and all(_is_constant(value) for _, value in kinds[0]):
@@ -117,7 +118,7 @@ def header_column(
     key_index, value_index = (np.empty(offsets[-1], np.int32) for _ in range(2))
     names: dict[str, int] = {}
     constants: dict[bytes | None, int] = {b"": 0}
-    # the documents of the headers at each place, which are encoded for all records at once
+    # the documents of the headers at each place, encoded for all records at once
     varying: dict[int, list[Any]] = {}
     for kind, pairs in enumerate(kinds):
         rows = np.flatnonzero(of == kind)
@@ -128,7 +129,7 @@ def header_column(
                 value_index[at] = constants.setdefault(value, len(constants))
             else:
                 varying.setdefault(place, [None] * len(kinds))[kind] = value
-                # below 0 until it is known how many constants there are
+                # negative until the number of constants is known
                 value_index[at] = -1 - (list(varying).index(place) * len(of) + rows)
     encoded = [block().encode(documents, of) for documents in varying.values()]
     value_index = np.where(value_index < 0, len(constants) - 1 - value_index, value_index)

@@ -1,4 +1,4 @@
-"""The records of heartbeats, which `heartbeat.interval.ms` asks for. Worker."""
+"""Heartbeat records, for `heartbeat.interval.ms`. Worker."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def value_schema(settings: EventSettings) -> LogicalType:
 
 
 def heartbeat_row(at_ms: int, position: int | str, settings: EventSettings) -> pa.RecordBatch:
-    """The heartbeat of `at_ms` (ms since 1970) as a batch of `settings.row_schema`.
+    """Return the heartbeat of `at_ms` (ms since 1970) as a batch of `settings.row_schema`.
 
-    `position` is how far its batch reads the log, as `position_text` takes it; beats at one position differ in their
-    ordinal, the time.
+    `position` is the end of its batch, in the form that `position_text` expects. Heartbeats at one position differ in
+    their ordinal, which is the time.
     """
     record = RecordLayout(
         "heartbeat",

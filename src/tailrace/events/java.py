@@ -1,4 +1,4 @@
-"""The order in which Java goes through texts in a hash table, which recordings show."""
+"""The iteration order of Java's hash tables, which the recordings show."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 
 def in_java_order(texts: Iterable[str], others: int = 0) -> list[str]:
-    """`texts`, each there once, as a HashSet or HashMap lists them that they were put into in this order.
+    """Return distinct `texts` in the order in which a HashSet or HashMap lists them when filled in this order.
 
-    It holds `others` entries more (java.util.HashMap).
+    The table holds `others` more entries (java.util.HashMap).
     """
     listed = list(texts)
     capacity = 16

@@ -1,4 +1,4 @@
-"""The columns of rows that follow from the kinds of their records: topic, key, value, headers, places, op. Worker."""
+"""Row columns that follow from the records' kinds: topic, key, value, headers, partition, timestamp, op. Worker."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tailrace.records.layout import RECORD, Computed, Leaf
 
 _Part = TypeVar("_Part")
 MAX_RECORDS = 8_192
-# For so many records a column is made, and not cut from one that is kept for more.
+# Up to so many records a column is built anew; a longer one is cut from a cached column.
 _FEW = 256
 
 
 @dataclass(frozen=True, slots=True)
 class KindColumns:
-    """Records of a block, of which r is of the kind `kinds[of[r]]`, filled by `columns`. Its methods raise Refused."""
+    """The records of a block: record r is of kind `kinds[of[r]]`, filled from `columns`. The methods raise Refused."""
 
     kinds: Sequence[KindPlan]
     of: npt.NDArray[np.int32]
@@ -35,7 +35,7 @@ class KindColumns:
     settings: EventSettings
 
     def makers(self, blocks: formats.Blocks) -> Mapping[str, Callable[[], pa.Array]]:
-        """What makes each of the columns, as `columns.row.rows_of` takes it."""
+        """Return a maker for each column, in the form that `columns.row.rows_of` expects."""
         return {
             "topic": self._topics,
             "key": lambda: self.keys(blocks),
@@ -47,12 +47,12 @@ class KindColumns:
         }
 
     def keys(self, blocks: formats.Blocks) -> pa.Array:
-        """The keys as their format makes them."""
+        """Return the encoded keys."""
         encoding = formats.find(self.settings.key_encoding)
         return blocks.of(encoding).encode([kind.key for kind in self.kinds], self.of)
 
     def values(self, blocks: formats.Blocks) -> pa.Array:
-        """The values as their format makes them."""
+        """Return the encoded values."""
         encoding = formats.find(self.settings.value_encoding)
         return blocks.of(encoding).encode([kind.value for kind in self.kinds], self.of)
 
@@ -61,13 +61,13 @@ class KindColumns:
         return header_column(kinds, self.of, lambda: blocks.of(encoding))
 
     def _by_word(self, words: Sequence[str]) -> pa.Array:
-        """The word of each record's kind; constant in most blocks."""
+        """Return the word of each record's kind; constant in most blocks."""
         if len(set(words)) <= 1:
             return repeated(words[0] if words else "", len(self.of))
         return pa.array(words, pa.string()).take(pa.array(self.of))
 
     def _by_leaf(self, leaves: Sequence[Leaf | None], of: pa.DataType) -> pa.Array:
-        """The values of each record's leaf; null where its kind has none."""
+        """Return the values of each record's leaf; null if its kind has none."""
         if all(leaf is None for leaf in leaves):
             return pa.nulls(len(self.of), of)
 
@@ -88,7 +88,7 @@ class KindColumns:
         return self._by_kind(topics, made)
 
     def _by_kind(self, parts: Sequence[_Part], made: Callable[[_Part, Indexes], pa.Array]) -> pa.Array:
-        """What is made of each kind's part for its records, in the order of the records."""
+        """Call `made` once per kind with its part and its records; return the results in the order of the records."""
         if len(parts) == 1:
             return made(parts[0], self.columns.index[RECORD])
         records = [np.flatnonzero(self.of == number).astype(np.int32) for number in range(len(parts))]
@@ -109,5 +109,5 @@ def _scalar(text: str) -> pa.Scalar:
 
 
 def repeated(text: str, count: int) -> pa.Array:
-    """A text so many times."""
+    """Return a text `count` times."""
     return _many(text).slice(0, count) if _FEW < count <= MAX_RECORDS else pa.repeat(_scalar(text), count)

@@ -1,4 +1,4 @@
-"""Records by their kind: which layout each record of a batch has. Worker."""
+"""Finds the layout of each record of a batch by its kind. Worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tailrace.records.transform import LeftOut, Refused
 
 log = logging.getLogger("tailrace")
 Int32s = npt.NDArray[np.int32]
-# The ops of records, and what their places are multiplied by to leave room for what else kinds differ in.
+# The ops of records, and the factor of their places, which leaves room for the other properties of kinds.
 _OPS = (TOMBSTONE, *b"cudrt")
 _ROOM = 36
 _KINDS = len(_OPS) * _ROOM
@@ -31,11 +31,11 @@ _PLACES[list(_OPS)] = np.arange(len(_OPS))
 
 
 Drop = Callable[[str, int, int], None]
-"""Takes note that records are dropped: why, the number of the first one's change, and how many."""
+"""Notes that records are dropped: the reason, the number of the first one's change, and how many they are."""
 
 
 class RefusedChange(Exception):
-    """A transform cannot take a record of the change with this index in its batch."""
+    """A transform cannot process a record of the change with this index in its batch."""
 
     def __init__(self, reason: str, change: int) -> None:
         super().__init__(reason, change)
@@ -45,9 +45,11 @@ class RefusedChange(Exception):
 
 @dataclass(frozen=True, slots=True)
 class KnownRecords:
-    """Records in order: `change` is the index of each one's change, `op` as in `tailrace.events.expansion.Records`, and
-    record r is of the kind `kinds[of[r]]`. Each of the kinds has records. Where `of` is below 0, the record is left
-    out; `left_out` has what is to be said of that, each with the number of the records."""
+    """Records in order: record r is of kind `kinds[of[r]]`, and every kind has records.
+
+    `change` is the index of each record's change, `op` as in `tailrace.events.expansion.Records`. A record with `of`
+    below 0 is left out; `left_out` has the messages about that, each with the number of records.
+    """
 
     change: npt.NDArray[np.int32]
     op: npt.NDArray[np.uint8]
@@ -56,21 +58,21 @@ class KnownRecords:
     left_out: tuple[tuple[LeftOut, int], ...] = ()
 
     def delivered(self) -> KnownRecords:
-        """The records without those that are left out."""
+        """Return the records without those that are left out."""
         kept = self.of >= 0
         if kept.all():
             return self
         return KnownRecords(self.change[kept], self.op[kept], self.kinds, self.of[kept], self.left_out)
 
     def part(self, first: int, last: int) -> KnownRecords:
-        """The records `first` to `last`."""
+        """Return the records `first` to `last`."""
         if last - first == len(self.change):
             return self
         change, op, of = self.change[first:last], self.op[first:last], self.of[first:last]
         return KnownRecords(change, op, self.kinds, of).used()
 
     def used(self) -> KnownRecords:
-        """The same without kinds that have no records."""
+        """Return the records without kinds that have no records."""
         change, op, of = self.change, self.op, self.of
         used = np.flatnonzero(np.bincount(of))
         if len(used) == len(self.kinds):
@@ -81,10 +83,10 @@ class KnownRecords:
 
 
 def by_kind(records: Records, tables: TablePlans, ordered: bool, drop: Drop | None = None) -> KnownRecords:
-    """The records with their kinds, without those that a transform leaves out.
+    """Return the records with their kinds, without those that a transform leaves out.
 
-    `ordered` says whether the places of changes in their transactions are known. Records that cannot be made are left
-    out where there is `drop`. Raises RefusedChange, ConversionError.
+    `ordered`: whether the places of changes in their transactions are known. With `drop`, records that cannot be made
+    are left out. Raises RefusedChange, ConversionError.
     """
     code = _PLACES[records.op] * np.int32(_ROOM)
     code += records.before * np.int32(18) + records.after * np.int32(9)
@@ -116,7 +118,7 @@ def by_kind(records: Records, tables: TablePlans, ordered: bool, drop: Drop | No
 
 
 def _refused(fault: Refused | ConversionError, change: int, count: int, drop: Drop | None) -> None:
-    """What follows so many records that cannot be made, the first of them of `change`."""
+    """Drop `count` records that cannot be made, the first of them of `change`; without `drop`, raise."""
     if drop is None and isinstance(fault, Refused):
         raise RefusedChange(fault.reason, change) from None
     if drop is None:
@@ -125,14 +127,14 @@ def _refused(fault: Refused | ConversionError, change: int, count: int, drop: Dr
 
 
 def reason_of(fault: Refused | RefusedChange | ConversionError) -> str:
-    """Why a record cannot be made, as a sentence without its end."""
+    """Return why a record cannot be made, as a sentence without its end."""
     return fault.message.rstrip(".") if isinstance(fault, ConversionError) else fault.reason
 
 
 def by_op(
     change: Int32s, op: npt.NDArray[np.uint8], kind: Callable[[int], AnyPlan | LeftOut | None]
 ) -> KnownRecords:  # fmt: skip
-    """Records whose kind follows from `op` alone, without those that a transform leaves out; `kind` gives the kind."""
+    """Return records whose kind follows from `op` alone, without those that a transform leaves out."""
     kinds: list[AnyPlan] = []
     left_out: list[tuple[LeftOut, int]] = []
     counts = np.bincount(op, minlength=256)
@@ -153,14 +155,14 @@ def by_op(
 def told_apart(
     records: KnownRecords, values: Callable[[Node, Int32s], pa.Array], drop: Drop | None = None
 ) -> KnownRecords:
-    """The records with layouts that depend on no value any more, without those that a transform leaves out.
+    """Return the records with layouts that no longer depend on values, without those that a transform leaves out.
 
-    `values` gives the values of a leaf in some of the records, which are given by their places; `drop` as in `by_kind`.
+    `values` returns the values of a leaf for the records at some places; `drop` as in `by_kind`.
     """
     kinds, of = list(records.kinds), records.of.copy()
     left_out: list[tuple[LeftOut, int]] = []
     for number, kind in enumerate(kinds):
-        # those that are told apart may have to be told apart once more: they are behind it in the list
+        # new kinds may have to be told apart again: they are appended to the list
         if isinstance(kind, SplitPlan):
             left_out += _split(kind, number, kinds, of, records, values, drop)
     found = KnownRecords(records.change, records.op, kinds, of, tuple(left_out)).delivered()
@@ -176,7 +178,7 @@ def _split(
     values: Callable[[Node, Int32s], pa.Array],
     drop: Drop | None,
 ) -> list[tuple[LeftOut, int]]:
-    """Give the records of a kind their kinds; what is to be said of those that are left out."""
+    """Give the records of a kind their final kinds; return the messages about records that are left out."""
     left_out: list[tuple[LeftOut, int]] = []
     places = np.flatnonzero(of == number).astype(np.int32)
     try:
@@ -198,7 +200,7 @@ def _split(
 
 
 def _by_value(values: pa.Array, places: Int32s) -> Iterator[tuple[Any, Int32s]]:
-    """Each different value, and the places that have it, in the order in which they first appear."""
+    """Yield each different value and the places that have it, in order of first appearance."""
     if pa.types.is_boolean(values.type) and not values.null_count:
         flags = values.to_numpy(zero_copy_only=False)
         for value in (True, False) if flags[:1].any() else (False, True):
@@ -213,7 +215,7 @@ def _by_value(values: pa.Array, places: Int32s) -> Iterator[tuple[Any, Int32s]]:
 
 
 def tell_left_out(left_out: Iterable[tuple[LeftOut, int]], warnings: list[str]) -> None:
-    """Log which records are left out, and how many; `warnings` gets the sentences."""
+    """Log which records are left out, and how many; append the sentences to `warnings`."""
     for what, count in left_out:
         message = f"{count} records are left out: {what.reason}."
         log.log(logging.ERROR if what.is_error else logging.WARNING, message)
@@ -222,6 +224,6 @@ def tell_left_out(left_out: Iterable[tuple[LeftOut, int]], warnings: list[str]) 
 
 @lru_cache(maxsize=_KINDS * 2)
 def _kind(code: int, ordered: bool) -> Kind:
-    """The kind of records that a code stands for."""
+    """Return the kind of records that a code stands for."""
     op, rest = divmod(code, _ROOM)
     return Kind(_OPS[op], rest // 18 == 1, rest // 9 % 2 == 1, rest // 3 % 3, rest % 3, ordered)

@@ -27,7 +27,7 @@ def key_schema(settings: EventSettings) -> LogicalType:
 
 
 def value_schema(settings: EventSettings, form: SourceForm) -> LogicalType:
-    """The content is bytes, or text where `binary.handling.mode` says so."""
+    """Return the schema. The content is bytes, or text as `binary.handling.mode` says."""
     content = (BYTES if settings.binary_handling_mode == "bytes" else STRING).with_optional(True)
     message = struct(_PREFIX_FIELD, Field("content", content))
     return struct(
@@ -48,7 +48,10 @@ def _name(settings: EventSettings, part: str = "") -> str:
 def message_rows(
     messages: Sequence[LogicalMessage], settings: EventSettings, form: SourceForm, xmin: int | None = None
 ) -> pa.RecordBatch:
-    """One record each, in order, as rows of `settings.row_schema`; table and schema are null. `xmin` is the slot's."""
+    """Return one record per message, in order, as rows of `settings.row_schema`; table and schema are null.
+
+    `xmin` is the slot's.
+    """
     schemas = key_schema(settings), value_schema(settings, form)
     now_ms = time.time_ns() // 1_000_000
     return single_rows((_record(message, schemas, now_ms, settings, xmin) for message in messages), settings)

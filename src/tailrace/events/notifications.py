@@ -1,4 +1,4 @@
-"""Notifications about snapshots as records of `notification.sink.topic.name`, and as lines of the log."""
+"""Notifications about snapshots, as records of `notification.sink.topic.name` and as lines of the log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailrace.records.layout import RecordLayout, constants
 from tailrace.snapshot.incremental import Notification
 
 OP = "notification"
-"""What the column `op` says of these rows."""
+"""The column `op` of these rows."""
 
 _PREFIX = "io.debezium.connector.common.Notification"
 
@@ -40,17 +40,18 @@ def value_schema(settings: EventSettings) -> LogicalType:
 
 
 def _shows_time(settings: EventSettings) -> bool:
-    """The format of 2.3 has no time; those of 1.x have no notifications, so where one is asked for it is today's."""
+    """Return True except for the format of 2.3. The formats of 1.x have no notifications and use today's."""
     return settings.generation < (2,) or settings.generation >= (3,)
 
 
 def notification_rows(
     notifications: Sequence[tuple[Notification, int]], settings: EventSettings, position: int | str, ordinal: int = 0
 ) -> pa.RecordBatch:
-    """One record each, in order, as a batch of `settings.row_schema`; each comes with its time in ms since 1970 UTC.
+    """Return one record per notification, in order, as a batch of `settings.row_schema`. Worker.
 
-    `position` is where the batch ends, as `position_text` takes it, `ordinal` the number of the first record: the two
-    together must not be those of any change. Table, schema and transaction are null. Worker.
+    Each notification comes with its time in ms since 1970 UTC. `position` is the end of the batch, in the form that
+    `position_text` expects, `ordinal` the number of the first record; together they must differ from those of any
+    change. Table, schema and transaction are null.
     """
     numbered = enumerate(notifications, ordinal)
     return single_rows((_record(one, at_ms, settings, position, at) for at, (one, at_ms) in numbered), settings)
@@ -79,10 +80,10 @@ def _record(
 
 
 def write_to_log(notifications: Sequence[tuple[Notification, int]]) -> None:
-    """The channel `log`: one line each at level INFO, whatever level the program's own messages have. Planner."""
+    """Write one line each to the log at level INFO, whatever the level of the program's own messages. Planner."""
     log.setLevel(logging.INFO)
     if not log.hasHandlers():
-        # A planner without any logging set up would show warnings only.
+        # without any logging set up, a planner would show warnings only
         log.addHandler(logging.StreamHandler())
     for notification, at_ms in notifications:
         named = "".join(f" {name}={value}" for name, value in notification.data)

@@ -1,9 +1,8 @@
-"""Keys that rows take over from one another within a transaction. Pure, worker.
+"""Key reuse: within one transaction a row may take a key before the row that held it has left. Worker.
 
-A statement as `update t set id = id + 1` is checked for double keys at its end alone. The log has its rows one after
-another: the row that comes to a key may stand before the one that leaves it. Taken one by one, the row that leaves
-would take the new one with it. So what a transaction does to a key is seen as a whole here: who leaves is the row
-that looks like the one of the delete, and of the others one is left.
+A statement like `update t set id = id + 1` is checked for duplicate keys only at its end, and the log has its rows one
+after another. Applied one by one, the delete of the old row would remove the new row. So this module looks at all that
+a transaction does to a key: a delete removes the row that equals it, and one of the other rows remains.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ import numpy as np
 from tailrace.columns.reduction import Flags, Int64s
 
 Same = Callable[[Int64s, Int64s], Flags]
-"""Whether the rows that some entries leave behind are those that other entries take away."""
+"""Returns a mask: True if the row that the first entry puts equals the row that the second entry takes."""
 
 
 def standing(scope: Int64s, puts: Flags, takes: Flags, moved: Flags, same: Same) -> Flags:
-    """Which entries are to be taken one by one, of entries in order.
+    """Return a mask of the entries to apply, in log order.
 
-    Entries of one key and one transaction have the same number in `scope`. `puts` are those behind which the key has
-    a row, `takes` those that take one away; of the first `moved` are rows that came from another key. Two entries that
-    do nothing together are both left out, and a row that leaves a key behind the arrival of the next one.
+    Entries of one key and one transaction have the same number in `scope`. `puts` are entries after which the key has a
+    row, `takes` those that remove a row; `moved` are puts whose row came from another key. Left out are pairs of
+    entries that cancel out, and deletes of a row that leaves a key after the next row has arrived.
     """
     order = np.argsort(scope, kind="stable")
     left = np.ones(len(scope), np.bool_)
@@ -32,7 +31,7 @@ def standing(scope: Int64s, puts: Flags, takes: Flags, moved: Flags, same: Same)
         first, second = order[:-1], order[1:]
         pairs = np.flatnonzero((scope[first] == scope[second]) & puts[first] & takes[second])
         equal = same(first[pairs], second[pairs])
-        # the row may have been there under this key before: nothing has changed then, and else it has come and gone
+        # the row may have had this key before: then nothing has changed; otherwise it has come and gone
         nothing = pairs[equal & moved[first[pairs]]]
         other = pairs[~equal]
         if not len(nothing) and not len(other):
@@ -47,11 +46,13 @@ def standing(scope: Int64s, puts: Flags, takes: Flags, moved: Flags, same: Same)
 
 
 def _behind(scope: Int64s, puts: Flags, order: Int64s) -> Int64s:
-    """Of each place in `order` the earliest entry that puts a row among those of its scope from there on; a number
-    that is greater than all where there is none."""
+    """Return, for each place in `order`, the earliest entry from there on that puts a row within the same scope.
+
+    If there is none, a number greater than all entries.
+    """
     count = len(scope) + 1
     begins = np.append(True, scope[order[1:]] != scope[order[:-1]])[: len(order)]
     base = np.cumsum(begins) * count
-    # in reverse order each scope has smaller numbers than the one before, so that it begins anew
+    # reversed, each scope has smaller numbers than the one before, so the minimum starts anew
     found: Int64s = np.minimum.accumulate((base + np.where(puts[order], order, count - 1))[::-1])[::-1] - base
     return found

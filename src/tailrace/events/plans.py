@@ -1,4 +1,4 @@
-"""Column plans: how a table's columns are shown, from what a connector knows of their types. Planner, workers."""
+"""Column plans: how a table's columns are shown, given a connector's knowledge of their types. Planner, workers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from tailrace.values.conversion import ColumnPlan, Conversion
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """What a connector knows of columns.
+    """A connector's knowledge of column types.
 
-    `conversion` says how values are shown, None for a type that events leave out; `default` the default's JSON form,
-    ABSENT where a schema has none; `optional` whether the field may be null; `declared` what the driver says of types.
+    `conversion` returns how values are shown, None for a type that events leave out. `default` returns the default's
+    JSON form, ABSENT if the schema has none. `optional` returns whether the field may be null. `declared` gives the
+    types that the driver reports.
     """
 
     conversion: Callable[[Column, EventSettings], Conversion | None]
@@ -32,7 +33,7 @@ class Types:
 def shown_columns(
     table: TableSchema, settings: EventSettings, types: Types
 ) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:
-    """The columns that values show, in the table's order, and the names of those left out as unknown."""
+    """Return the columns of values, in the table's order, and the names of those left out as unknown."""
     plans: list[ColumnPlan] = []
     unknown: list[str] = []
     for index, column in enumerate(table.columns):
@@ -48,7 +49,7 @@ def shown_columns(
 
 
 def key_columns(table: TableSchema, settings: EventSettings, types: Types) -> tuple[ColumnPlan, ...]:
-    """The columns of the key in the key's order, as they are: no option about columns shapes a key."""
+    """Return the columns of the key in the key's order. No option shapes them."""
     plans: list[ColumnPlan] = []
     for name in table.key:
         index = table.index(name)

@@ -1,7 +1,7 @@
-"""The columns of many tables as those of one, so that a batch of many tables costs little more. Workers.
+"""Pools the columns of many tables as those of one, so that a batch of many tables costs little more. Worker.
 
-What a column's values become depends on its conversion, its null and its placeholder, and not on its table or its
-name. Columns of different tables that have these in common share a place; the columns of one table each have their own.
+A column's conversion, null and placeholder decide what its values become; its table and name do not. So columns of
+different tables that share these share a place. Columns of one table have different places.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import TablePlan, table_plan
 from tailrace.values.conversion import ColumnPlan
 
-# A pool with more tables or places begins anew.
+# A pool with more tables or places is cleared.
 _MOST_TABLES, _MOST_PLACES = 8192, 8192
 
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """A table in a pool: `plan` has the pool's places as its columns' indexes; `places` are those of the table's
-    columns, -1 for a column that events do not show.
+    """A table in a pool. `plan` uses the pool's places as column indexes.
 
-    Where `fits` is False the table is in no pool, since its key shows a column otherwise than its values do.
+    `places` has the place of each of the table's columns, -1 for a column that events do not show. `fits` is False if
+    the table cannot be pooled because its key shows a column differently from its values.
     """
 
     fits: bool
@@ -36,9 +36,9 @@ class Pooled:
 
 
 class Pool:
-    """The places of the columns of all tables that were asked for. `columns[i]` is how the values at place i are shown.
+    """The places of the columns of all requested tables. `columns[i]` is how the values at place i are shown.
 
-    One for each EventSettings; its places last until it begins anew.
+    There is one pool per EventSettings. Its places are valid until it is cleared.
     """
 
     def __init__(self, settings: EventSettings, form: SourceForm) -> None:
@@ -48,7 +48,7 @@ class Pool:
         self._tables: dict[TableSchema, Pooled] = {}
 
     def tables(self, tables: Iterable[TableSchema]) -> list[Pooled]:
-        """The tables in the pool. What was given before may mean nothing any more."""
+        """Return the tables in the pool. This may clear the pool, and with it the places returned before."""
         if len(self._tables) > _MOST_TABLES or len(self.columns) > _MOST_PLACES:
             self.columns, self._places, self._tables = [], {}, {}
         found = []

@@ -1,7 +1,7 @@
-"""Quarantine: changes that cannot become events are put aside on a topic of their own, or stop the query. Worker.
+"""Quarantine: changes that cannot become events are sent to a quarantine topic, or stop the query. Worker.
 
-`event.processing.failure.handling.mode` decides: `fail` raises, `warn` and `skip` put the change aside, `warn` with
-a line in the log. The record holds the raw message, so nothing is lost; all other changes are delivered in order.
+`event.processing.failure.handling.mode` decides: `fail` raises; `warn` and `skip` quarantine the change, `warn` with a
+line in the log. The record holds the raw message, so nothing is lost; all other changes are delivered in order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tailrace.values.fragments import plain_json
 log = logging.getLogger("tailrace")
 
 OP = "quarantine"
-"""What the op column says of a record of the quarantine topic."""
+"""The column `op` of a quarantine record."""
 
 SCHEMA = struct(
     Field("table", STRING),
@@ -43,19 +43,19 @@ SCHEMA = struct(
     name="tailrace.Quarantine",
     version=1,
 )
-"""The value of a quarantine record; the reference pages of the connectors say what the fields mean."""
+"""The value of a quarantine record; the connectors' reference pages explain its fields."""
 
 _NOT_CONVERTIBLE = "a value does not fit its type in events"
 _EXCEEDS_ARROW = "the event would have 2 GiB or more"
 _TOO_LARGE = "the change is larger than event.max.change.bytes"
 _BINARY_DECIMALS = ("org.apache.kafka.connect.data.Decimal", "io.debezium.data.VariableScaleDecimal")
-# A key with more bytes is not kept of a change that is too large.
+# A larger key is left out of the record of a change that is too large.
 _MOST_KEY = 4096
 _reported: set[tuple[str, str]] = set()
 
 
 class Unconvertible(Exception):
-    """A block of changes holds values of `column` that its type in events cannot hold."""
+    """A block of changes holds values of `column` that do not fit its type in events."""
 
     def __init__(self, column: ColumnPlan) -> None:
         super().__init__(column.source_name)
@@ -64,7 +64,7 @@ class Unconvertible(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change that is put aside: its table, where it stands, its ordinal, its commit's time and its marker."""
+    """A quarantined change: its table, its place, its ordinal, its commit's time and its marker."""
 
     table: TableId
     place: Place
@@ -85,9 +85,9 @@ def _change(batch: ChangeBatch, change: int, form: SourceForm) -> Change:
 def failing(
     batch: ChangeBatch, plans: Iterable[ColumnPlan], low: int, high: int, seen: ColumnPlan
 ) -> dict[int, ColumnPlan]:
-    """The changes of `[low, high)` that hold a value which cannot be converted, in order, each with its column.
+    """Return the changes of `[low, high)` with a value that cannot be converted, in order, each with its column.
 
-    A single change that the plain conversions find nothing in fails by the column that was `seen` to fail.
+    If the plain conversions find nothing in a single change, it is returned with the column `seen` to fail.
     """
     found: dict[int, ColumnPlan] = {}
     for plan in plans:
@@ -104,7 +104,7 @@ def failing(
 def conversion_error(
     batch: ChangeBatch, change: int, column: ColumnPlan, form: SourceForm, of_key: bool = False
 ) -> ConversionError:
-    """The error of `fail`: where the change stands, and which column; `of_key` says that rows go by its values."""
+    """Return the error of mode `fail`, with the change's place and column; `of_key`: the column is part of the key."""
     remedy = (
         "Set event.converting.failure.handling.mode to warn to have it as null, or "
         "event.processing.failure.handling.mode to warn to have the change put aside."
@@ -126,7 +126,7 @@ _PREDICATE = "Give the transform a predicate that leaves such records out, or co
 def refused_error(
     batch: ChangeBatch, change: int, reason: str, form: SourceForm, remedy: str = _PREDICATE
 ) -> TransformError:
-    """The error for a record that a transform cannot take, for this `reason`: where the change stands."""
+    """Return the error for a record that a transform cannot process, with the change's place."""
     return TransformError(f"{reason}, in a record of {batch.table.id}, {_change(batch, change, form)}.", remedy)
 
 
@@ -138,7 +138,7 @@ def converted_row(
     settings: EventSettings,
     form: SourceForm,
 ) -> pa.RecordBatch:
-    """The record that stands for a change with a value that cannot be converted, a row of `settings.row_schema`."""
+    """Return the quarantine record of a change with a value that cannot be converted, as `settings.row_schema`."""
     found = _change(batch, change, form)
     reason = f"column {column.source_name} has a value that does not fit its type in events"
     batch.warnings.append(report(found, reason, settings))
@@ -154,19 +154,19 @@ def converted_row(
 
 
 class Dropped:
-    """The records of a batch that errors.tolerance=all drops: counted by the reason, and told at its end."""
+    """The records of a batch that errors.tolerance=all drops: counted by reason, reported at its end."""
 
     def __init__(self, batch: ChangeBatch, form: SourceForm) -> None:
         self._batch, self._form = batch, form
         self._found: dict[str, tuple[int, int]] = {}
 
     def take(self, reason: str, change: int, count: int) -> None:
-        """So many records are dropped for this reason, the first of them of the change with this number."""
+        """Note that `count` records are dropped for this reason, the first of them of `change`."""
         before, first = self._found.get(reason, (0, change))
         self._found[reason] = before + count, min(first, change)
 
     def tell(self) -> None:
-        """Log what was dropped, and how many records, as errors, and leave it in the batch."""
+        """Log as errors which records were dropped and how many, and add the messages to the batch's warnings."""
         for reason, (count, first) in self._found.items():
             message = (
                 f"{count} records of {self._batch.table.id} are dropped, as errors.tolerance=all says: {reason}; the "
@@ -178,8 +178,10 @@ class Dropped:
 
 
 def put_aside(change: Change, payload: Mapping[str, object], settings: EventSettings) -> pa.RecordBatch:
-    """The record of `change` as a row of `settings.row_schema`; `payload` has `op`, `column`, `reason`, `key` and
-    `message`, the last as bytes."""
+    """Return the quarantine record of `change` as a row of `settings.row_schema`.
+
+    `payload` has `op`, `column`, `reason`, `key` and `message`, the last as bytes.
+    """
     table, place = change.table, change.place
     message = payload["message"]
     assert isinstance(message, bytes)
@@ -208,10 +210,10 @@ def put_aside(change: Change, payload: Mapping[str, object], settings: EventSett
 def too_large(
     change: Change, size: int | None, settings: EventSettings, op: str | None = None, key: str | None = None
 ) -> pa.RecordBatch:
-    """The record that stands for a change of `size` bytes, more than `settings.most_change_bytes`, or, with None, of
-    2 GiB or more as an event. It has none of the values but those of `key`, where that is known and short.
+    """Return the quarantine record of a change of `size` bytes, more than `settings.most_change_bytes`.
 
-    Raises ConversionError where the mode is `fail`.
+    `size` None: the event would have 2 GiB or more. The record has no values except those of `key`, if it is known and
+    short. Raises ConversionError in mode `fail`.
     """
     if settings.processing_failure_mode == "fail":
         aside = "event.processing.failure.handling.mode to warn to have the change put aside."
@@ -242,14 +244,14 @@ def too_large_row(
     settings: EventSettings,
     form: SourceForm,
 ) -> pa.RecordBatch:
-    """`too_large` for a change whose columns are read."""
+    """Call `too_large` for a change whose columns have been read."""
     op = chr(batch.op[change])
     short = _key(key, batch.before if op == "d" else batch.after, change)
     return too_large(_change(batch, change, form), size, settings, op, short)
 
 
 def _key(key: tuple[ColumnPlan, ...], image: Image | None, change: int) -> str | None:
-    """The event's key as JSON; None where there is none, or where it is what cannot be converted."""
+    """Return the event's key as JSON; None without a key, or if the key cannot be converted."""
     if not key or image is None or (image.present is not None and not image.present[change]):
         return None
     parts = []
@@ -263,7 +265,7 @@ def _key(key: tuple[ColumnPlan, ...], image: Image | None, change: int) -> str |
 
 
 def report(change: Change, reason: str, settings: EventSettings) -> str:
-    """Warn once for each process, table and reason, where the mode is `warn`; what the warning says."""
+    """Return the warning; in mode `warn`, log it once per process, table and reason."""
     table = str(change.table)
     message = f"A change of {table} is put aside on {names.quarantine_topic(settings)}: {reason}, {change}."
     if settings.processing_failure_mode == "warn" and (table, reason) not in _reported:

@@ -1,7 +1,7 @@
-"""From a ChangeBatch to the rows that Spark gets: the columnar path from server text to events. Runs in workers.
+"""Converts a ChangeBatch into rows for Spark: the columnar path from server text to events. Worker.
 
-A batch is worked off in blocks of changes that fit the cache. Of each block every column becomes a fragment (the
-JSON of its values, one after another), and every record is put together from literals and fragments in one pass.
+A batch is processed in blocks of changes that fit the cache. Each column of a block becomes a fragment (the JSON of its
+values, one after another). Then one pass assembles every record from literals and fragments.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ _MAX_OUTPUT = 512 << 20
 
 
 def to_rows(batch: ChangeBatch, settings: EventSettings, form: SourceForm) -> Iterator[pa.RecordBatch]:
-    """The records of `batch` as batches of `settings.row_schema`, in order, at most 8,192 records each.
+    """Yield the records of `batch` as batches of `settings.row_schema`, in order, with at most 8,192 records each.
 
-    `form` is the connector's own part of them.
+    `form` is the connector's own part of events.
 
-    A value that its type cannot hold is shown as null with a warning; under
-    `event.converting.failure.handling.mode=fail` its change is put aside or raises ConversionError, as
-    `event.processing.failure.handling.mode` says. So is a change whose texts, or one of whose records, have more than
-    `event.max.change.bytes`. Raises TransformError where a transform cannot take a record; under errors.tolerance=all
-    such a record is dropped, and so is one that a converter cannot take, and the log tells how many.
+    A value that does not fit its type becomes null, with a warning. Under `event.converting.failure.handling.mode=fail`
+    its change is quarantined or raises ConversionError, as `event.processing.failure.handling.mode` says. The same
+    happens to a change whose texts, or one of whose records, exceed `event.max.change.bytes`. Raises TransformError if
+    a transform cannot process a record. Under errors.tolerance=all, a record that a transform or a converter cannot
+    process is dropped, and the log counts it.
     """
     for rows, _ in numbered_rows(batch, settings, form):
         yield rows
@@ -65,7 +65,7 @@ def to_rows(batch: ChangeBatch, settings: EventSettings, form: SourceForm) -> It
 def numbered_rows(
     batch: ChangeBatch, settings: EventSettings, form: SourceForm
 ) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
-    """The same, and for each record the index of its change in `batch`."""
+    """Yield the batches of `to_rows`, each with the index of each record's change in `batch`."""
     try:
         yield from _numbered_rows(batch, settings, form)
     except RefusedChange as fault:
@@ -101,10 +101,9 @@ def _numbered_rows(
 def rows_of_tables(
     batch: ChangeBatch, tables: TablePlans, settings: EventSettings, form: SourceForm
 ) -> list[pa.RecordBatch] | None:
-    """The records of a batch of several tables, in order; None where one of them cannot become an event.
+    """Return the records of a batch of several tables, in order; None if one of them cannot become an event.
 
-    The texts of no change may exceed `event.max.change.bytes`. `batch.table` means nothing here. Blocks are
-    of one table each.
+    The texts of no change may exceed `event.max.change.bytes`. `batch.table` is ignored.
     """
     assert tables.of is not None
     if settings.blocks:
@@ -127,9 +126,9 @@ def rows_of_tables(
 
 
 def typed_rows(batch: ChangeBatch, settings: EventSettings, form: SourceForm) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """The keys and the values of the records of `batch` as Arrow structs, block by block; null where there is none.
+    """Yield the keys and values of the records of `batch` as Arrow structs, block by block; null if there is none.
 
-    Raises ConversionError where a value has no form in events and `event.converting.failure.handling.mode` is `fail`.
+    Raises ConversionError if a value does not fit and `event.converting.failure.handling.mode` is `fail`.
     """
     settings = replace(settings, key_format="typed", value_format="typed", tolerant=False)
     plan = table_plan(batch.table, settings, form)
@@ -146,7 +145,7 @@ def typed_rows(batch: ChangeBatch, settings: EventSettings, form: SourceForm) ->
 
 @dataclass(slots=True)
 class _Work:
-    """A batch on its way to rows: its records, and where those of each change end."""
+    """A batch during its conversion into rows: its records, and the end of each change's records."""
 
     batch: ChangeBatch
     tables: TablePlans
@@ -172,14 +171,17 @@ class _Work:
         return cls(batch, tables, settings, form, records, BatchColumns(batch, settings, form), ends, dropped)
 
     def block(self, low: int, high: int, record: int | None = None, drop: Drop | None = None) -> Block:
-        """The records of the changes `[low, high)`, or one of them. Raises RefusedChange, ConversionError."""
+        """Return the records of the changes `[low, high)`, or one of them. Raises RefusedChange, ConversionError."""
         first, last = (int(self.ends[low]), int(self.ends[high])) if record is None else (record, record + 1)
         records = self.records.part(first, last)
         return Block(self.columns, self.tables, records, (low, high), time.time_ns(), self.lost).told_apart(drop)
 
     def rows(self, low: int, high: int, record: int | None = None) -> tuple[pa.RecordBatch, Int32s, list[int]]:
-        """The rows of `block`, the change of each, and those that are too large. What is left out is told where there
-        are none of these; else the others are made once more. Raises RefusedChange, ConversionError."""
+        """Return the rows of `block`, the change of each, and the rows that are too large.
+
+        Records left out are reported only if no row is too large; otherwise the caller makes the rows again. Raises
+        RefusedChange, ConversionError.
+        """
         dropped: list[tuple[str, int, int]] = []
         block = self.block(low, high, record, None if self.dropped is None else lambda *one: dropped.append(one))
         try:
@@ -196,7 +198,7 @@ class _Work:
         return rows, block.change, []
 
     def lost(self, plan: ColumnPlan, count: int) -> None:
-        """See records.columns.Columns. Raises Unconvertible where a change is to be put aside."""
+        """See records.columns.Columns. Raises Unconvertible if a change has to be quarantined."""
         mode = self.settings.converting_failure_mode
         if mode == "fail" or self.tables.of is not None:
             raise Unconvertible(plan)
@@ -205,7 +207,8 @@ class _Work:
 
 
 def _block_rows(work: _Work, low: int, high: int) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
-    """The records of the changes `[low, high)`; those that cannot become events in their places, put aside."""
+    """Yield the records of the changes `[low, high)`, with quarantine records in place of changes that cannot become
+    events."""
     batch, settings, form, ends = work.batch, work.settings, work.form, work.ends
     if ends[low] == ends[high]:
         return
@@ -229,7 +232,7 @@ def _block_rows(work: _Work, low: int, high: int) -> Iterator[tuple[pa.RecordBat
             raise
         yield from _tolerated_rows(work, low, high)
         return
-    # A change between two that fail, or, where it is not known which one does, half of them.
+    # Split between the failing changes; if they are unknown, split in half.
     faults = {*large, *found}
     cuts = sorted({low, high, *faults, *(change + 1 for change in faults)} | (set() if faults else {(low + high) // 2}))
     for start, end in pairwise(cuts):
@@ -243,7 +246,7 @@ def _block_rows(work: _Work, low: int, high: int) -> Iterator[tuple[pa.RecordBat
 
 
 def _aside(work: _Work, change: int, column: ColumnPlan) -> tuple[pa.RecordBatch, Int32s]:
-    """The record of a change that is put aside for a value of the column. Raises ConversionError in the mode `fail`."""
+    """Return the quarantine record of a change, for a value of the column. Raises ConversionError in mode `fail`."""
     if work.settings.processing_failure_mode == "fail":
         raise conversion_error(work.batch, change, column, work.form)
     key = work.tables.plans[0].key
@@ -251,7 +254,7 @@ def _aside(work: _Work, change: int, column: ColumnPlan) -> tuple[pa.RecordBatch
 
 
 def _tolerated_rows(work: _Work, low: int, high: int) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
-    """The records of the changes `[low, high)`, of which one cannot be made: those that can, under errors.tolerance."""
+    """Yield those records of the changes `[low, high)` that can be made, under errors.tolerance=all."""
     if high - low > 1:
         middle = (low + high) // 2
         yield from _block_rows(work, low, middle)
@@ -274,7 +277,7 @@ def _tolerated_rows(work: _Work, low: int, high: int) -> Iterator[tuple[pa.Recor
 
 
 def key_changes(batch: ChangeBatch, tables: TablePlans) -> Flags:
-    """Which updates changed the key: a key column's old text differs from its new one, or was not carried."""
+    """Return a mask of the updates that changed the key: a key column's old text differs from its new one."""
     changed: Flags = np.zeros(len(batch), np.bool_)
     if batch.before is None or batch.after is None:
         return changed
@@ -306,8 +309,10 @@ def warn_of_unknown(plan: TablePlan, batch: ChangeBatch) -> None:
 
 
 def _text_sizes(batch: ChangeBatch, most: int) -> npt.NDArray[np.int64] | None:
-    """The bytes of the texts of all changes before each, and, last, of all; None where neither the texts of one change
-    exceed `most`, which is 0 for no limit, nor all together what one block takes."""
+    """Return, for each change, the bytes of all texts before it, and at the end their total.
+
+    None if no change exceeds `most` (0: no limit) and all together fit in one block.
+    """
     columns = [column for image in (batch.before, batch.after) if image is not None for column in image.columns]
     if sum(column.get_total_buffer_size() for column in columns) <= min(_MAX_TEXT, most or _MAX_TEXT):
         return None
@@ -320,8 +325,10 @@ def _text_sizes(batch: ChangeBatch, most: int) -> npt.NDArray[np.int64] | None:
 
 
 def _blocks(work: _Work, size: npt.NDArray[np.int64] | None, low: int, end: int) -> Iterator[tuple[int, int]]:
-    """Ranges of the changes `[low, end)` that keep to the limits of records, text and output; one change alone may
-    exceed them. `size` is what `_text_sizes` gives."""
+    """Yield ranges of the changes `[low, end)` within the limits of records, text and output.
+
+    A single change may exceed them. `size` is the result of `_text_sizes`.
+    """
     ends, fixed = work.ends, max((kind.size for kind in work.records.kinds), default=0) + 1024
     limit = min(MAX_RECORDS, max(_MAX_OUTPUT // fixed, 1))
     while low < end:

@@ -1,7 +1,7 @@
-"""Values of changes that are read again from their table, as ReselectColumnsPostProcessor asks for. Worker.
+"""Reselects values of changes from their table, as ReselectColumnsPostProcessor asks for. Worker.
 
-The log may not carry a value, and a null may be one that only the log shows. Such values are looked for in the table
-as it is now, so what an event shows may be newer than the event. The rows of many changes are asked for at once.
+The log may not carry a value, and a null may exist only in the log. Such values are read from the table as it is now,
+so an event may show a newer value than its change. The rows of many changes are read at once.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ Flags = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
 Key = tuple[str, ...]
 Found = tuple[Sequence[int], list[pa.Array]]
-"""Rows of a table: for each one the place of its key among those that were asked for, and its columns' texts."""
+"""Rows of a table: the index of each row's key among the requested keys, and its columns' texts."""
 
 NAME = RESELECT.rpartition(".")[2]
-# The first query asks for so many rows; the next ones for as many as have some 16 MB, and never for more than these.
+# Rows of the first query. Later queries ask for some 16 MB of rows, at most `_MOST_ROWS`.
 _FIRST, _MOST_ROWS, _WANTED_BYTES = 256, 4096, 16 << 20
-# Rows that together have more bytes are asked for again, fewer at a time.
+# If the rows together have more bytes, they are read again, fewer at a time.
 _HELD_BYTES = 256 << 20
-# Changes whose values together have more bytes are made into events in several goes.
+# If the values of changes together have more bytes, the events are made in several parts.
 _MOST_BYTES = 48 << 20
 _REMEDY = "Set reselect.error.handling.mode to warn to have the event as the log has it, and a count of such events."
 _told: set[tuple[str, str]] = set()
 
 
 class Unreadable(Exception):
-    """The rows of a table that is there no more, or is another one by now, or a query that fails. `reason` is the rest
-    of a sentence without its end, and holds no value."""
+    """The rows of a table that is gone or has been replaced, or a query that fails. `reason` is the rest of a sentence
+    without its end, and contains no value."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -57,22 +57,23 @@ class Unreadable(Exception):
 
 
 class Rows(Protocol):
-    """Where a task reads rows again. Picklable."""
+    """Reads rows again, in a task. Picklable."""
 
     def of_keys(
         self, table: TableSchema, key: Sequence[str], keys: Sequence[Key], columns: Sequence[str]
     ) -> Iterator[Found]:
-        """The rows of `table` whose columns `key` have these texts, with the texts of `columns` (`binary`, null for
-        NULL), as the log has them. Of several rows of one key one is given, or the first counts.
+        """Yield the rows of `table` whose columns `key` have these texts, with the texts of `columns` as the log has
+        them.
 
-        Raises Unreadable, and ConnectionFailed for a server that is not reached.
+        The texts are `binary`, null for NULL. If several rows have one key, the first one counts. Raises Unreadable,
+        and ConnectionFailed for an unreachable server.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that is read again: its plan, and whether where the log did not carry it, and where it is null."""
+    """A column to reselect: its plan, and whether to do so if the log did not carry it, and if it is null."""
 
     plan: ColumnPlan
     unavailable: bool
@@ -81,7 +82,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """What is read again, by each post-processor in turn, and where. `rows` may hold a password: it shows its name."""
+    """The post-processors, applied in turn, and the rows' source. `repr` hides `rows`, which may hold a password."""
 
     processors: tuple[Reselection, ...]
     rows: Rows
@@ -90,16 +91,16 @@ class Reread:
         return "Reread"
 
     def concerns(self, table: TableSchema, settings: EventSettings, form: SourceForm) -> bool:
-        """Whether there is a column of the table that is read again."""
+        """Return True if a column of the table is reselected."""
         return any(columns_of(table, settings, form, one) for one in self.processors)
 
     def completed(
         self, batch: ChangeBatch, settings: EventSettings, form: SourceForm
     ) -> Iterator[tuple[int, ChangeBatch]]:
-        """The changes of `batch` with the values that were read again, in parts, each with its first change's number.
+        """Yield the changes of `batch` with the reselected values, in parts, each with the number of its first change.
 
-        Raises TransformError where a row is gone or cannot be read and the options say `fail`, ConnectionFailed where
-        the server is not reached.
+        Raises TransformError if a row is gone or unreadable and the options say `fail`, ConnectionFailed for an
+        unreachable server.
         """
         parts: Iterator[tuple[int, ChangeBatch]] = iter([(0, batch)])
         for one in self.processors:
@@ -113,7 +114,7 @@ class Reread:
 def columns_of(
     table: TableSchema, settings: EventSettings, form: SourceForm, processor: Reselection
 ) -> tuple[Column, ...]:
-    """The columns that are read again. What an option masks or hashes is not: no event shows the value."""
+    """Return the columns to reselect. Masked and hashed columns are not: no event shows their values."""
     found = []
     for plan in table_plan(table, settings, form).columns:
         if plan.source_name in table.key or not processor.concerns(str(table.id), plan.source_name):
@@ -121,7 +122,7 @@ def columns_of(
             continue
         placeholder = plan.conversion.unavailable
         shown = plan.shape is None or plan.unavailable == dumps(placeholder).encode()
-        # where a null has a default, that counts as its value, whatever the converter makes of it
+        # a default that stands for null counts as its value, whatever the converter makes of it
         covered = plan.schema.default not in (ABSENT, None) or (
             plan.shape is not None and plan.shape.null() is not None
         )
@@ -133,7 +134,7 @@ def columns_of(
 
 @dataclass(slots=True)
 class _Work:
-    """One post-processor over the changes of one table version."""
+    """One post-processor applied to the changes of one table version."""
 
     processor: Reselection
     rows: Rows
@@ -169,7 +170,7 @@ class _Work:
             low = high
 
     def _key(self, table: TableSchema) -> tuple[str, ...]:
-        """The columns that rows are looked for by; none where events have no key, or the table none of its own."""
+        """Return the columns by which rows are found; none if events have no key, or the table has none of its own."""
         key = table.key if self.processor.by_event_key or table.own is None else table.own
         if table.key and not key:
             _tell(
@@ -180,7 +181,7 @@ class _Work:
         return key if table.key else ()
 
     def _needed(self, batch: ChangeBatch) -> list[Flags]:
-        """Of each column, the changes whose value is to be read again; empty where there is none."""
+        """Return, for each column, a mask of the changes whose value is reselected; empty if there is none."""
         image = batch.after
         if image is None:
             return []
@@ -195,7 +196,7 @@ class _Work:
             if column.nulls and image.columns[index].null_count:
                 wanted |= np.asarray(image.columns[index].is_null())
                 if flags is not None and not column.unavailable and column.plan.conversion.unavailable is not None:
-                    # the placeholder is shown, which is no null
+                    # the placeholder is shown, which is not null
                     wanted &= ~flags
             if column.unavailable and flags is not None:
                 wanted |= flags
@@ -205,7 +206,7 @@ class _Work:
     # --- reading -------------------------------------------------------------------------------------------------
 
     def _found(self, batch: ChangeBatch, changes: npt.NDArray[np.int64], key: tuple[str, ...]) -> _Fetched | None:
-        """The rows of the changes; None where these are too large to be held together. Raises TransformError."""
+        """Return the rows of the changes; None if they are too large together. Raises TransformError."""
         places, keys = _keys(batch, changes, key)
         failure, count, size = "", 0, 0
         at = np.full(len(keys) + 1, -1, np.int64)
@@ -222,7 +223,7 @@ class _Work:
                     return None
         except Unreadable as fault:
             failure, at[:], tables, size = fault.reason, -1, [], 0
-        # a change whose key is not known has the last place, where no row is
+        # a change whose key is unknown has the last place, where there is no row
         row_of = np.full(len(batch), -1, np.int64)
         row_of[changes] = at[places]
         missing = changes[row_of[changes] < 0]
@@ -238,7 +239,7 @@ class _Work:
             self.count = max(min(wanted, 2 * self.count, _MOST_ROWS), 1)
 
     def _missing(self, batch: ChangeBatch, change: int, failure: str) -> None:
-        """A row is gone, or, with a `failure`, none can be read."""
+        """Report that a row is gone, or, with `failure`, that no row can be read."""
         table = batch.table.id
         reason = failure or f"finds no row with the key of a change of {table}: it is gone, or its key is another one"
         if self.processor.fails:
@@ -250,7 +251,7 @@ class _Work:
     # --- filling in ----------------------------------------------------------------------------------------------
 
     def _filled(self, batch: ChangeBatch, needed: list[Flags], found: _Fetched) -> Iterator[tuple[int, ChangeBatch]]:
-        """The changes with the values that were found; in several parts where these are large."""
+        """Yield the changes with the values that were found, in several parts if these are large."""
         ends = np.cumsum(found.sizes(needed))
         low = 0
         while low < len(batch):
@@ -282,15 +283,15 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _Fetched:
-    """Rows that were read: `changes` asked for them, `row_of` has the row of each change of the batch, -1 for none, and
-    `columns` their texts."""
+    """Rows that were read for `changes`. `row_of` is the row of each change of the batch, -1 for none; `columns` has
+    the rows' texts."""
 
     changes: npt.NDArray[np.int64]
     row_of: npt.NDArray[np.int64]
     columns: list[pa.Array]
 
     def sizes(self, needed: list[Flags]) -> npt.NDArray[np.int64]:
-        """The bytes that each change gets."""
+        """Return the bytes that each change receives."""
         sizes = np.zeros(len(self.row_of), np.int64)
         for column, need in zip(self.columns, needed, strict=False):
             if len(column):
@@ -303,8 +304,8 @@ class _Fetched:
 def _keys(
     batch: ChangeBatch, changes: npt.NDArray[np.int64], key: tuple[str, ...]
 ) -> tuple[npt.NDArray[np.int64], list[Key]]:
-    """The different keys of the changes, and the place of each change's; those without a whole key have the last place,
-    behind all of them."""
+    """Return the place of each change's key, and the different keys. A change without a whole key gets the place after
+    the last."""
     assert batch.after is not None
     order = pa.array(changes)
     columns = [batch.after.columns[batch.table.index(name)].take(order).to_pylist() for name in key]
@@ -314,19 +315,19 @@ def _keys(
         try:
             texts = tuple(value.decode() for value in values)
         except (AttributeError, UnicodeDecodeError):
-            # null, or no text: nothing to look for
+            # null, or not text: nothing to look for
             continue
         places[row] = numbers.setdefault(texts, len(numbers))
     return places, list(numbers)
 
 
 def _added(before: Int32s, counts: Int32s) -> Int32s:
-    """The counts of two post-processors together, where -1 is none."""
+    """Add the counts of two post-processors; -1 means none."""
     return np.where(before < 0, counts, np.where(counts < 0, before, before + counts)).astype(np.int32)
 
 
 def _tell(table: str, what: str, message: str) -> None:
-    """Log a warning once in each process for a table and a kind of failure."""
+    """Log a warning once per process, table and kind of failure."""
     if (table, what) not in _told:
         _told.add((table, what))
         log.warning(message)

@@ -1,7 +1,7 @@
-"""Records of a table's new version, for `include.schema.changes`, on the prefix's own topic.
+"""Schema change records, for `include.schema.changes`, on the topic named by the prefix. Worker.
 
-The 1.0 format has none. Statements are not known, so `ddl` is what the reference writes: null for a table that a
-snapshot found, `N/A` for one that changed in the log. Worker.
+The 1.0 format has none. Statements are unknown, so `ddl` is what the reference writes: null for a table that a snapshot
+found, `N/A` for one that changed in the log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tailrace.events.source import plain_source
 from tailrace.records.layout import RecordLayout, constants
 
 OP = "schema"
-"""What the column `op` says of these rows."""
+"""The column `op` of these rows."""
 
 CREATE, ALTER, DROP = "CREATE", "ALTER", "DROP"
 
@@ -36,9 +36,11 @@ _TEXT, _NUMBER, _FLAG = (kind.with_optional(True) for kind in (STRING, INT32, BO
 
 @dataclass(frozen=True, slots=True)
 class Preceding:
-    """The last change of the log before a change of a table's form: its table, positions and number (its
-    event_serial_no), and its time in µs since 1970 UTC. The reference shows them in the record's source block, for it
-    has read no further when it goes over to the new form."""
+    """The last change of the log before a table's form changes: its table, positions, number and time.
+
+    `serial` is its event_serial_no, `at_us` its time in µs since 1970 UTC. The reference shows it in the source block
+    of the schema change, since it has read no further at that moment.
+    """
 
     table: TableId
     commit_lsn: bytes
@@ -49,12 +51,11 @@ class Preceding:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One change: `kind` is CREATE, ALTER or DROP, `table` the new form (of a dropped one the last).
+    """A change of a table's form: `kind` is CREATE, ALTER or DROP, `table` the new form (the last one for DROP).
 
-    `commit_lsn` is the position from which it holds, as the server's bytes, `at_us` its time in µs since 1970 UTC,
-    `ordinal` sorts it at that position; `marker` is FALSE for a change in the log, LAST where it ends a snapshot.
-    `preceding` is the change of a row that the source block shows; None where there is none: then it shows the table
-    and the position themselves.
+    The form holds from `commit_lsn` on, in the server's bytes; `at_us` is its time in µs since 1970 UTC; `ordinal`
+    sorts it at that position. `marker` is FALSE for a change in the log, LAST if it ends a snapshot. The source block
+    shows the change `preceding`; if that is None, the table and the position themselves.
     """
 
     kind: str
@@ -119,7 +120,8 @@ def value_schema(settings: EventSettings, form: CapturedForm) -> LogicalType:
 
 
 def schema_change_rows(changes: Sequence[SchemaChange], settings: EventSettings, form: CapturedForm) -> pa.RecordBatch:
-    """One record each, in order, as a batch of `settings.row_schema`; none in a format that has no such records."""
+    """Return one record per change, in order, as a batch of `settings.row_schema`; none in formats without such
+    records."""
     if not settings.tells_schema_changes:
         return single_rows((), settings)
     schemas = key_schema(settings), value_schema(settings, form)
@@ -168,7 +170,7 @@ def _record(
 
 
 def _as_batch(change: SchemaChange) -> ChangeBatch:
-    """The change as a batch of one, whose source block is the record's."""
+    """Return the change as a batch of one, whose source block is the record's."""
     shown = change.preceding
     table = change.table if shown is None else replace(change.table, id=shown.table)
     commit, at_us = (change.commit_lsn, change.at_us) if shown is None else (shown.commit_lsn, shown.at_us)
@@ -187,7 +189,7 @@ def _as_batch(change: SchemaChange) -> ChangeBatch:
 
 
 def quoted_name(table: TableId, settings: EventSettings) -> str:
-    """The table's full name, each part in double quotes."""
+    """Return the table's full name, each part in double quotes."""
     database = (table.database,) if settings.schema_changes_name_database else ()
     return ".".join('"' + part.replace('"', '""') + '"' for part in (*database, table.schema, table.table))
 

@@ -1,4 +1,4 @@
-"""EventSettings: everything that shapes events, apart from the table and the change."""
+"""EventSettings: everything that shapes events, except the table and the change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tailrace.records.transform import Transform
 
 TASK_ID = "0"
 TODAY = "3"
-"""The event format of today's Debezium; every connector has beside it the one of its document."""
+"""The event format of today's Debezium. Each connector also has the format of its document."""
 
 _PLACEHOLDER = "__debezium_unavailable_value"
 _CHOICES = {
@@ -48,22 +48,33 @@ _CHOICES = {
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
-    """How changes become events. Picklable; made by the driver, used by workers.
+    """The settings that turn changes into events. Picklable; made by the driver, used by workers.
 
-    Each field is the option of the same name with `_` for `.`; those that differ: `logical_name` is topic.prefix,
-    `connector` is what events call the connector, `delimiter` topic.delimiter, `database` database.dbname (empty
-    where a query reads several databases), `transaction_topic` topic.transaction,
-    `notification_topic` notification.sink.topic.name, `placeholder` the bytes of unavailable.value.placeholder,
-    `version` what `source.version` says, `run_id` the text of a UUID that is one per query, `heartbeat_prefix` and
-    `heartbeat_topic` are topic.heartbeat.prefix and topic.heartbeat.name, `quarantine_topic` is
-    event.quarantine.topic, the two failure modes are those of event.converting and
-    event.processing.failure.handling.mode, `tolerant` is errors.tolerance=all, `shaping` is what the options about
-    columns say, `columns` are those of the row that tasks make, in their order, `key_format`, `value_format` and
-    `header_format` are the formats that key.converter, value.converter and header.converter name, with their options,
-    `transforms` is what transforms names, made of its options, `several_databases` and `schema_changes_name_database`
-    are traits of the connector, `typed` says that rows are typed, None that keys and values are bytes, `blocks`
-    what the option row.blocks says, "" for rows of records, `routing` whose blocks are those of another table, and
-    `copy` what the option row.copy says.
+    Each field is the option of the same name with `_` for `.`, except:
+
+    - `logical_name`: topic.prefix;
+    - `connector`: the connector's name in events;
+    - `delimiter`: topic.delimiter;
+    - `database`: database.dbname, empty if a query reads several databases;
+    - `transaction_topic`: topic.transaction;
+    - `notification_topic`: notification.sink.topic.name;
+    - `placeholder`: the bytes of unavailable.value.placeholder;
+    - `version`: `source.version`;
+    - `run_id`: the text of a UUID, one per query;
+    - `heartbeat_prefix`, `heartbeat_topic`: topic.heartbeat.prefix, topic.heartbeat.name;
+    - `quarantine_topic`: event.quarantine.topic;
+    - `converting_failure_mode`, `processing_failure_mode`: event.converting and event.processing.failure.handling.mode;
+    - `tolerant`: errors.tolerance=all;
+    - `shaping`: the options about columns;
+    - `columns`: the columns of the row that tasks make, in order;
+    - `key_format`, `value_format`, `header_format`: the formats of key.converter, value.converter and header.converter,
+      with their options;
+    - `transforms`: the transforms that the option names, made from their options;
+    - `several_databases`, `schema_changes_name_database`: traits of the connector;
+    - `typed`: None if keys and values are bytes;
+    - `blocks`: row.blocks, "" for rows of records;
+    - `routing`: the tables whose blocks go into another table;
+    - `copy`: row.copy.
     """
 
     logical_name: str
@@ -95,10 +106,10 @@ class EventSettings:
     field_name_adjustment_mode: str = "none"
     converting_failure_mode: str = "warn"
     processing_failure_mode: str = "fail"
-    # records that a transform or a converter cannot take are dropped, and counted
+    # records that a transform or a converter cannot process are dropped and counted
     tolerant: bool = False
     quarantine_topic: str = ""
-    # a change with more bytes in the log cannot become an event; 0: there is no limit
+    # a change with more bytes in the log cannot become an event; 0: no limit
     most_change_bytes: int = 0
     run_id: str = ""
     provide_transaction_metadata: bool = False
@@ -114,19 +125,19 @@ class EventSettings:
     transforms: tuple[Transform, ...] = ()
     typed: TypedRows | None = None
     blocks: str = ""
-    # no other task of the batch has changes of the keys that this one has
+    # no other task of the batch has changes of this task's keys
     apart: bool = False
     routing: Routing | None = None
     copy: bool = False
 
     @property
     def copies(self) -> bool:
-        """Return True where rows are for a table that is to equal its source, and not Debezium's events alone."""
+        """True if rows are for a table that must equal its source, instead of for Debezium's events alone."""
         return self.copy or bool(self.blocks) or self.typed is not None
 
     @property
     def row_schema(self) -> pa.Schema:
-        """The schema of the rows that tasks make; of typed ones without a declared schema, that of rows that are no
+        """The schema of the rows that tasks make. For typed rows without a declared schema: that of rows that are not
         changes."""
         if self.typed is None:
             return row_schema(self.columns)
@@ -143,70 +154,72 @@ class EventSettings:
         return self.value_format if self.typed is None else "typed"
 
     def as_typed(self, typed: TypedRows, columns: tuple[str, ...]) -> EventSettings:
-        """The same for typed rows of these columns: without tombstones, and with nulls where JSON shows defaults."""
+        """Return the settings for typed rows of these columns: no tombstones, and nulls instead of defaults."""
         return replace(self, typed=typed, columns=columns, tombstones_on_delete=False, replace_null_with_default=False)
 
     @property
     def legacy(self) -> bool:
-        """Whether events have the format of the connector's document, instead of today's."""
+        """True if events have the format of the connector's document instead of today's."""
         return self.event_format != TODAY
 
     @property
     def generation(self) -> tuple[int, ...]:
-        """The version of Debezium that the format is of, as numbers: (1, 7) for `1.7`, (3,) for `3`."""
+        """The format's version of Debezium, as numbers: (1, 7) for `1.7`, (3,) for `3`."""
         return _generation(self.event_format)
 
     @property
     def has_transaction_block(self) -> bool:
-        """Whether envelopes have a field `transaction`: since 1.1."""
+        """True if envelopes have a field `transaction`: since 1.1."""
         return self.generation >= (1, 1)
 
     @property
     def has_sequence(self) -> bool:
-        """Whether source blocks have a field `sequence`: since 1.7 (1.5 to be exact, which no document has)."""
+        """True if source blocks have a field `sequence`: since 1.7 (exactly 1.5, which no document has)."""
         return self.generation >= (1, 7)
 
     @property
     def names_schemas(self) -> bool:
-        """Whether envelopes, heartbeats and parts of transaction metadata have named, versioned schemas: since 2."""
+        """True if envelopes, heartbeats and parts of transaction metadata have named, versioned schemas: since 2."""
         return self.generation >= (2,)
 
     @property
     def has_nanos(self) -> bool:
-        """Whether source blocks and envelopes show their time in µs and ns as well: since 3 (2.6 to be exact)."""
+        """True if source blocks and envelopes also show their time in µs and ns: since 3 (exactly 2.6)."""
         return self.generation >= (3,)
 
     @property
     def tells_schema_changes(self) -> bool:
-        """Whether there are records of schema changes, of connectors over change tables: since 2."""
+        """True if connectors over change tables write records of schema changes: since 2."""
         return self.generation >= (2,)
 
     @property
     def context_headers(self) -> bool:
-        """Whether records carry the context headers, which only today's format has."""
+        """True if records carry the context headers, which only today's format has."""
         return self.extended_headers_enabled and not self.legacy
 
     @property
     def schema_adjustment(self) -> str:
-        """How schema names are adjusted: before 2 always to Avro's, since then as schema.name.adjustment.mode says."""
+        """The adjustment of schema names: Avro's before 2, schema.name.adjustment.mode since."""
         return self.schema_name_adjustment_mode if self.generation >= (2,) else "avro"
 
     @property
     def drops_truncates(self) -> bool:
-        """In the document's format `truncate.handling.mode` decides, in today's `skipped.operations`."""
+        """True if truncates are dropped: `skipped.operations`; in a document's format `truncate.handling.mode` too."""
         if "t" in self.skipped_operations:
             return True
         return self.legacy and self.truncate_handling_mode == "skip"
 
     @classmethod
     def from_options(cls, options: Config, run_id: str = "") -> EventSettings:
-        """Read typed options with their defaults applied; `run_id` may also be the option `run.id`. Raises ConfigError
-        for a mode that is unknown or not supported."""
+        """Read typed options with their defaults applied; `run_id` may also be the option `run.id`.
+
+        Raises ConfigError for a mode that is unknown or not supported.
+        """
         traits, versions = options.traits, options.traits.versions
         _check_choices(options)
 
         def chosen(option: str, default: Any) -> Any:
-            """The value of an option that not every connector has."""
+            """Return the value of an option that not every connector has."""
             value = options.get(option)
             return default if value is None else value
 
@@ -284,12 +297,12 @@ def _generation(form: str) -> tuple[int, ...]:
 
 
 def _processing(mode: str) -> str:
-    """The mode, `ignore` being the older word for `skip`."""
+    """Return the mode; `ignore` is the older word for `skip`."""
     return "skip" if mode == "ignore" else mode
 
 
 def placeholder_bytes(text: str) -> bytes:
-    """The bytes of the placeholder; `hex:` before hexadecimal digits names bytes that no text can."""
+    """Return the placeholder's bytes; `hex:` before hexadecimal digits gives bytes that no text has."""
     if not text.startswith("hex:"):
         return text.encode()
     try:

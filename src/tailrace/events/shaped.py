@@ -1,6 +1,6 @@
-"""Column plans under the options about columns: texts cut, masked or hashed, types named in schemas. Planner, workers.
+"""Column plans with the options about columns applied: texts cut, masked or hashed, types in schemas. Planner, workers.
 
-At most one option shapes a column: cuts count before masks, these before hashes, and all of them before types named.
+At most one option shapes a column: cuts come before masks, masks before hashes, hashes before types in schemas.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from tailrace.values.strings import STRINGS
 
 
 class Declared(Protocol):
-    """A column's type as the server's JDBC driver reports it, which Debezium goes by. A module may be one."""
+    """A column's type as the server's JDBC driver reports it, which Debezium follows. A module may implement this."""
 
     def is_text(self, column: Column) -> bool:
-        """Whether the column's type is one of text."""
+        """Return True if the column has a text type."""
         ...
 
     def length(self, column: Column) -> int:
-        """The length of the column's type."""
+        """Return the length of the column's type."""
         ...
 
     def parameters(self, column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
-        """The schema parameters that name the column's type."""
+        """Return the schema parameters that name the column's type."""
         ...
 
 
 def declared_parameters(
     column: Column, settings: EventSettings, type_name: str, length: int, scale: int | None
 ) -> tuple[tuple[str, str], ...]:
-    """The schema parameters that name a column's type; the older formats leave out the column's name."""
+    """Return the schema parameters that name a column's type; the older formats leave out the column's name."""
     found = {"type": type_name.upper(), "length": str(length)}
     if scale is not None:
         found["scale"] = str(scale)
@@ -53,7 +53,7 @@ def declared_parameters(
 def shaped(
     plan: ColumnPlan, table: TableSchema, column: Column, settings: EventSettings, declared: Declared
 ) -> ColumnPlan:
-    """The plan with the first option that names the column applied: a cut, a mask, a hash, or its type named."""
+    """Return the plan with the first option for the column applied: a cut, a mask, a hash, or its type in schemas."""
     found = settings.shaping.treatment(table.id, column.name)
     if found is None:
         if not settings.shaping.annotates(table.id, column):
@@ -65,7 +65,7 @@ def shaped(
             return plan
         plan = _with_parameters(plan, (("truncateLength", str(found.length)),))
         if isinstance(plan.conversion.family, Binaries) and plan.schema.connect == "bytes":
-            # Debezium 1.x cuts strings alone.
+            # Debezium 1.x cuts only strings
             return plan if settings.generation < (2,) else _with_bytes_cut(plan, found.length)
         return _with_shape(plan, Truncation(found.length)) if plan.schema.connect == "string" else plan
     plan = _with_parameters(plan, (("masked", "true"),))
@@ -81,7 +81,7 @@ def _with_parameters(plan: ColumnPlan, parameters: tuple[tuple[str, str], ...]) 
 
 
 def _with_shape(plan: ColumnPlan, shape: Shape) -> ColumnPlan:
-    """The plan of a column that events show as a string, with that string shaped."""
+    """Return the plan of a column that events show as a string, with that string shaped."""
     known = plan.conversion
     family = STRINGS if known.family == STRINGS else BY_VALUE
 
@@ -93,7 +93,7 @@ def _with_shape(plan: ColumnPlan, shape: Shape) -> ColumnPlan:
     if covered is not None:
         null = dumps(covered.decode()).encode()
     elif not plan.schema.optional:
-        # What stands for a value that the log did not carry is shaped as any other.
+        # the value for one that the log did not carry is shaped like any other
         null = dumps(_shape_text(shape, json.loads(null))).encode()
     unavailable = null if known.unavailable is None else dumps(_shape_text(shape, known.unavailable)).encode()
     changed = replace(known, plain=convert, family=family)
@@ -101,7 +101,7 @@ def _with_shape(plan: ColumnPlan, shape: Shape) -> ColumnPlan:
 
 
 def _with_bytes_cut(plan: ColumnPlan, length: int) -> ColumnPlan:
-    """The plan of a column that events show as bytes, cut to as many."""
+    """Return the plan of a column that events show as bytes, cut to `length` bytes."""
     shape = ByteTruncation(length)
     known = plan.conversion
 
@@ -120,7 +120,7 @@ def _shape_text(shape: Shape, text: str) -> str:
 
 
 def unmasked(table: TableSchema, settings: EventSettings, form: SourceForm) -> list[str]:
-    """The columns that an option masks in name only, since their values are no text: dates, numbers, JSON."""
+    """Return the columns that an option masks without effect, since their values are not text: dates, numbers, JSON."""
     masks = [
         (column, settings.shaping.treatment(table.id, column.name))
         for column in table.columns

@@ -1,7 +1,7 @@
-"""Shaping: which columns events show, how their texts are shaped, what their schemas say, and what keys are made of.
+"""Shaping: the columns of events, how their texts are shaped, what their schemas say, and the columns of keys.
 
-The options name columns by expressions over `schema.table.column`, without regard to case. Keys are made of the
-columns as they are: a column that values leave out, cut or mask is whole in the key.
+The options name columns by expressions over `schema.table.column`, ignoring case. Keys use unshaped columns: a column
+that values leave out, cut or mask is whole in the key.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Expressions = tuple[Expression, ...]
 
 @dataclass(frozen=True, slots=True)
 class Shaping:
-    """What the options about columns say. Values only: hashable, picklable; made by the driver, used everywhere.
+    """The options about columns, as values only: hashable, picklable; made by the driver, used everywhere.
 
-    `included` and `excluded` are the two column lists, at most one of them filled; `treatments` are in the order in
-    which they count; `annotated_columns` and `annotated_types` name the columns whose schemas name the source's
-    type; `keys` are the entries of message.key.columns, whose columns come in the table's order where
-    `keys_as_in_table`; `comments` says whether comments are kept.
+    `included` and `excluded` are the two column lists, at most one of them filled. `treatments` are in order of
+    precedence. `annotated_columns` and `annotated_types` select columns whose schemas name the source's type. `keys`
+    are the entries of message.key.columns; with `keys_as_in_table` their columns come in the table's order. `comments`:
+    whether comments are kept.
     """
 
     included: Expressions = ()
@@ -40,7 +40,7 @@ class Shaping:
 
     @classmethod
     def from_options(cls, values: Mapping[str, Any]) -> Shaping:
-        """Read typed options; those that are absent shape nothing."""
+        """Read typed options; absent ones shape nothing."""
 
         def listed(name: str) -> Expressions:
             return options.expressions(values.get(name) or [])
@@ -57,18 +57,18 @@ class Shaping:
         )
 
     def shows(self, table: TableId, column: str) -> bool:
-        """Whether values show the column."""
+        """Return True if values show the column."""
         if self.included:
             return _matches(self.included, f"{table}.{column}")
         return not (self.excluded and _matches(self.excluded, f"{table}.{column}"))
 
     def treatment(self, table: TableId, column: str) -> Treatment | None:
-        """What happens to the column's texts: the first treatment that names it."""
+        """Return the first treatment that names the column."""
         name = f"{table}.{column}"
         return next((found for found in self.treatments if _matches(found.columns, name)), None)
 
     def annotates(self, table: TableId, column: Column) -> bool:
-        """Whether the column's schema names its type in the source."""
+        """Return True if the column's schema names its type in the source."""
         if _matches(self.annotated_columns, f"{table}.{column.name}"):
             return True
         return bool(self.annotated_types) and any(
@@ -77,10 +77,10 @@ class Shaping:
         )
 
     def keyed(self, table: TableSchema) -> TableSchema:
-        """The table with the key that message.key.columns gives it: of all entries that name it, in their order;
-        in the formats of 1.x in the table's.
+        """Return the table with the key of all entries of message.key.columns that name it, in their order.
 
-        Raises ConfigError for a column that the table does not have.
+        In the formats of 1.x, the key's columns are in the table's order. Raises ConfigError for a column that the
+        table does not have.
         """
         names = [
             name for entry in self.keys if entry.table.fullmatch(str(table.id)) for name in _found(entry.columns, table)
@@ -93,7 +93,7 @@ class Shaping:
         return replace(table, key=tuple(dict.fromkeys(names)), own=own)
 
     def read(self, table: TableSchema) -> TableSchema:
-        """The table with the columns alone that an event needs: those that values show, and those of the keys."""
+        """Return the table with only the columns that events need: those of values and those of the keys."""
         keys = {*table.key, *(table.own or ())}
         kept = tuple(c for c in table.columns if c.name in keys or self.shows(table.id, c.name))
         return table if len(kept) == len(table.columns) else replace(table, columns=kept)
@@ -104,7 +104,7 @@ def _matches(expressions: Expressions, name: str) -> bool:
 
 
 def _found(wanted: Iterable[str], table: TableSchema) -> Iterable[str]:
-    """The table's own names of `wanted`: as they are written, else the one column that differs in case alone."""
+    """Yield the table's own names of `wanted`: exact matches, else the only column that differs just in case."""
     names = [column.name for column in table.columns]
     for name in wanted:
         alike = [name] if name in names else [other for other in names if other.lower() == name.lower()]

@@ -1,4 +1,4 @@
-"""Shards: tables of the source whose rows are put into one, told apart by a further column of the key. Workers."""
+"""Shards: tables of the source whose rows share one table, told apart by an additional key column. Worker."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ from tailrace.errors import ConversionError
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """Which tables are put into which: `regex` matches the whole of a name `database.schema.table`, and `replacement`
-    makes of it another one. `field` is the column with the name before; "" where keys are unique over all of them."""
+    """A rule that puts several tables into one.
+
+    `regex` matches a whole name `database.schema.table`; `replacement` makes another name of it. `field` is the column
+    with the original name; "" if keys are unique over all tables.
+    """
 
     regex: str
     replacement: str
     field: str
 
     def text(self) -> str:
-        """The routing as an option."""
+        """Return the routing as an option."""
         return json.dumps([self.regex, self.replacement, self.field])
 
     @classmethod
     def of(cls, text: str | None) -> Routing | None:
-        """The routing that `text` gave; None without one."""
+        """Return the routing that `text` has written; None without one."""
         return cls(*json.loads(text)) if text else None
 
     def target(self, table: TableId) -> TableId | None:
-        """The table that the rows of `table` are put into; None where `regex` does not match its name."""
+        """Return the table that receives the rows of `table`; None if `regex` does not match its name."""
         name = substituted(compile_groups(self.regex), self.replacement, whole_name(table))
         if name is None:
             return None
@@ -46,8 +49,8 @@ class Routing:
         return TableId(*parts)
 
     def merged(self, rows: pa.RecordBatch, form: Form, table: TableId) -> tuple[pa.RecordBatch, Form]:
-        """The rows of a block with the column that tells their table, and their form."""
-        # numbers are those of each table for itself
+        """Return the rows of a block with the column that names their table, and their form."""
+        # each table numbers its columns by itself
         form = replace(form, numbers=(), relation=0, shard=whole_name(table))
         if not self.field:
             return rows, form
@@ -71,5 +74,5 @@ class Routing:
 
 
 def whole_name(table: TableId) -> str:
-    """A table's name with all of its parts."""
+    """Return a table's name with all of its parts."""
     return f"{table.database}.{table.schema}.{table.table}"

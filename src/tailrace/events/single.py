@@ -1,5 +1,5 @@
-"""Records whose values are all known when they are made: heartbeats, BEGIN and END, notifications, schema changes,
-logical messages, quarantined changes. Worker."""
+"""Records made one at a time from known values: heartbeats, BEGIN and END, notifications, schema changes, logical
+messages, quarantined changes. Worker."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from tailrace.records.transform import LeftOut, Refused, resolved, rewritten
 log = logging.getLogger("tailrace")
 
 Written = Callable[[Node | None, Format | str, bool, RecordLayout], object]
-"""Makes the bytes of a key or a value in a format, with its schema or without."""
+"""Encodes a key or a value in a format, with its schema or without."""
 Single = tuple[RecordLayout, Mapping[str, object]]
-"""A record, and what the columns of its row say beside `topic`, `key`, `value`, `headers` and `op`; null if absent."""
+"""A record, and its row's columns other than `topic`, `key`, `value`, `headers` and `op`; null if absent."""
 
 
 def single_rows(records: Iterable[Single], settings: EventSettings) -> pa.RecordBatch:
-    """One row for each record that the transforms leave, in order, as a batch of `settings.row_schema`."""
+    """Return one row for each record that the transforms keep, in order, as a batch of `settings.row_schema`."""
     return _rows(((_changed(record, settings), columns) for record, columns in records), settings, _bytes)
 
 
 def own_rows(records: Iterable[Single], settings: EventSettings) -> pa.RecordBatch:
-    """The same for records that are tailrace's own, which no transform changes.
+    """Return one row for each of tailrace's own records, which no transform changes.
 
-    They are JSON where the format has no form for them: nothing is to be lost.
+    If a format cannot encode them, they are JSON: nothing may be lost.
     """
     return _rows(records, replace(settings, tolerant=False), _own_bytes)
 
@@ -55,7 +55,7 @@ def _rows(
 
 
 def _changed(record: RecordLayout, settings: EventSettings) -> RecordLayout | None:
-    """The record after the transforms; None where one leaves it out."""
+    """Return the record after the transforms; None if one leaves it out."""
     if not settings.transforms:
         return record
     try:
@@ -70,7 +70,7 @@ def _changed(record: RecordLayout, settings: EventSettings) -> RecordLayout | No
 
 
 def _refused(fault: Refused | ConversionError, record: RecordLayout, settings: EventSettings) -> None:
-    """What follows a record that a transform or a converter cannot take: an error, unless errors.tolerance is all."""
+    """Raise for a record that a transform or a converter cannot process; with errors.tolerance=all, log it instead."""
     if settings.tolerant:
         log.error(
             "A record %s for %s is dropped, as errors.tolerance=all says: %s.",
@@ -98,7 +98,7 @@ def _row(
     return {
         **columns,
         "topic": record.topic,
-        # typed rows have no place for a key that is of no table
+        # typed rows have no place for a key that belongs to no table
         "key": None
         if settings.typed is not None
         else written(record.key, settings.key_format, settings.key_schemas_enable, record),

@@ -1,4 +1,4 @@
-"""How large records are, and which of them are larger than event.max.change.bytes. Worker."""
+"""Sizes of records, and the records larger than event.max.change.bytes. Worker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from tailrace.events.settings import EventSettings
 
 
 def large_records(rows: pa.RecordBatch, settings: EventSettings) -> list[int]:
-    """The records whose keys and values have more bytes than `settings.most_change_bytes`; typed ones have no bytes."""
+    """Return the records whose key and value exceed `settings.most_change_bytes`; none for typed rows, which have no
+    bytes."""
     most = settings.most_change_bytes
     if not most or settings.typed is not None:
         return []
@@ -22,6 +23,6 @@ def large_records(rows: pa.RecordBatch, settings: EventSettings) -> list[int]:
 
 
 def record_size(rows: pa.RecordBatch, row: int) -> int:
-    """The bytes of a record's key and value."""
+    """Return the bytes of a record's key and value."""
     bounds = (text_buffers(rows.column(name))[1] for name in ("key", "value"))
     return sum(int(of[row + 1]) - int(of[row]) for of in bounds)

@@ -1,4 +1,4 @@
-"""Source blocks in plain values: the oracle of the columnar path, and what records that are made singly show."""
+"""Source blocks in plain values: an oracle for the columnar path, and for records made one at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def marker_of(batch: ChangeBatch, change: int) -> Marker:
 
 
 def plain_source(batch: ChangeBatch, change: int, settings: EventSettings, form: SourceForm) -> dict[str, Any]:
-    """The source block of one change."""
+    """Return the source block of one change."""
     us = int(batch.transactions.commit_us[batch.transaction[change]])
     marker = marker_of(batch, change)
     own = form.source(batch, change, marker, settings)

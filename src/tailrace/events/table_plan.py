@@ -1,4 +1,4 @@
-"""What is known of a table's records before there are any: their columns and the layouts, compiled. Workers."""
+"""Table plans: a table's columns and compiled layouts, prepared before there are records. Worker."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tailrace.records.layout import AFTER, Computed, Leaf, Node, Struct
 from tailrace.records.transform import LeftOut, Rewritten, Varying, rewritten
 from tailrace.values.conversion import ColumnPlan
 
-# Of records whose layout depends on values, so many layouts are kept.
+# Number of layouts kept, if they depend on values.
 _MOST_KINDS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class KindPlan:
-    """The records of a kind, compiled: `key` and `value` are documents of the encodings, None where there is none.
+    """The compiled layout of a kind of records: `key` and `value` are encoded documents, None if there is none.
 
-    `op`, `topic`, `partition` and `timestamp` are what the row schema's columns say of them. `size` is how many bytes
-    each has at least. `shows_after` tells whether they are envelopes with an image of the row after the change.
+    `op`, `topic`, `partition` and `timestamp` are the row's columns. Each record has at least `size` bytes.
+    `shows_after`: the records are envelopes with an image of the row after the change.
     """
 
     op: str
@@ -47,7 +47,7 @@ class KindPlan:
 
 @dataclass(slots=True)
 class SplitPlan:
-    """The records of a kind whose layout depends on values: those with the value v of `by` are of the kind `of(v)`."""
+    """The layout of records that depends on values: records with the value v of `by` are of the kind `of(v)`."""
 
     by: Node
     _of: Callable[[Any], Rewritten]
@@ -56,11 +56,11 @@ class SplitPlan:
 
     @property
     def size(self) -> int:
-        """How many bytes each of the records has at least, of those kinds that are known."""
+        """The least number of bytes of each record, over the kinds known so far."""
         return max((kind.size for kind in self._kinds.values() if isinstance(kind, AnyPlan)), default=0)
 
     def of(self, value: Any) -> AnyPlan | LeftOut | None:
-        """The records with this value; None where they are left out. Raises Refused."""
+        """Return the plan of records with this value; None if they are left out. Raises Refused."""
         if value not in self._kinds:
             if len(self._kinds) >= _MOST_KINDS:
                 self._kinds.clear()
@@ -72,7 +72,7 @@ AnyPlan = KindPlan | SplitPlan
 
 
 def compiled_record(record: Rewritten, settings: EventSettings) -> AnyPlan | LeftOut | None:
-    """The plan of records of a layout, which the transforms have made; None where they are left out."""
+    """Return the plan of records of a layout after the transforms; None if they are left out."""
     if record is None or isinstance(record, LeftOut):
         return record
     if isinstance(record, Varying):
@@ -90,8 +90,8 @@ def compiled_record(record: Rewritten, settings: EventSettings) -> AnyPlan | Lef
 class TablePlan:
     """Everything about a table's records that does not depend on the change.
 
-    `unknown` are the columns left out, and their types; `key_apart` are the key's columns that values leave out or
-    show shaped.
+    `unknown` are the columns left out, with their types; `key_apart` are the key columns that values leave out or show
+    shaped.
     """
 
     layouts: Envelopes
@@ -107,14 +107,14 @@ class TablePlan:
         return self.layouts.table
 
     def kind(self, kind: Kind) -> AnyPlan | LeftOut | None:
-        """The records of a kind; None where a transform leaves them out. Raises Refused."""
+        """Return the plan of a kind of records; None if a transform leaves them out. Raises Refused."""
         if kind not in self._kinds:
             settings = self.layouts.settings
             self._kinds[kind] = compiled_record(rewritten(self.layouts.record(kind), settings.transforms), settings)
         return self._kinds[kind]
 
     def moved(self, places: npt.NDArray[np.int32]) -> TablePlan:
-        """The plan of a table whose columns are at other indexes: column i at `places[i]`. It has no `key_apart`."""
+        """Return the plan with column i at index `places[i]`, without `key_apart`."""
 
         def at(columns: tuple[ColumnPlan, ...]) -> tuple[ColumnPlan, ...]:
             return tuple(replace(column, index=int(places[column.index])) for column in columns)
@@ -126,20 +126,20 @@ class TablePlan:
 
 @dataclass(frozen=True, slots=True)
 class TablePlans:
-    """The tables of a batch: change i is of the table `plans[of[i]]`; `of` is None where there is one table alone."""
+    """The tables of a batch: change i is of the table `plans[of[i]]`; `of` is None if there is only one table."""
 
     plans: Sequence[TablePlan]
     of: npt.NDArray[np.int32] | None
 
     @classmethod
     def one(cls, plan: TablePlan) -> TablePlans:
-        """Those of a batch of one table."""
+        """Return the plans of a batch of one table."""
         return cls((plan,), None)
 
 
 @lru_cache(maxsize=4096)
 def table_plan(table: TableSchema, settings: EventSettings, form: SourceForm) -> TablePlan:
-    """The plan of a table's records."""
+    """Return the plan of a table's records."""
     columns, unknown = form.columns(table, settings)
     key = form.key(table, settings)
     if settings.typed is not None:

@@ -1,8 +1,8 @@
-"""Typed rows: the parts of records that stand in columns of their own, in the types that were declared. Worker.
+"""Typed rows: parts of records in columns of their own, in the declared types. Worker.
 
-The catalog that a schema was made of knows the tables of one moment. A change of another version of its table is shown
-by the names of the fields: one that it does not have is null. One that the schema does not have was dropped before that
-moment, or is newer; only the first may be left out.
+The schema was made from a catalog at one moment. A change of another version of its table is matched by field names: a
+field that the change lacks is null. A field that the schema lacks was either dropped before that moment, and may be
+left out, or is newer, which is an error.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _UNAVAILABLE = pa.list_(pa.field("element", pa.string()))
 
 
 def as_typed(plan: ColumnPlan) -> ColumnPlan:
-    """The plan of a column of typed rows: what has no value is null, whatever JSON shows in its place."""
+    """Return the plan of a column of typed rows: a missing value is null, whatever JSON shows instead."""
     schema = plan.schema.with_optional(True).with_default(ABSENT)
     return replace(plan, schema=schema, null=b"null", unavailable=b"null")
 
 
 def _further(made: pa.DataType, kind: pa.DataType, path: str = "") -> Iterator[str]:
-    """The fields of `made` that `kind` does not have, at any depth, by their paths."""
+    """Yield the paths of the fields of `made` that `kind` does not have, at any depth."""
     if pa.types.is_list(made) and pa.types.is_list(kind):
         yield from _further(made.value_type, kind.value_type, path)
     if pa.types.is_struct(made) and pa.types.is_struct(kind) and not is_variant(kind):
@@ -61,8 +61,7 @@ def _further(made: pa.DataType, kind: pa.DataType, path: str = "") -> Iterator[s
 
 
 class Shown(Protocol):
-    """A block of records, as far as typed rows ask for it. `of` has the number of each record's kind, `change` the
-    index of its change."""
+    """The part of a block that typed rows need: `of` has the number of each record's kind, `change` its change."""
 
     batch: ChangeBatch
     change: npt.NDArray[np.int32]
@@ -71,8 +70,10 @@ class Shown(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """The kinds of a block's records: the documents of their keys and values, and whether they show a row after the
-    change; the block's table and its columns."""
+    """The kinds of a block's records: documents of their keys and values, and whether they show a row after the change.
+
+    Also the block's table and its columns.
+    """
 
     table: TableId
     columns: Sequence[ColumnPlan]
@@ -82,14 +83,14 @@ class Kinds:
 
 
 class TypedBlock:
-    """A block of records as columns of typed rows; `encoded` makes arrays of the documents of `kinds`."""
+    """A block of records as columns of typed rows; `encoded` turns the documents of `kinds` into arrays."""
 
     def __init__(self, block: Shown, kinds: Kinds, encoded: formats.Block, typed: TypedRows) -> None:
         self._block, self._kinds, self._encoded, self._typed = block, kinds, encoded, typed
         self._schema = typed.schema
 
     def column(self, name: str, positions: pa.Array) -> pa.Array:
-        """One of OF_TABLES, in the declared type. Raises SchemaChanged."""
+        """Return one of OF_TABLES, in the declared type. Raises SchemaChanged."""
         made = self._finite(self._made(name), name)
         kind = held(made.type) if self._schema is None else self._schema.field(name).type
         if self._schema is not None and name != "source" and not is_variant(kind):
@@ -100,7 +101,7 @@ class TypedBlock:
             raise self._not_held(fault, positions) from None
 
     def _finite(self, made: pa.Array, name: str) -> pa.Array:
-        """The values without infinite ones, of which a warning tells."""
+        """Return the values with infinite ones replaced, and warn about these."""
         if name == "source" or not may_be_infinite(made.type):
             return made
         for place, field in enumerate(made.type):
@@ -117,7 +118,7 @@ class TypedBlock:
         return self._encoded.encode(documents, self._block.of)
 
     def _check(self, name: str, made: pa.Array, kind: pa.DataType, positions: pa.Array) -> None:
-        """Raise SchemaChanged where changes have what the schema, by its age, should have had."""
+        """Raise SchemaChanged if changes have fields that the schema, at its age, should have."""
         typed, table = self._typed, self._kinds.table
         if typed.table is None or not pa.types.is_struct(made.type):
             return
@@ -141,7 +142,7 @@ class TypedBlock:
         self._warn(further)
 
     def _warn(self, dropped: Sequence[str]) -> None:
-        """Log, once for each process, which columns are left out."""
+        """Log, once per process, which columns are left out."""
         for column in dropped:
             message = f"column {column} of {self._kinds.table} was dropped since, and is left out of older changes"
             if message not in _warned:
@@ -157,7 +158,7 @@ class TypedBlock:
         )
 
     def unavailable(self) -> pa.Array:
-        """The fields of `after` that the log did not carry."""
+        """Return the fields of `after` that the log did not carry."""
         block, count = self._block, len(self._block.change)
         image = block.batch.after
         flags = [] if image is None else [(plan, image.unavailable[plan.index]) for plan in self._kinds.columns]
@@ -177,7 +178,7 @@ class TypedBlock:
 def typed_rows_of(
     settings: EventSettings, made: TypedBlock, makers: Mapping[str, Callable[[], pa.Array]]
 ) -> pa.RecordBatch:
-    """Typed rows of `settings.columns`; `makers` make those that are not typed. Raises SchemaChanged."""
+    """Return typed rows of `settings.columns`; `makers` make the other columns. Raises SchemaChanged."""
     positions = makers["position"]()
     typed = {name: partial(made.column, name, positions) for name in OF_TABLES}
     return shown_rows(settings, {**typed, "unavailable": made.unavailable}, makers, len(positions))
@@ -189,7 +190,7 @@ def shown_rows(
     makers: Mapping[str, Callable[[], pa.Array]],
     count: int,
 ) -> pa.RecordBatch:
-    """`count` typed rows of `settings.columns`, in the declared types where there are some. Raises SchemaChanged."""
+    """Return `count` typed rows of `settings.columns`, in the declared types if there are any. Raises SchemaChanged."""
     assert settings.typed is not None
     schema = settings.typed.schema
     arrays = []
@@ -211,7 +212,7 @@ def shown_rows(
 
 
 def table_kinds(layouts: Envelopes) -> dict[str, pa.DataType]:
-    """The types of OF_TABLES in rows of a table, null for the key of one that has none."""
+    """Return the types of OF_TABLES in rows of a table; null for the key of a table without one."""
     key, value = layouts.key_layout(AFTER), layouts.whole()
     parts = {"key": key, BEFORE: value.part(BEFORE), AFTER: value.part(AFTER), "source": value.part("source")}
     assert tuple(parts) == OF_TABLES

@@ -1,4 +1,4 @@
-"""Warnings about a batch: each is logged once per process, and stays with the batch. Worker."""
+"""Warnings about a batch: logged once per process, and kept with the batch. Worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _warned: set[tuple[str, str, str]] = set()
 
 
 def warn(batch: ChangeBatch, table: str, column: str, reason: str, message: str) -> None:
-    """Log a warning once per process, table, column and reason, and leave it in the batch."""
+    """Log a warning once per process, table, column and reason, and add it to the batch."""
     batch.warnings.append(message)
     if (table, column, reason) not in _warned:
         _warned.add((table, column, reason))
@@ -21,7 +21,7 @@ def warn(batch: ChangeBatch, table: str, column: str, reason: str, message: str)
 
 
 def warn_of_unfit(batch: ChangeBatch, plan: ColumnPlan, count: int) -> None:
-    """Say that `count` values of a column do not fit its type in events."""
+    """Warn that `count` values of a column do not fit its type in events."""
     table = str(batch.table.id)
     shown = "null" if plan.null == b"null" else "its default or zero"
     message = (
@@ -32,7 +32,7 @@ def warn_of_unfit(batch: ChangeBatch, plan: ColumnPlan, count: int) -> None:
 
 
 def warn_of_infinite(batch: ChangeBatch, plan: ColumnPlan) -> None:
-    """Say that a column has infinite values, which a copy holds as two days at the ends of the calendar."""
+    """Warn that a column has infinite values, which a copy stores as two days at the ends of the calendar."""
     table = str(batch.table.id)
     message = (
         f"Column {plan.source_name} of {table} has infinite values, which are {LATEST} and {EARLIEST} in copies. "

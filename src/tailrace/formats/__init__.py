@@ -1,6 +1,6 @@
-"""Formats: each an encoding, which turns a layout and the columns that fill it into bytes or into Arrow.
+"""Formats: each has an encoding, which turns a layout and its columns into bytes or Arrow arrays.
 
-`find` gives one by its name. Other packages bring more, by entry points of the group `tailrace.formats`.
+`find` returns an encoding by name. Other packages add formats by entry points of the group `tailrace.formats`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ __all__ = ["Block", "Blocks", "Document", "Encoding", "find"]
 
 @lru_cache(maxsize=64)
 def find(form: Format | str) -> Encoding:
-    """The encoding of a format, by its name, or with the options of its converter; `typed` is the one of typed rows,
-    which no configuration names.
+    """Return the encoding of a format, by its name, or with its converter's options.
 
-    Raises ConfigError where there is none.
+    `typed` is the encoding of typed rows, which no configuration names. Raises ConfigError for an unknown format.
     """
     name = form if isinstance(form, str) else form.name
     if name == "typed":
@@ -33,9 +32,9 @@ def find(form: Format | str) -> Encoding:
 
 
 class Blocks:
-    """One block of records in every encoding that is asked for: keys, values and headers share what is made of columns.
+    """One block of records in every requested encoding. Keys, values and headers share the encoded columns.
 
-    The columns may not hold it: a circle would keep the memory of both until the garbage is collected.
+    The columns must not refer to it: a reference cycle would keep both in memory until garbage collection.
     """
 
     def __init__(self, columns: Columns) -> None:
@@ -43,7 +42,7 @@ class Blocks:
         self._made: dict[int, Block] = {}
 
     def of(self, encoding: Encoding) -> Block:
-        """The block in this encoding."""
+        """Return the block in this encoding."""
         found = self._made.get(id(encoding))
         if found is None:
             found = self._made[id(encoding)] = encoding.block(self._columns)

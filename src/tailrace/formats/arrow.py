@@ -1,6 +1,6 @@
-"""Leaves as Arrow arrays, one value for each record: what typed rows, and what depends on values, are made of. Worker.
+"""Leaves as Arrow arrays, one value per record: for typed rows, and for layouts that depend on values. Worker.
 
-A value is converted as its column's plan says, so it is the one that JSON shows; null is what JSON shows for it.
+Values are converted by the column's plan, so they equal those in JSON; a value is null if JSON shows null.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tailrace.values.timestamps import instant_texts
 
 
 def array_of(node: Node | AsWritten | AsShown, columns: Columns | None, records: Indexes) -> pa.Array:
-    """The values of a layout, or of a leaf of it, in these records of the block; of constants alone without columns."""
+    """Return the values of a layout or a leaf for these records of the block; without columns, of constants alone."""
     match node:
         case Constant():
             return _repeated(node.value, node.type, len(records))
@@ -87,7 +87,7 @@ def _as_shown(node: AsShown, columns: Columns | None, records: Indexes) -> pa.Ar
 
 
 def _taken(values: pa.Array, places: Indexes) -> pa.Array:
-    """The values at these places. Where these are all in their order, as in most blocks, nothing is copied."""
+    """Return the values at these places; without a copy if they are all places in order, as in most blocks."""
     if len(places) == len(values) and np.array_equal(places, np.arange(len(places))):
         return values
     return values.take(pa.array(places))
@@ -110,8 +110,8 @@ def _filled(node: ImageColumn | Column | Text, columns: Columns, records: Indexe
 
 
 def image_values(leaf: ImageColumn, columns: Columns) -> pa.Array:
-    """The values of a column of an image, made once for a block."""
-    # a default may be a list, so the leaf itself is no key
+    """Return the values of a column of an image, made once per block."""
+    # a default may be a list, so the leaf is not hashable
     key = ("arrow", leaf.image, leaf.column.index, leaf.apart, leaf.column.null)
     found = columns.made.get(key)
     if found is None:
@@ -124,9 +124,10 @@ def image_values(leaf: ImageColumn, columns: Columns) -> pa.Array:
 
 
 def computed(leaf: Computed, columns: Columns | None, records: Indexes, *, as_shown: bool = False) -> pa.Array:
-    """What the leaf's function makes of its inputs; `as_shown`: what JSON shows, where the function makes that.
+    """Return the result of the leaf's function for its inputs; `as_shown`: as JSON shows it, if the function supports
+    that.
 
-    Raises Refused, whose row is the record's place in the block.
+    Raises Refused, with the record's place in the block as its row.
     """
     inputs = [array_of(node, columns, records) for node in leaf.inputs]
     try:
@@ -137,7 +138,7 @@ def computed(leaf: Computed, columns: Columns | None, records: Indexes, *, as_sh
 
 
 def folded(node: Node) -> Node:
-    """A layout whose values are all known with constants in the place of what is computed. Raises Refused."""
+    """Return a layout of known values with computed nodes replaced by constants. Raises Refused."""
     if isinstance(node, Struct):
         return replace(node, members=tuple(replace(part, node=folded(part.node)) for part in node.members))
     if not isinstance(node, Computed):
@@ -149,7 +150,7 @@ def folded(node: Node) -> Node:
 
 
 def untyped(values: pa.Array) -> pa.Array:
-    """Dates, times and durations as their numbers, instants in UTC as text."""
+    """Return dates, times and durations as their numbers, instants in UTC as text."""
     numbers = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
     if not pa.types.is_timestamp(values.type) or values.type.tz is None:
         return numbers
@@ -158,7 +159,7 @@ def untyped(values: pa.Array) -> pa.Array:
 
 
 def shown(value: Any) -> Any:
-    """A value of Arrow's in the form that it has in JSON."""
+    """Return an Arrow value in its JSON form."""
     if isinstance(value, bytes):
         return base64_text(value)
     if isinstance(value, Decimal):
@@ -169,7 +170,7 @@ def shown(value: Any) -> Any:
 
 
 def read_json(written: Fragment, kind: LogicalType) -> pa.Array:
-    """The values of a column that is JSON already."""
+    """Return the values of a column that is JSON already."""
     quote = '"' if written.quoted else ""
     texts = json_array(written).to_pylist()
     return arrow_array([arrow_value(json.loads(f"{quote}{text}{quote}"), kind) for text in texts], kind)

@@ -1,7 +1,7 @@
-"""What encodings of bytes share: a layout as literals with holes between them, which compiled programs fill. Worker.
+"""Assembly of binary formats: a layout is literals with holes between them, which compiled programs fill. Worker.
 
-Of each leaf that a block needs, one fragment is made (the bytes of all its values, one after another), and every
-record is put together from literals and fragments in one pass.
+Each leaf of a block becomes one fragment (the bytes of all its values, one after another). Then one pass assembles
+every record from literals and fragments.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ from tailrace.buffers import binary_array
 from tailrace.records.columns import Columns
 
 Pieces = list[tuple[Fragment | bytes, int]]
-"""Fragments and literals, one after another; with each fragment, what it has a value for."""
+"""Fragments and literals, in order; with each fragment, the index row that selects its values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """The place of a leaf's value. `by` is what there is a value for, `key` what tells its column from others of the
-    block; None where it is not shared. `way` is the encoding's own word for how the value is written here."""
+    """The place of a leaf's value.
+
+    `by` is the index row that selects the value. `key` identifies the column within the block; None if it is not
+    shared. `way` is the encoding's own description of how the value is written here.
+    """
 
     leaf: Any
     by: int
@@ -37,8 +40,10 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """A compiled layout: each hole with the literal before it, and the literal behind the last; `opening` stands
-    before all of it, and may be shared by layouts. A record that has `null_size` bytes is null; 0 where none is."""
+    """A compiled layout: each hole with the literal before it, and the literal after the last one.
+
+    `opening` precedes all of it, and layouts may share it. A record of `null_size` bytes is null; 0: no record is.
+    """
 
     opening: bytes
     steps: tuple[tuple[bytes, Hole], ...]
@@ -48,7 +53,7 @@ class Assembly:
 
     @classmethod
     def of(cls, opening: bytes, parts: Iterable[bytes | Hole], null_size: int = 0) -> Assembly:
-        """What literals and holes make in their order."""
+        """Return the assembly of literals and holes in their order."""
         steps: list[tuple[bytes, Hole]] = []
         literal = b""
         for part in parts:
@@ -62,7 +67,7 @@ class Assembly:
 
     @property
     def text(self) -> bytes:
-        """The whole of an assembly without holes."""
+        """The bytes of an assembly without holes."""
         assert not self.steps
         return self.opening + self.closing
 
@@ -72,7 +77,7 @@ class AssembledBlock(ABC):
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        # what is written for holes
+        # fragments of filled holes
         self._found: dict[Hashable, Fragment | bytes | Pieces] = {}
 
     def encode(self, documents: Sequence[Assembly | None], of: npt.NDArray[np.int32]) -> pa.Array:
@@ -94,7 +99,7 @@ class AssembledBlock(ABC):
         return binary_array(data, offsets, None if present.all() else present)
 
     def pieces(self, document: Assembly, records: Callable[[], npt.NDArray[np.int32]]) -> Pieces:
-        """A document with its holes filled; `records` are those that have it."""
+        """Return a document with its holes filled; `records` are the records that have it."""
         made: Pieces = [(document.opening, 0)]
         for literal, hole in document.steps:
             found = self._found.get(hole.key)
@@ -109,8 +114,10 @@ class AssembledBlock(ABC):
 
     @abstractmethod
     def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:
-        """The fragment of a hole's column, or the literal where all records have one value; several of them where one
-        hole has several. `records` are those of the hole's document."""
+        """Return the fragment of a hole's column, a literal if all records have the same value, or several pieces.
+
+        `records` are those of the hole's document.
+        """
 
 
 def add(programs: Programs, pieces: Pieces) -> None:
@@ -123,5 +130,5 @@ def add(programs: Programs, pieces: Pieces) -> None:
 
 
 def _records(of: npt.NDArray[np.int32], place: int) -> npt.NDArray[np.int32]:
-    """The places of the records that have this document."""
+    """Return the places of the records that have this document."""
     return np.flatnonzero(of == place).astype(np.int32)

@@ -1,7 +1,7 @@
-"""Encoding: what turns layouts and the columns that fill them into bytes, or into Arrow. Worker.
+"""Encoding: the interface that turns layouts and their columns into bytes or Arrow arrays. Worker.
 
-An encoding is a module's constant, without state. It compiles a layout once, when a table's plan is made, and then
-encodes blocks of records with what it has compiled.
+An encoding is a stateless constant of a module. It compiles a layout once, when a table's plan is made, and encodes
+blocks of records with the result.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from tailrace.records.layout import Node, RecordLayout
 
 
 class Document(Protocol):
-    """What an encoding has compiled of a layout. `size` is how many bytes each of its records has at least."""
+    """A layout compiled by an encoding. Each of its records has at least `size` bytes."""
 
     @property
     def size(self) -> int: ...
 
 
 class Block(Protocol):
-    """One block of records, whose parts share what was made of their columns."""
+    """One block of records. Its keys, values and headers share encoded columns."""
 
     def encode(self, documents: Sequence[Any], of: npt.NDArray[np.int32]) -> pa.Array:
-        """One value for each record: record r as `documents[of[r]]`, null where that is None.
+        """Return one value per record: record r as `documents[of[r]]`, null if that is None.
 
-        The documents are of this encoding. Raises ExceedsArrow where the values have 2 GiB or more.
+        The documents are of this encoding. Raises ExceedsArrow if the values have 2 GiB or more.
         """
         ...
 
@@ -40,38 +40,37 @@ class Encoding(Protocol):
     """A format of keys, values and headers."""
 
     def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> Document | None:
-        """What `Block.encode` takes of a layout; `schemas` says whether its schema goes with each record.
+        """Return the document of a layout; `schemas`: each record carries its schema.
 
-        `record` is what the layout is the key, the value or a header of. None stands for records whose key or value
-        is null.
+        The layout is the key, the value or a header of `record`. Returns None for records whose key or value is null.
         """
         ...
 
     def block(self, columns: Columns) -> Block:
-        """A block of records to be encoded."""
+        """Return a block of records to encode."""
         ...
 
     def one(self, layout: Node, schemas: bool, record: RecordLayout) -> Any:
-        """One value as `Block.encode` makes them, of a layout whose values are all constant."""
+        """Return one value, as `Block.encode` makes it, of a layout with constant values only."""
         ...
 
 
 @runtime_checkable
 class WithHeaders(Protocol):
-    """An encoding that puts something of a key or a value into headers of its record. Worker."""
+    """An encoding that puts part of a key or a value into headers of its record. Worker."""
 
     def headers(self, layout: Node, record: RecordLayout) -> tuple[tuple[str, bytes], ...]:
-        """Further headers of records, behind all others; `layout` is the key's or the value's."""
+        """Return further headers of records, which follow all others; `layout` is the key's or the value's."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """An encoding with the options of its converter, and what became of these.
+    """An encoding with its converter's options applied, and what became of the options.
 
-    `idle` have no effect here, `unknown` are not the converter's. `keeps_nulls` tells whether a null stays null where
-    the column has a default; None leaves that to the converter's replace.null.with.default. `notices` are sentences
-    without their end. `in_headers` tells that the encoding is WithHeaders with these options.
+    `idle` have no effect here; `unknown` are not the converter's. `keeps_nulls`: a null stays null even if the column
+    has a default; None leaves that to the converter's replace.null.with.default. `notices` are sentences without their
+    end. `in_headers`: with these options the encoding is WithHeaders.
     """
 
     encoding: Encoding
@@ -84,9 +83,11 @@ class Taken:
 
 @runtime_checkable
 class Configured(Protocol):
-    """An encoding that takes options of its converter. Driver, worker."""
+    """An encoding with converter options. Driver, worker."""
 
     def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
-        """The encoding with the options that begin with `key.converter.`, `value.converter.` or `header.converter.`,
-        without that beginning; `part` is `key`, `value` or `header`. Raises ConfigError for what is not supported."""
+        """Return the encoding with the options of `part.converter.`, given without that prefix.
+
+        `part` is `key`, `value` or `header`. Raises ConfigError for unsupported options.
+        """
         ...

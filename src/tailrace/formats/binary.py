@@ -1,4 +1,4 @@
-"""What binary encodings share: their blocks, which ask each encoding only for pieces of values. Worker."""
+"""Base class of binary encodings: its blocks ask each encoding only for pieces of values. Worker."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ from tailrace.values.fragments import column_fragment, integers_fragment
 
 @dataclass(frozen=True, slots=True)
 class ByTopic:
-    """The way of a hole at the head of records whose topic is computed: `head` makes what stands there."""
+    """The way of a hole at the head of records with a computed topic: `head` returns the bytes for a topic."""
 
     head: Callable[[str], bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How an encoding writes the values of holes, by their ways: those of an array, whose type is any that holds values
-    of the hole's schema; those of a column that is JSON already; single ones in the form that they have in JSON."""
+    """How an encoding writes the values of holes, by their ways.
+
+    `array` writes an array of any type that holds values of the hole's schema; `json` a column that is JSON already;
+    `one` returns the encoder of single values in their JSON form.
+    """
 
     array: Callable[[pa.Array, Any], Fragment]
     json: Callable[[Fragment, Any], Fragment]
@@ -42,7 +45,7 @@ class Writing:
 
 
 class BinaryBlock(AssembledBlock):
-    """A block whose holes are written as pieces, one for each value. See formats.base.Block."""
+    """A block whose holes are filled with pieces, one per value. See formats.base.Block."""
 
     def __init__(self, columns: Columns, writing: Writing) -> None:
         super().__init__(columns)
@@ -50,7 +53,7 @@ class BinaryBlock(AssembledBlock):
 
     @abstractmethod
     def kept_key(self, leaf: Column, way: Any) -> Hashable:
-        """By what the pieces of a column of transactions or markers are found again in further blocks."""
+        """Return the key that caches, across blocks, the pieces of a column of transactions or markers."""
 
     def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:
         leaf = hole.leaf
@@ -66,7 +69,7 @@ class BinaryBlock(AssembledBlock):
         return self._spread(self._writing.array(computed(leaf, self._columns, places), hole.way), places)
 
     def image(self, leaf: ImageColumn, way: Any) -> Fragment:
-        """The pieces of a column of an image."""
+        """Return the pieces of a column of an image."""
         plan = leaf.column
         if takes_arrow(plan.schema, arrow_type_of(plan.schema)):
             return self._writing.array(image_values(leaf, self._columns), way)
@@ -94,7 +97,7 @@ class BinaryBlock(AssembledBlock):
         return found
 
     def _text(self, leaf: Text) -> pa.Array:
-        """A text of several parts for each record, put together as records are."""
+        """Return a text of several parts per record, assembled like records."""
         programs = Programs()
         programs.begin()
         for part in leaf.parts:
@@ -111,7 +114,7 @@ class BinaryBlock(AssembledBlock):
         return binary_array(*programs.run(np.zeros(index.shape[1], np.uint16), index)).cast(pa.string())
 
     def _inner(self, part: Column) -> Fragment | bytes:
-        """What a column's values are within a text: numbers in digits, a null as the word."""
+        """Return a column's values as parts of a text: numbers as digits, null as the word."""
         values = self._columns.values(part)
         if isinstance(values, Same):
             return ("null" if values.value is None else str(values.value)).encode()
@@ -122,14 +125,14 @@ class BinaryBlock(AssembledBlock):
         return Fragment(*text_buffers(pc.fill_null(values.cast(pa.string()), "null")))
 
     def _heads(self, topic: Computed, way: ByTopic, places: npt.NDArray[np.int32]) -> Fragment:
-        """What names the schema, for records whose topic is computed: it may be another for each topic."""
+        """Return the heads of records with a computed topic: the schema's id may differ between topics."""
         topics = pc.dictionary_encode(computed(topic, self._columns, places))
         known = [way.head(name) for name in topics.dictionary.to_pylist()]
         parts = pa.array(known, pa.binary()).take(topics.indices)
         return self._spread(Fragment(*text_buffers(parts)), places)
 
     def _spread(self, piece: Fragment, places: npt.NDArray[np.int32]) -> Fragment:
-        """Pieces of these records as a fragment by record, which is empty for the others."""
+        """Return pieces of these records as a fragment by record, empty for other records."""
         parts = binary_array(piece.data, piece.offsets)
         assert len(parts) == len(places)
         return Fragment(*text_buffers(pc.fill_null(spread(parts, places, self._columns.index.shape[1]), b"")))

@@ -1,4 +1,4 @@
-"""The options that a converter is given, read as typed values. No I/O, any process."""
+"""The options given to a converter, read as typed values. No I/O, any process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tailrace.formats.base import Encoding, Taken
 
 
 class Given:
-    """The options of one converter, without their beginning `prefix`; all that is not read is unknown.
+    """The options of one converter, without `prefix`; options that are not read are unknown.
 
-    Reading raises ConfigError for a value that is not taken. Texts name options, and never values that may be secret.
+    Reading raises ConfigError for an invalid value. Messages name options, never values that may be secret.
     """
 
     def __init__(self, prefix: str, options: Mapping[str, str]) -> None:
@@ -23,7 +23,7 @@ class Given:
         self.notices: list[str] = []
 
     def text(self, name: str, *others: str) -> str:
-        """The text of the option, or of the first of the others that is there; empty where there is none."""
+        """Return the option's text, or that of the first of `others` that is present; empty if there is none."""
         found = ""
         for one in (name, *others):
             self._read.add(one.lower())
@@ -31,14 +31,14 @@ class Given:
         return found
 
     def boolean(self, name: str, default: bool) -> bool:
-        """Whether the option is true."""
+        """Return True if the option is true."""
         word = self.text(name).lower()
         if word not in ("", "true", "false"):
             raise ConfigError(f"{self.prefix}{name} must be true or false.", "Correct the configuration.")
         return word == "true" if word else default
 
     def word(self, name: str, allowed: Sequence[str], default: str) -> str:
-        """One of the words that are allowed, compared without regard to case."""
+        """Return one of the allowed words, compared without regard to case."""
         given = self.text(name)
         found = next((word for word in allowed if word.lower() == given.lower()), None) if given else default
         if found is None:
@@ -47,30 +47,30 @@ class Given:
         return found
 
     def refuse_true(self, name: str, why: str) -> None:
-        """Raise ConfigError where the option is true, since `why`."""
+        """Raise ConfigError if the option is true; `why` it is not supported."""
         if self.boolean(name, False):
             raise ConfigError(f"{self.prefix}{name} = true is not supported: {why}.", "Leave it out.")
 
     def names(self, beginning: str) -> list[str]:
-        """The rest of the names of the options that begin so."""
+        """Return the rest of the names of the options that begin with `beginning`."""
         return [self._written[name][len(beginning) :] for name in self._options if name.startswith(beginning.lower())]
 
     def part(self, beginning: str) -> dict[str, str]:
-        """The options that begin so, without that."""
+        """Return the options that begin with `beginning`, without it."""
         found = {name: self.text(beginning + name) for name in self.names(beginning)}
         return found
 
     def idle(self, *names: str) -> None:
-        """Take note that these options have no effect here."""
+        """Note that these options have no effect here."""
         self.without_effect += [name for name in names if self.text(name)]
 
     def nested(self, beginning: str, taken: Taken) -> Encoding:
-        """The encoding that the options beginning so have made; what became of them is told with all others."""
+        """Return the encoding made from options that begin with `beginning`, and note its idle and unknown ones."""
         self.without_effect += [beginning + name for name in (*taken.idle, *taken.unknown)]
         self.notices += taken.notices
         return taken.encoding
 
     def taken(self, encoding: Encoding, keeps_nulls: bool | None = None) -> Taken:
-        """The encoding that the options have made, and which of them it has not used."""
+        """Return the encoding made from the options, and which of them it has not used."""
         unknown = tuple(self._written[name] for name in self._options if name not in self._read)
         return Taken(encoding, tuple(self.without_effect), unknown, keeps_nulls, tuple(self.notices))

@@ -1,4 +1,4 @@
-"""Leaves as binary encodings take them: what of their Arrow arrays is written as it stands. Worker."""
+"""Helpers of the binary encodings: which leaves they write from Arrow arrays, and how. Worker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SIX_BITS = _six_bits()
 
 
 def takes_arrow(schema: LogicalType, of: pa.DataType) -> bool:
-    """Whether arrays of the type `of` hold the values of the schema as events show them, and kernels write them."""
+    """Return True if arrays of type `of` hold the schema's values as events show them and kernels can write them."""
     if schema.connect in WHOLE:
         return not pa.types.is_time(of)
     if schema.connect == "string":
@@ -42,7 +42,7 @@ def takes_arrow(schema: LogicalType, of: pa.DataType) -> bool:
 
 
 def whole_numbers(values: pa.Array) -> npt.NDArray[Any]:
-    """The numbers of integers, dates, times, timestamps and durations; what stands for nulls means nothing."""
+    """Return the numbers of integers, dates, times, timestamps and durations; arbitrary numbers for nulls."""
     width = values.type.bit_width
     if not pa.types.is_integer(values.type):
         values = values.view(pa.int32() if width == 32 else pa.int64())
@@ -52,11 +52,11 @@ def whole_numbers(values: pa.Array) -> npt.NDArray[Any]:
 
 
 WIDTHS = {"boolean": 1, "float": 4, "double": 8}
-"""How many bytes `number_bytes` gives for a value."""
+"""Bytes per value in the result of `number_bytes`."""
 
 
 def number_bytes(values: pa.Array, schema: LogicalType) -> Bytes:
-    """The bytes of floating point numbers and of truth values; a NaN is Java's."""
+    """Return the bytes of floating point numbers and booleans; NaN has Java's bytes."""
     if schema.connect == "boolean":
         return np.ascontiguousarray(values.cast(pa.uint8()).fill_null(0).to_numpy(zero_copy_only=False))
     kind: Any = "<f4" if schema.connect == "float" else "<f8"
@@ -67,13 +67,13 @@ def number_bytes(values: pa.Array, schema: LogicalType) -> Bytes:
 
 
 def is_plain(written: Fragment) -> bool:
-    """Whether nothing in the texts is escaped."""
+    """Return True if nothing in the texts is escaped."""
     first, last = int(written.offsets[0]), int(written.offsets[-1])
     return not (written.data[first:last] == ord("\\")).any()
 
 
 def one_by_one(written: Fragment, write: Callable[[Any], bytes]) -> Fragment:
-    """The pieces of values that are JSON, by what writes single ones; equal values are written once."""
+    """Return the pieces of values that are JSON, encoded one at a time by `write`; equal values are written once."""
     quote = '"' if written.quoted else ""
     known: dict[str, bytes] = {}
     parts: list[bytes] = []
@@ -88,7 +88,7 @@ def one_by_one(written: Fragment, write: Callable[[Any], bytes]) -> Fragment:
 
 
 def joined(parts: list[bytes]) -> Fragment:
-    """Pieces one after another."""
+    """Return pieces one after another as a fragment."""
     offsets = np.zeros(len(parts) + 1, np.int32)
     np.cumsum([len(part) for part in parts], out=offsets[1:])
     data = np.frombuffer(b"".join(parts) or b"\0", np.uint8)

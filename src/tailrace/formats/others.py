@@ -1,4 +1,4 @@
-"""Encodings that another one is made with: the converters that a converter's options name. Any process."""
+"""Encodings used within another encoding: the converters that a converter's options name. Any process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tailrace.formats.base import Configured, Taken
 
 
 def other(converter: str, part: str, option: str, options: Mapping[str, str]) -> Taken:
-    """The encoding of a converter with its options; `option` is the one that names it, without its part.
+    """Return the encoding of a converter with its options; `option` is the option that names it, without its part.
 
     Raises ConfigError.
     """

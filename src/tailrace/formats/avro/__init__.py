@@ -1,4 +1,4 @@
-"""Avro with a schema registry, as Confluent's AvroConverter and Apicurio's write it."""
+"""Avro with a schema registry, as Confluent's AvroConverter and Apicurio's converter write it."""
 
 from __future__ import annotations
 

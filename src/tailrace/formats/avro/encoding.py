@@ -1,4 +1,4 @@
-"""The encoding Avro: a layout becomes literals with leaves between them, behind what names its schema. Worker."""
+"""The Avro encoding: a layout becomes literals with leaves between them, after the id of its schema. Worker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tailrace.records.layout import (
 
 @dataclass(frozen=True, slots=True)
 class Avro:
-    """See formats.base.Encoding. It needs its converter's options: `kind` is whose converter it is."""
+    """See formats.base.Encoding. It needs its converter's options; `kind` is the converter's vendor."""
 
     kind: str
     options: Options | None = None
@@ -52,7 +52,7 @@ class Avro:
         options = self._options
         schema, text, name = self._schema(layout)
         parts = self._parts(layout, schema)
-        # a null leaf is a null record, and alone has nothing behind the byte of its branch
+        # a null leaf is a null record; it has only the byte of its branch
         nullable = schema.optional and not isinstance(layout, Struct)
         null_size = options.registry.head + 1 if nullable else 0
         if not isinstance(record.topic, str) or (nullable and not isinstance(layout, Constant)):
@@ -63,7 +63,7 @@ class Avro:
         return Assembly.of(b"", (Hole(record.topic, RECORD, head, None), *parts), null_size)
 
     def headers(self, layout: Node, record: RecordLayout) -> tuple[tuple[str, bytes], ...]:
-        """See formats.base.WithHeaders: ids, where these are not in the bytes."""
+        """See formats.base.WithHeaders: the schema's ids, if they are not in the bytes."""
         registry = self._options.registry
         if not registry.in_headers or (isinstance(layout, Constant) and layout.value is None):
             return ()
@@ -79,13 +79,13 @@ class Avro:
         return None if made is None else made.text
 
     def schema_id(self, layout: Node, record: RecordLayout) -> int:
-        """The id of a layout's schema, which is registered if the options say so. The topic is a constant."""
+        """Return the id of a layout's schema, registering it if the options say so. The topic must be a constant."""
         assert isinstance(record.topic, str)
         _, text, name = self._schema(layout)
         return schema_id(self._options.registry, record.topic, text, name)
 
     def _schema(self, layout: Node) -> tuple[LogicalType, str, str | None]:
-        """The schema of records of a layout, its text, and its name where it is a record."""
+        """Return the schema of a layout's records, its text, and its name if it is a record."""
         schema, rules = layout.type, self._options.rules
         if self._options.plain_records and schema.connect == "struct":
             schema = schema.with_optional(False)
@@ -100,7 +100,7 @@ class Avro:
         return self.options
 
     def _parts(self, node: Node, schema: LogicalType) -> Iterator[bytes | Hole]:
-        """A layout in Avro, by its schema: literals, and the holes between them."""
+        """Yield a layout in Avro, by its schema: literals, and the holes between them."""
         match node:
             case Constant():
                 yield writer(schema, self._options.rules)(node.value)
@@ -110,7 +110,7 @@ class Avro:
                 for member in node.members:
                     yield from self._parts(member.node, member.node.type)
             case ImageColumn():
-                # one column may stand twice, in a field that is optional and in one that is not
+                # one column may occur twice, in an optional field and in a required one
                 place = (node.image, node.column.index, node.apart, node.column.null)
                 yield Hole(node, CHANGE, schema, ("avro", *place, schema.connect, schema.name, branches(schema)))
             case Column():

@@ -1,8 +1,8 @@
-"""Compiled parts of the encoding Avro: columns as pieces, one after another, each before its branch of a union. Worker.
+"""Kernels of the Avro encoding: they write columns as pieces, each after the byte of its union branch. Worker.
 
-In all of them `mark` is the byte before a value and `null` the byte of a null, -1 where the schema has no union; they
-return how many nulls there were where there may be none. `valid` is empty where all values are there. `offsets[i]`
-begins piece i, and the last one is the end of what was written to `out`.
+In all of them, `mark` is the byte before a value and `null` the byte of a null, both -1 without a union. `valid` is
+empty if all values are present. `offsets[i]` begins piece i; the last offset is the end of `out`. Kernels for columns
+that may have nulls return the number of nulls that the schema does not allow.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MORE = 0x80
 
 @kernel(leaf=True, inlined=True)
 def _varint(out: Any, at: Any, number: Any) -> Any:
-    """Write a whole number of 64 bits, zig-zag; where it ends."""
+    """Write a 64-bit integer in zig-zag encoding; return its end."""
     rest = (number << 1) ^ (number >> 63)
     while (rest & ~0x7F) != 0:
         out[at] = (rest & 0x7F) | _MORE
@@ -32,7 +32,7 @@ def _varint(out: Any, at: Any, number: Any) -> Any:
 
 @kernel(leaf=True)
 def integers(values: Any, valid: Any, mark: Any, null: Any, out: Bytes, offsets: Offsets) -> Any:
-    """Whole numbers; `out` has room for 11 bytes each."""
+    """Write integers; `out` has room for 11 bytes each."""
     at, wrong = 0, 0
     all_valid = len(valid) == 0
     for row in range(len(values)):
@@ -54,7 +54,7 @@ def integers(values: Any, valid: Any, mark: Any, null: Any, out: Bytes, offsets:
 def texts(
     data: Bytes, bounds: Offsets, valid: Any, cut: Any, mark: Any, null: Any, out: Bytes, offsets: Offsets
 ) -> Any:
-    """Texts or bytes behind their length, without `cut` bytes at both ends; `out` has room for 6 bytes more each."""
+    """Write texts or bytes after their length, less `cut` bytes at both ends; `out` has room for 6 bytes more each."""
     source, target = data.ctypes.data, out.ctypes.data
     at, wrong = 0, 0
     all_valid = len(valid) == 0
@@ -78,7 +78,7 @@ def texts(
 
 @kernel(leaf=True)
 def fixed(values: Bytes, width: Any, valid: Any, mark: Any, null: Any, out: Bytes, offsets: Offsets) -> Any:
-    """Values of `width` bytes as they are; `out` has room for one byte more each."""
+    """Write values of `width` bytes unchanged; `out` has room for one byte more each."""
     at, wrong = 0, 0
     all_valid = len(valid) == 0
     for row in range(len(values) // width):
@@ -100,7 +100,7 @@ def fixed(values: Bytes, width: Any, valid: Any, mark: Any, null: Any, out: Byte
 
 @kernel(leaf=True)
 def json_integers(data: Bytes, bounds: Offsets, mark: Any, null: Any, out: Bytes, offsets: Offsets) -> Any:
-    """Whole numbers that are JSON; `out` has room for 11 bytes each."""
+    """Write integers that are given as JSON; `out` has room for 11 bytes each."""
     at, wrong = 0, 0
     for row in range(len(bounds) - 1):
         place, last = bounds[row], bounds[row + 1]
@@ -117,7 +117,7 @@ def json_integers(data: Bytes, bounds: Offsets, mark: Any, null: Any, out: Bytes
             negative = data[place] == _MINUS
             if negative:
                 place += 1
-            # below 0, where there is room for the least number
+            # negative, since the range below 0 has room for the least number
             number = 0
             while place < last:
                 number = number * 10 - (data[place] - 48)
@@ -131,8 +131,10 @@ def json_integers(data: Bytes, bounds: Offsets, mark: Any, null: Any, out: Bytes
 def json_base64(
     data: Bytes, bounds: Offsets, quotes: Any, table: Bytes, mark: Any, null: Any, out: Bytes, offsets: Offsets
 ) -> Any:
-    """Bytes that are JSON: base64 within `quotes` quotes at each end; `table` has the six bits of each letter. `out`
-    has room for 6 bytes more than the text each."""
+    """Write bytes that are given as JSON: base64 within `quotes` quotes at each end.
+
+    `table` has the six bits of each letter. `out` has room for 6 bytes more than the text each.
+    """
     at, wrong = 0, 0
     for row in range(len(bounds) - 1):
         first, last = bounds[row] + quotes, bounds[row + 1] - quotes

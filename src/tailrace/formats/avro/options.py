@@ -12,10 +12,10 @@ from tailrace.formats.registry.options import Registry, apicurio, confluent
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the converter's options say: the registry, and how schemas are made.
+    """The options of an Avro converter: the registry, and how schemas are made.
 
-    `nulls_stay` tells that a null is written as null where the schema has a default. `plain_records` tells that the
-    schema of an optional struct at the top is the record's own, and no union.
+    `nulls_stay`: a null is written as null even if the schema has a default. `plain_records`: the schema of an optional
+    struct at the top is its record, not a union.
     """
 
     registry: Registry
@@ -25,9 +25,9 @@ class Options:
 
 
 def options_of(kind: str, part: str, options: Mapping[str, str]) -> tuple[Options, Given]:
-    """The options of a converter of Confluent's or Apicurio's, `kind`, for the keys or the values, `part`.
+    """Return the options of a converter of vendor `kind` (Confluent or Apicurio) for `part`, the keys or the values.
 
-    Raises ConfigError for what is not supported.
+    Raises ConfigError for unsupported options.
     """
     given = Given(f"{part}.converter.", options)
     registry = confluent(part, given) if kind == "confluent" else apicurio(part, given)
@@ -35,7 +35,7 @@ def options_of(kind: str, part: str, options: Mapping[str, str]) -> tuple[Option
         given.refuse_true(name, "it makes other schemas")
     if kind == "apicurio":
         given.word("apicurio.registry.avro.encoding", ("", "BINARY"), "")
-    # these only matter for parameters of schemas that these records do not have, and for reading
+    # these matter only for reading, and for schema parameters that these records do not have
     given.idle("enhanced.avro.schema.support", "flatten.unions", "flatten.singleton.unions", "schemas.enable")
     rules = Rules(
         given.boolean("connect.meta.data", True),

@@ -1,7 +1,7 @@
-"""Columns of values in Avro's binary encoding, one piece for each value. Worker.
+"""Columns of values in Avro's binary encoding, one piece per value. Worker.
 
-What a column's Arrow type holds as JSON shows it, kernels write from Arrow. The rest is written from its JSON: by
-kernels where that is a number, or text without escapes, else value by value.
+If a column's Arrow type holds the values that JSON shows, kernels write from Arrow. Other columns are written from
+their JSON: by kernels if it is a number or text without escapes, else value by value.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ALL = readonly(np.zeros(0, np.bool_))
 
 
 def array_piece(values: pa.Array, schema: LogicalType, rules: Rules) -> Fragment:
-    """The values of an array, whose type is any that holds values of the schema."""
+    """Return the pieces of an array of any type that holds values of the schema."""
     if not takes_arrow(schema, values.type):
         return json_piece(values_fragment(values), schema, rules)
     flags = valid_flags(values)
@@ -52,7 +52,7 @@ def array_piece(values: pa.Array, schema: LogicalType, rules: Rules) -> Fragment
 
 
 def json_piece(written: Fragment, schema: LogicalType, rules: Rules) -> Fragment:
-    """The values of a column that is JSON already."""
+    """Return the pieces of a column that is JSON already."""
     count, data, bounds = len(written.offsets) - 1, written.data, written.offsets
     quotes = 0 if written.quoted else 1
     if schema.connect in WHOLE:

@@ -1,4 +1,4 @@
-"""Avro's schema of a logical type, as Confluent's and Apicurio's converters make it. Any process."""
+"""Avro schemas of logical types, as Confluent's and Apicurio's converters make them. Any process."""
 
 from __future__ import annotations
 
@@ -35,10 +35,12 @@ _LOGICAL = {
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the converter's options say of schemas: whether they carry Connect's own properties (`connect.meta.data`),
-    whether names that Avro does not allow are replaced (`scrub.invalid.names`), whether maps whose keys may be null
-    are Avro's maps (`allow.optional.map.keys`), and whether a field's `doc` is that of its schema
-    (`discard.type.doc.default`)."""
+    """The converter's options about schemas.
+
+    `properties`: they carry Connect's own properties (`connect.meta.data`). `scrubs`: illegal names are replaced
+    (`scrub.invalid.names`). `optional_keys`: maps whose keys may be null are Avro maps (`allow.optional.map.keys`).
+    `field_docs`: a field's `doc` is that of its schema (`discard.type.doc.default`).
+    """
 
     properties: bool = True
     scrubs: bool = False
@@ -47,38 +49,38 @@ class Rules:
 
 
 def schema_text(schema: LogicalType, rules: Rules) -> str:
-    """The schema as the text that is registered. Raises ConversionError where Avro has none."""
+    """Return the schema as the text to register. Raises ConversionError if Avro has no such schema."""
     return dumps(_Maker(rules).of(schema, ""))
 
 
 def full_name(schema: LogicalType, rules: Rules) -> str | None:
-    """What the record is called with its namespace; None for what is no record."""
+    """Return the record's full name; None if the schema is not a record."""
     if schema.connect != "struct":
         return None
     return _scrubbed(schema.name, rules) if schema.name is not None else f"{_CONFLUENT}.ConnectDefault"
 
 
 def is_map(schema: LogicalType, rules: Rules) -> bool:
-    """Whether a map is one of Avro's: its keys are texts. Others are lists of records of key and value."""
+    """Return True if a map is an Avro map, whose keys are texts. Other maps are lists of records of key and value."""
     keys = schema.keys or STRING
     return keys.connect == "string" and (not keys.optional or rules.optional_keys)
 
 
 def null_is_last(schema: LogicalType) -> bool:
-    """Whether the union of an optional schema has null as its second branch: where there is a default."""
+    """Return True if null is the second branch of an optional schema's union: if there is a default."""
     return schema.default is not None and schema.default != ABSENT
 
 
 @dataclass(slots=True)
 class _Maker:
-    """The schema of one record: a named type is written out where it comes first, and called by its name after that."""
+    """Builds the schema of one record: a named type is written out at its first use, and named afterwards."""
 
     rules: Rules
     _known: dict[str, tuple[Field, ...]] = field(default_factory=dict)
     _unnamed: list[tuple[tuple[Field, ...], str]] = field(default_factory=list)
 
     def of(self, schema: LogicalType, space: str) -> Any:
-        """The schema within the namespace `space`."""
+        """Return the schema within the namespace `space`."""
         made = self._plain(schema, space)
         if not schema.optional:
             return made
@@ -106,7 +108,7 @@ class _Maker:
         return made["type"] if len(made) == 1 else made
 
     def _properties(self, schema: LogicalType) -> dict[str, Any]:
-        """What Connect's schema says beside the type."""
+        """Return Connect's properties beside the type."""
         if not self.rules.properties:
             return {}
         made: dict[str, Any] = {}
@@ -136,7 +138,7 @@ class _Maker:
         return made | self._properties(schema)
 
     def _named(self, schema: LogicalType) -> tuple[str, bool]:
-        """The full name of a struct, and whether it was written out before."""
+        """Return the full name of a struct, and whether it was written out before."""
         if schema.name is None:
             for fields, name in self._unnamed:
                 if fields == schema.fields:
@@ -183,7 +185,7 @@ class _Maker:
         return {"type": "array", "items": entry}
 
     def _default(self, schema: LogicalType, value: Any) -> Any:
-        """A default in the form that Avro's schemas have: bytes as the text of their Latin-1 characters."""
+        """Return a default as Avro schemas write it: bytes as text of Latin-1 characters."""
         if value is None:
             return None
         if schema.connect == "bytes":
@@ -204,7 +206,7 @@ class _Maker:
 
 
 def _digits(schema: LogicalType) -> tuple[int, int]:
-    """A decimal's scale and precision."""
+    """Return a decimal's scale and precision."""
     given = dict(schema.parameters)
     return int(given["scale"]), int(given.get(_PRECISION, _UNKNOWN_PRECISION))
 
@@ -216,8 +218,8 @@ def _scrubbed(name: str, rules: Rules) -> str:
 
 
 def _letters(name: str) -> str:
-    """A part of a name with what Avro does not allow replaced, as Confluent does it: what a URL would escape is
-    escaped, and its signs become `_`."""
+    """Return a part of a name with illegal characters replaced, as Confluent does: URL escapes, with `_` for their
+    signs."""
     if all(char.isascii() and (char.isalnum() or char == "_") for char in name) and not name[:1].isdigit():
         return name
     escaped = quote_plus(name, safe="*").replace("~", "%7E")

@@ -1,4 +1,4 @@
-"""Single values in Avro's binary encoding: constants, and the values of types that no kernel writes. Worker."""
+"""Single values in Avro's binary encoding: constants, and values of types without a kernel. Worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.formats.avro.schema import Rules, is_map, null_is_last
 
 
 class NullError(ConversionError):
-    """A null of a `schema` that does not allow it."""
+    """A null in a `schema` that does not allow it."""
 
     def __init__(self, schema: LogicalType) -> None:
         super().__init__(*null_is_no_value(schema))
@@ -22,21 +22,21 @@ class NullError(ConversionError):
 
 
 Writer = Callable[[Any], bytes]
-"""Makes the bytes of a value that has the form it has in JSON; null is None."""
+"""Encodes a value in its JSON form; None for null."""
 
 FIRST, SECOND = 0, 2
-"""The bytes that name the branches of a union of two."""
+"""The bytes of the two branches of a union."""
 
 
 def branches(schema: LogicalType) -> tuple[int, int]:
-    """The byte before a value and the byte of a null; -1 for both where the schema is not optional."""
+    """Return the byte before a value and the byte of a null; -1 for both if the schema is not optional."""
     if not schema.optional:
         return -1, -1
     return (FIRST, SECOND) if null_is_last(schema) else (SECOND, FIRST)
 
 
 def varint(number: int) -> bytes:
-    """A whole number of 64 bits as Avro writes it: zig-zag, seven bits to a byte."""
+    """Return a 64-bit integer as Avro writes it: zig-zag, seven bits to a byte."""
     rest = (number << 1) ^ (number >> 63)
     out = bytearray()
     while rest > 0x7F:
@@ -47,7 +47,7 @@ def varint(number: int) -> bytes:
 
 
 def writer(schema: LogicalType, rules: Rules) -> Writer:
-    """What makes the bytes of the schema's values. It raises ConversionError for a null where there may be none."""
+    """Return the encoder of the schema's values. Raises ConversionError for a null that the schema does not allow."""
     plain = _plain(schema, rules)
     mark, null = branches(schema)
     if mark < 0:
@@ -63,7 +63,7 @@ def writer(schema: LogicalType, rules: Rules) -> Writer:
 
 
 def null_is_no_value(schema: LogicalType, column: str = "") -> tuple[str, str]:
-    """What is said of a null in a field whose schema does not allow one, of the column where that is known."""
+    """Return message and remedy for a null that the schema does not allow, with the column if known."""
     of = f"A field of type {schema.name or schema.connect}" if not column else f"The column {column}"
     return (
         f"{of} is null in a record, and its Avro schema does not allow that.",
@@ -101,7 +101,7 @@ def _struct(schema: LogicalType, rules: Rules) -> Writer:
 
 
 def _map(schema: LogicalType, rules: Rules) -> Writer:
-    """A map, whose JSON is an object, or a list of pairs where keys are no texts."""
+    """Return the encoder of a map. Its JSON is an object, or a list of pairs if keys are not texts."""
     assert schema.items is not None
     keys = STRING if is_map(schema, rules) else schema.keys or STRING
     key, item = writer(keys, rules), writer(schema.items, rules)
@@ -118,5 +118,5 @@ def _sized(data: bytes) -> bytes:
 
 
 def _list(items: list[bytes]) -> bytes:
-    """Items as one block and the end of the list."""
+    """Return items as one block, followed by the end of the list."""
     return varint(len(items)) + b"".join(items) + b"\x00" if items else b"\x00"

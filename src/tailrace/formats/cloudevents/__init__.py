@@ -1,4 +1,4 @@
-"""CloudEvents, as Debezium's CloudEventsConverter writes them: in JSON or Avro, their data in JSON or Avro."""
+"""CloudEvents, as Debezium's CloudEventsConverter writes them: in JSON or Avro, with data in JSON or Avro."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The encoding CloudEvents: records become events by another layout, which JSON or Avro writes. Worker."""
+"""The CloudEvents encoding: records get another layout, which JSON or Avro encodes. Worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DATA_SUBJECT = "-data"
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """An event's document, and the one of its data where that has an encoding of its own."""
+    """An event's document, and the document of its data if that has its own encoding."""
 
     event: Any
     data: Any
@@ -86,7 +86,7 @@ class CloudEvents:
         return self._options.data_avro
 
     def _data_record(self, record: RecordLayout) -> RecordLayout:
-        """The record whose value is the data alone: within an event in Avro it has a subject of its own."""
+        """Return the record whose value is only the data; within an Avro event the data has its own subject."""
         if self._options.avro is None:
             return record
         if not isinstance(record.topic, str):
@@ -97,7 +97,7 @@ class CloudEvents:
         return replace(record, topic=record.topic + _DATA_SUBJECT)
 
     def _event(self, layout: Node, record: RecordLayout) -> Event | None:
-        """The event, with the address of the data's schema."""
+        """Return the event, with the address of its data's schema."""
         found = event(layout, record, self._options)
         if found is None or found.data is None:
             return found
@@ -124,7 +124,7 @@ class _Block:
         columns = self._columns
         if self._data is not None:
             made = self._data.encode([None if one is None else one.data for one in documents], of)
-            # a record without an event has no data, and nothing asks for it
+            # a record without an event has no data, and its data is not read
             columns = _WithData(columns, pc.fill_null(made, b""))
         return self._outer.block(columns).encode([None if one is None else one.event for one in documents], of)
 

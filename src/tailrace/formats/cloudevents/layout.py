@@ -1,4 +1,4 @@
-"""The layout of a CloudEvent: its attributes and its data, made of an envelope's layout, or of headers. Worker."""
+"""The layout of a CloudEvent: attributes and data, from an envelope's layout or from headers. Worker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tailrace.records.layout import (
 )
 
 DATA = Column("cloudevents.data", BYTES, RECORD)
-"""The data of events whose data has an encoding of its own."""
+"""The data of events whose data has its own encoding."""
 
 _TEXT = STRING.with_optional(True)
 _NOTHING = Constant(None, _TEXT)
@@ -41,7 +41,7 @@ _ORDERS = (("id", "txid"), ("total_order", "txtotalorder"), ("data_collection_or
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The layout of an event, whose part `data` is DATA where `data` is not None: then that is the data's own."""
+    """The layout of an event. If `data` is not None, it is the layout of the data, and the event's data is DATA."""
 
     layout: Struct
     data: Struct | None
@@ -49,7 +49,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What an event is made of."""
+    """The parts of a record that make an event."""
 
     source: Node
     op: Node
@@ -58,7 +58,7 @@ class _Facts:
 
 
 def event(value: Node, record: RecordLayout, options: Options) -> Event | None:
-    """The event of a record; None where it is none of a change. Raises ConversionError where a header is missing."""
+    """Return the event of a record; None if it is not a change. Raises ConversionError if a header is missing."""
     facts = _facts(value, record, options)
     if facts is None:
         return None
@@ -114,7 +114,7 @@ def _facts(value: Node, record: RecordLayout, options: Options) -> _Facts | None
 
 
 def _data_name(source: Node, record: RecordLayout, options: Options) -> str:
-    """What the schema of the data is called."""
+    """Return the name of the data's schema."""
     named = _chosen(options.data_name, "dataSchemaName", record)
     if named is None:
         return options.adjusted(f"io.debezium.connector.{_text(_part(source, 'connector'))}.Data")
@@ -136,9 +136,9 @@ def _in_json(data: Struct, options: Options) -> Node:
 
 
 def _extensions(facts: _Facts, nulls_stay: bool) -> Iterator[Member]:
-    """What CloudEvents calls extension attributes: the operation, the source block and the place in a transaction.
+    """Yield CloudEvents' extension attributes: the operation, the source block and the place in a transaction.
 
-    Where nulls stay in the data, a part of the source block that has a default is this in attributes all the same.
+    With `nulls_stay`, nulls in the source block still become their defaults in attributes.
     """
     yield Member("iodebeziumop", _as_text(facts.op))
     for part in facts.source.type.fields:
@@ -152,7 +152,7 @@ def _extensions(facts: _Facts, nulls_stay: bool) -> Iterator[Member]:
 
 
 def _id(source: Node) -> Text:
-    """What tells the event from all others, of what the connector's source block has."""
+    """Return the id of the event, made of fields of the connector's source block."""
     fields = {part.name for part in source.type.fields}
     if "change_lsn" in fields:
         shown = {"change_lsn": "change_lsn", "commit_lsn": "commit_lsn", "event_serial_no": "event_serial_no"}
@@ -168,7 +168,7 @@ def _id(source: Node) -> Text:
 
 
 def _parts(node: Node) -> tuple[str | Column, ...]:
-    """A leaf as parts of a text."""
+    """Return a leaf as parts of a text."""
     if isinstance(node, Constant):
         return ("null" if node.value is None else str(node.value),)
     if isinstance(node, Text):
@@ -182,7 +182,7 @@ def _parts(node: Node) -> tuple[str | Column, ...]:
 
 
 def _part(node: Node, name: str) -> Node:
-    """A part of a struct, wherever its values are."""
+    """Return a part of a struct, wherever its values are."""
     if isinstance(node, Struct):
         found = node.part(name)
         if found is not None:
@@ -204,7 +204,7 @@ def _filled(default: Any, values: pa.Array) -> pa.Array:
 
 
 def _as_text(node: Node) -> Node:
-    """A leaf as an attribute has it: whole numbers of 64 bits as text, and no semantic types."""
+    """Return a leaf as an attribute: 64-bit integers as text, without semantic types."""
     schema = node.type
     if schema.connect != "int64":
         return _with_type(node, LogicalType(schema.connect, optional=schema.optional))
@@ -215,7 +215,7 @@ def _as_text(node: Node) -> Node:
 
 
 def _with_type(node: Node, kind: LogicalType) -> Node:
-    """The same values under another schema of their Connect type."""
+    """Return the same values under another schema of their Connect type."""
     if isinstance(node, Constant | Column | Text):
         return replace(node, type=kind)
     if isinstance(node, Computed):
@@ -225,7 +225,7 @@ def _with_type(node: Node, kind: LogicalType) -> Node:
 
 
 def digits(numbers: pa.Array) -> pa.Array:
-    """Whole numbers as text."""
+    """Return integers as text."""
     return numbers.cast(pa.int64()).cast(pa.string())
 
 
@@ -234,7 +234,7 @@ def _same(values: pa.Array) -> pa.Array:
 
 
 def iso_time(milliseconds: pa.Array) -> pa.Array:
-    """Moments, in ms since 1970, as RFC 3339 writes them."""
+    """Return times, in ms since 1970, in the form of RFC 3339."""
     moments = milliseconds.cast(pa.int64()).cast(pa.timestamp("ms"))
     return pc.strftime(moments, format="%Y-%m-%dT%H:%M:%SZ")
 
@@ -253,7 +253,7 @@ def _header(record: RecordLayout, name: str) -> Node | None:
 
 
 def _chosen(where: str, name: str, record: RecordLayout) -> Node | None:
-    """The attribute from the header of its name, None where it is to be made."""
+    """Return the attribute from the header with its name; None if it is generated."""
     if where == GENERATE:
         return None
     found = _header(record, name)

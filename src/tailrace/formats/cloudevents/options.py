@@ -20,11 +20,13 @@ VALUE, HEADER, GENERATE = "value", "header", "generate"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the options say. `metadata` tells where the source block, the operation and the transaction are: in the
-    value or in headers; `id` and `type` whether these attributes, and `data_name` whether the name of the schema of the
-    data, are made or from headers; `tracing` whether the header traceparent becomes an attribute; `json` writes what is
-    in JSON, `avro` and `data_avro` events and their data where they are Avro. `nulls_stay` tells that a null in the
-    data is written as null where the schema has a default."""
+    """The options of the converter.
+
+    `metadata`: where the source block, the operation and the transaction are (value or headers). `id`, `type`, and
+    `data_name` for the name of the data's schema: generated or from headers. `tracing`: the header traceparent becomes
+    an attribute. `json` encodes what is in JSON, `avro` and `data_avro` events and data in Avro. `nulls_stay`: a null
+    in the data is written as null even if the schema has a default.
+    """
 
     json_schemas: bool
     data_format: str
@@ -43,12 +45,12 @@ class Options:
     data_avro: Encoding | None
 
     def adjusted(self, name: str) -> str:
-        """A schema's name with the characters that Avro does not allow replaced, if the options say so."""
+        """Return a schema's name with characters illegal in Avro replaced, if the options say so."""
         return adjusted(name, self.adjustment, dots=True)
 
 
 def options_of(part: str, given: Given) -> Options:
-    """Raises ConfigError for what is not supported."""
+    """Return the options. Raises ConfigError for unsupported ones."""
     if part != "value":
         raise ConfigError(f"{part}.converter cannot be CloudEventsConverter.", "It is a converter of values.")
     serializer = given.word("serializer.type", ("json", "avro"), "json")
@@ -71,7 +73,7 @@ def options_of(part: str, given: Given) -> Options:
         encoding = given.nested("avro.", made)
         assert isinstance(encoding, Avro)
         assert encoding.options is not None
-        # events are for everybody
+        # events may be read by anyone, so the URL has no login
         url = _LOGIN.sub("//", encoding.options.registry.access.url)
     return Options(
         schemas,
@@ -93,7 +95,7 @@ def options_of(part: str, given: Given) -> Options:
 
 
 def _json(given: Given) -> tuple[bool, bool, Json]:
-    """Whether data in JSON has its schema, whether its nulls stay where there is a default, and what writes it."""
+    """Return whether data in JSON has its schema, whether its nulls stay despite defaults, and its encoding."""
     schemas = given.boolean("json.schemas.enable", True)
     numeric = given.word("json.decimal.format", ("BASE64", "NUMERIC"), "BASE64") == "NUMERIC"
     nulls_stay = not given.boolean("json.replace.null.with.default", True)
@@ -102,7 +104,7 @@ def _json(given: Given) -> tuple[bool, bool, Json]:
 
 
 def _sources(given: Given) -> Mapping[str, str]:
-    """Where the parts of the metadata come from: `value` or `header` for all, and words for single ones."""
+    """Return the origin of each part of the metadata. `value` or `header` applies to all, other words to one."""
     text = given.text("metadata.source")
     words = [word.strip() for word in text.split(",") if word.strip()]
     general = VALUE

@@ -1,4 +1,4 @@
-"""JSON, as Kafka Connect's JsonConverter writes it: with the schema of each record, or without."""
+"""JSON, as Kafka Connect's JsonConverter writes it: with or without the schema of each record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The encoding JSON: a layout is compiled to literals with leaves between them, and a block runs them. Worker."""
+"""The JSON encoding: a layout is compiled to literals with leaves between them, which a block fills. Worker."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tailrace.values.fragments import column_fragment
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """See formats.base.Encoding. With `numeric` decimals are numbers."""
+    """See formats.base.Encoding. With `numeric`, decimals are numbers."""
 
     numeric: bool = False
 
@@ -74,14 +74,14 @@ def _opening(schema: LogicalType) -> bytes:
 
 @lru_cache(maxsize=8192)
 def _shared(text: bytes) -> bytes:
-    """The text itself: equal ones are kept once. A default may be a list, so schemas themselves are no keys."""
+    """Return the text itself; equal texts are kept once. Schemas are not hashable, since a default may be a list."""
     return text
 
 
 def parts_of(node: Node, numeric: bool = False) -> Iterator[bytes | Hole]:
-    """The JSON of a layout: literals, and the holes between them; whether it is within a JSON string is their way.
+    """Yield the JSON of a layout: literals, and holes whose way says whether they are within a JSON string.
 
-    With `numeric` decimals are numbers.
+    With `numeric`, decimals are numbers.
     """
     match node:
         case Constant():
@@ -116,7 +116,7 @@ class JsonBlock(AssembledBlock):
     def __init__(self, columns: Columns, numeric: bool = False) -> None:
         super().__init__(columns)
         self._numeric = numeric
-        # the fragments of arrays, which several columns may share
+        # fragments of arrays, which several columns may share
         self._made: dict[Hashable, tuple[pa.Array, Fragment]] = {}
 
     def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:

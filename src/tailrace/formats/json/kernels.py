@@ -1,4 +1,4 @@
-"""Compiled parts of the encoding JSON. Worker."""
+"""Kernels of the JSON encoding. Worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Flags = npt.NDArray[np.bool_]
 
 @kernel
 def escape(data: Bytes, bounds: Offsets, out: Bytes, offsets: Offsets) -> None:
-    """Texts without control characters as they stand within a JSON string; `out` has room for twice their bytes."""
+    """Write texts without control characters as within a JSON string; `out` has room for twice their bytes."""
     at = 0
     for row in range(len(bounds) - 1):
         for position in range(bounds[row], bounds[row + 1]):
@@ -43,7 +43,7 @@ def _put_null(out: Bytes, at: Int) -> Int:
 
 @kernel
 def doubles(values: npt.NDArray[np.float64], valid: Flags, out: Bytes, offsets: Offsets) -> None:
-    """Doubles as Java writes them; those that are no numbers are texts. Each has at most 32 bytes."""
+    """Write doubles as Java does, NaN and infinities as texts. Each takes at most 32 bytes."""
     at: Int = 0
     for row in range(len(values)):
         value = values[row]
@@ -61,7 +61,7 @@ def doubles(values: npt.NDArray[np.float64], valid: Flags, out: Bytes, offsets: 
 
 @kernel
 def binaries(data: Bytes, bounds: Offsets, valid: Flags, out: Bytes, offsets: Offsets) -> None:
-    """Bytes as base64 in quotes."""
+    """Write bytes as base64 in quotes."""
     at: Int = 0
     for row in range(len(bounds) - 1):
         if valid[row]:
@@ -79,8 +79,10 @@ def binaries(data: Bytes, bounds: Offsets, valid: Flags, out: Bytes, offsets: Of
 def lists(
     data: Bytes, items: Offsets, bounds: Offsets, quoted: bool, valid: Flags, out: Bytes, offsets: Offsets
 ) -> None:
-    """Lists of values that are JSON: list r has the items from bounds[r] to bounds[r + 1]. With `quoted` quotes are
-    still to be put around each item."""
+    """Write lists of values that are JSON: list r has the items bounds[r] to bounds[r + 1].
+
+    With `quoted`, each item still needs its quotes.
+    """
     at: Int = 0
     target, source = out.ctypes.data, data.ctypes.data
     for row in range(len(bounds) - 1):

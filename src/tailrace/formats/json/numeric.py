@@ -1,4 +1,4 @@
-"""Decimals as JSON numbers, for `decimal.format=NUMERIC`: with all digits of their scale, as Java has them. Worker."""
+"""Decimals as JSON numbers, for `decimal.format=NUMERIC`: with all digits of their scale, as in Java. Worker."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _MOST_KNOWN = 100_000
 
 
 def has_decimals(schema: LogicalType) -> bool:
-    """Whether values of the schema are decimals, or have some in them."""
+    """Return True if values of the schema are decimals or contain some."""
     parts = [part.type for part in schema.fields]
     return schema.name == _DECIMAL or any(map(has_decimals, [*parts, *filter(None, (schema.items, schema.keys))]))
 
 
 def with_numbers(value: Any, schema: LogicalType) -> Any:
-    """A value with numbers in the place of its decimals."""
+    """Return a value with its decimals replaced by numbers."""
     if value is None or not has_decimals(schema):
         return value
     if schema.name == _DECIMAL:
@@ -43,7 +43,7 @@ def with_numbers(value: Any, schema: LogicalType) -> Any:
 
 
 def schema_with_numbers(schema: LogicalType) -> LogicalType:
-    """The schema with numbers in the place of the defaults of decimals."""
+    """Return the schema with the defaults of decimals replaced by numbers."""
     if not has_decimals(schema):
         return schema
     default = schema.default if schema.default == ABSENT else with_numbers(schema.default, schema)
@@ -57,7 +57,7 @@ def schema_with_numbers(schema: LogicalType) -> LogicalType:
 
 
 def numbers_fragment(written: Fragment, schema: LogicalType) -> Fragment:
-    """The same column with numbers in the place of decimals; equal values are made once."""
+    """Return the column with its decimals replaced by numbers; equal values are made once."""
     quote = '"' if written.quoted else ""
     known: dict[str, bytes] = {}
     parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Columns of values as JSON, one piece for each value. Worker."""
+"""Columns of values as JSON, one piece per value. Worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SINGLES = ColumnPlan(0, "", "", FLOAT, floating(single=True), b"null", b"null")
 
 
 def values_fragment(values: pa.Array) -> Fragment:
-    """The JSON of a column's values: of dates, times and durations the numbers, of instants ISO text."""
+    """Return a column's values as JSON: dates, times and durations as numbers, instants as ISO text."""
     if pa.types.is_temporal(values.type):
         values = untyped(values)
     if pa.types.is_integer(values.type):
@@ -50,7 +50,7 @@ def values_fragment(values: pa.Array) -> Fragment:
         return _binaries(values)
     if pa.types.is_floating(values.type):
         return column_fragment(_SINGLES, values.cast(pa.string()), None)[0]
-    # with more places Arrow writes small numbers with an exponent
+    # with more places, Arrow writes small numbers with an exponent
     if pa.types.is_decimal(values.type) and 0 <= values.type.scale <= _MOST_PLACES:
         numbers = ColumnPlan(0, "", "", BYTES, fixed(values.type.scale, values.type.precision), b"null", b"null")
         return column_fragment(numbers, values.cast(pa.string()), None)[0]
@@ -66,7 +66,7 @@ def _doubles(values: pa.Array) -> Fragment:
 
 
 def _binaries(values: pa.Array) -> Fragment:
-    """Bytes as base64."""
+    """Return bytes as base64."""
     data, bounds = text_buffers(values)
     room = 4 * (int(bounds[-1] - bounds[0]) // 3) + 8 * len(values) + 8
     out, offsets = np.empty(room, np.uint8), np.zeros(len(values) + 1, np.int32)
@@ -75,7 +75,7 @@ def _binaries(values: pa.Array) -> Fragment:
 
 
 def _lists(values: pa.Array) -> Fragment:
-    """Lists, whose elements are written as one column."""
+    """Return lists, whose elements are written as one column."""
     items = values_fragment(values.flatten())
     counts = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     bounds = np.zeros(len(values) + 1, np.int32)
@@ -89,7 +89,7 @@ def _lists(values: pa.Array) -> Fragment:
 
 
 def _structs(values: pa.Array) -> Fragment:
-    """Structs, put together of the columns of their parts."""
+    """Return structs, assembled from the columns of their parts."""
     programs = Programs()
     programs.begin()
     separator = "{"
@@ -114,7 +114,7 @@ def _valid(values: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def inner_fragment(values: pa.Array) -> Fragment:
-    """What the values are within a JSON string. Texts have no control characters."""
+    """Return the values as within a JSON string. Texts have no control characters."""
     if not pa.types.is_string(values.type):
         return values_fragment(values)
     data, bounds = text_buffers(values if not values.null_count else pc.fill_null(values, "null"))
@@ -125,7 +125,7 @@ def inner_fragment(values: pa.Array) -> Fragment:
 
 
 def spread(values: pa.Array, rows: np.ndarray[Any, Any], count: int) -> pa.Array:
-    """The values at these rows, in their order, of a column of `count`, which is null elsewhere."""
+    """Return the values as a column of `count` rows: at `rows`, in their order, and null elsewhere."""
     if len(rows) == count:
         return values
     place = np.full(count, -1, np.int32)

@@ -1,4 +1,4 @@
-"""JSON whose schema is in a registry, as Apicurio's ExtJsonConverter writes it. Worker."""
+"""JSON with its schema in a registry, as Apicurio's ExtJsonConverter writes it. Worker."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RegistryJson:
         return None if made is None else made.text
 
     def opening(self, topic: str, schema: str) -> bytes:
-        """What stands before the payload of records for the topic."""
+        """Return the bytes before the payload of records for the topic."""
         if self.registry is None:
             raise ConfigError("ExtJsonConverter needs its options.", "Name it in key.converter or value.converter.")
         return f'{{"schemaId":{schema_id(self.registry, topic, schema, None, _KIND)},"payload":'.encode()

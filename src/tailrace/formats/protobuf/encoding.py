@@ -1,6 +1,6 @@
-"""The encoding Protobuf: a layout becomes literals with fields between them, behind what names its message. Worker.
+"""The Protobuf encoding: a layout becomes literals with fields between them, after its schema's id. Worker.
 
-A struct with columns in it is measured first, since its size stands before it.
+A struct with columns in it is measured first, since its size precedes it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from tailrace.records.layout import (
 )
 
 _NULL = b"\0"
-"""Stands for a whole value that is null: what no other value is, since fields have two bytes or none."""
+"""The encoding of a whole value that is null. No other value equals it, since fields have at least two bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """A struct within a record, which is a field with this number."""
+    """A struct within a record, as the field with this number."""
 
     parts: Assembly
     number: int
@@ -90,12 +90,13 @@ class Protobuf:
 
 
 def _places(place: int) -> bytes:
-    """Which message of its file a record is: how many places lead there, and these; one byte for the first."""
+    """Return a message's place in its file: the number of indexes, and the indexes; a single byte for the first
+    message."""
     return zigzag(1) + zigzag(place) if place else zigzag(0)
 
 
 def _record(layout: Node, rules: Rules) -> Iterator[bytes | Hole]:
-    """The fields of a whole key or value; a value that is no struct is the field of a message of one."""
+    """Yield the fields of a whole key or value; any value but a struct is the field of a message of one field."""
     match layout:
         case Struct():
             yield from _fields(layout, rules)
@@ -122,7 +123,7 @@ def _field(node: Node, place: Place, rules: Rules) -> Iterator[bytes | Hole]:
             else:
                 yield tag(place.number, SIZED) + sized(inner.text)
         case ImageColumn():
-            # one column may stand twice, in fields that differ
+            # one column may occur twice, in different fields
             column = (node.image, node.column.index, node.apart, node.column.null)
             yield Hole(node, CHANGE, place, (*column, *_key("", place)))
         case Column():
@@ -132,7 +133,7 @@ def _field(node: Node, place: Place, rules: Rules) -> Iterator[bytes | Hole]:
 
 
 def _key(name: str, place: Place) -> tuple[Hashable, ...]:
-    """By what the pieces of a column are found again."""
+    """Return the key that caches the pieces of a column."""
     kind = place.kind
     return "protobuf", name, kind.connect, kind.name, place.number, place.keeps, place.wrapped, place.null
 
@@ -153,7 +154,7 @@ class _Block(BinaryBlock):
         return super().filled(hole, records)
 
     def _inner_message(self, inner: Inner, records: Callable[[], npt.NDArray[np.int32]]) -> Pieces:
-        """The fields of a struct behind its size, which differs from record to record."""
+        """Return the fields of a struct after its size, which differs from record to record."""
         pieces = self.pieces(inner.parts, records)
         index = self._columns.index
         numbers = np.full(index.shape[1], NO_PROGRAM, np.uint16)

@@ -1,9 +1,8 @@
-"""Compiled parts of the encoding Protobuf: columns as pieces, each a whole field of a message. Worker.
+"""Kernels of the Protobuf encoding: they write columns as pieces, each a whole field of a message. Worker.
 
-In all of them `head` is what stands before a value. `inner` is what stands before it within a message of its own, -1
-where it has none. `keeps` says that the default of its type is written too. `null` is the byte of a null, -1 where a
-null has none. `valid` is empty where all values are there. `offsets[i]` begins piece i, and the last one is the end of
-what was written to `out`.
+In all of them, `head` precedes a value. `inner` precedes it within its own message, -1 if it has none. `keeps`: the
+type's default is written too. `null` is the byte of a null, -1 if a null has no byte. `valid` is empty if all values
+are present. `offsets[i]` begins piece i; the last offset is the end of `out`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _MORE = 0x80
 
 @kernel(leaf=True, inlined=True)
 def _varint(out: Any, at: Any, number: Any) -> Any:
-    """Write a whole number of 64 bits; where it ends."""
+    """Write a 64-bit integer; return its end."""
     rest = number
     while (rest & ~0x7F) != 0:
         out[at] = (rest & 0x7F) | _MORE
@@ -31,7 +30,7 @@ def _varint(out: Any, at: Any, number: Any) -> Any:
 
 @kernel(leaf=True, inlined=True)
 def _size(number: Any) -> Any:
-    """How many bytes a whole number of 64 bits takes."""
+    """Return the number of bytes of a 64-bit integer."""
     size = 1
     rest = number
     while (rest & ~0x7F) != 0:
@@ -42,7 +41,7 @@ def _size(number: Any) -> Any:
 
 @kernel(leaf=True, inlined=True)
 def _begun(out: Any, at: Any, head: Any, inner: Any, size: Any) -> Any:
-    """Write what stands before a value of `size` bytes, 0 of which is the default; where it ends."""
+    """Write the bytes before a value of `size` bytes (0: the default); return their end."""
     for place in range(len(head)):
         out[at] = head[place]
         at += 1
@@ -58,7 +57,7 @@ def _begun(out: Any, at: Any, head: Any, inner: Any, size: Any) -> Any:
 def integers(
     values: Any, valid: Any, head: Bytes, inner: Any, keeps: Any, null: Any, out: Bytes, offsets: Offsets
 ) -> None:
-    """Whole numbers; `out` has room for the head and 12 bytes each."""
+    """Write integers; `out` has room for the head and 12 bytes each."""
     at = 0
     all_valid = len(valid) == 0
     for row in range(len(values)):
@@ -90,7 +89,7 @@ def texts(
     out: Bytes,
     offsets: Offsets,
 ) -> None:
-    """Texts or bytes, without `cut` bytes at both ends; `out` has room for the head and 12 bytes more each."""
+    """Write texts or bytes, without `cut` bytes at both ends; `out` has room for the head and 12 bytes more each."""
     at = 0
     all_valid = len(valid) == 0
     for row in range(len(bounds) - 1):
@@ -114,7 +113,7 @@ def texts(
 def fixed(
     values: Bytes, width: Any, valid: Any, head: Bytes, inner: Any, keeps: Any, null: Any, out: Bytes, offsets: Offsets
 ) -> None:
-    """Values of `width` bytes as they are; `out` has room for the head and 2 bytes more each."""
+    """Write values of `width` bytes unchanged; `out` has room for the head and 2 bytes more each."""
     at = 0
     all_valid = len(valid) == 0
     for row in range(len(values) // width):
@@ -138,7 +137,7 @@ def fixed(
 
 @kernel(leaf=True)
 def heads(sizes: Any, present: Any, head: Bytes, out: Bytes, offsets: Offsets) -> None:
-    """What stands before messages of these sizes; `out` has room for the head and 5 bytes each."""
+    """Write the bytes before messages of these sizes; `out` has room for the head and 5 bytes each."""
     at = 0
     for row in range(len(sizes)):
         if present[row]:
@@ -149,7 +148,7 @@ def heads(sizes: Any, present: Any, head: Bytes, out: Bytes, offsets: Offsets) -
 
 @kernel(leaf=True)
 def read_integers(data: Bytes, bounds: Offsets, values: Any, valid: Any) -> None:
-    """Read whole numbers that are JSON."""
+    """Read integers that are given as JSON."""
     for row in range(len(bounds) - 1):
         place, last = bounds[row], bounds[row + 1]
         valid[row] = data[place] != _NULL
@@ -157,7 +156,7 @@ def read_integers(data: Bytes, bounds: Offsets, values: Any, valid: Any) -> None
             negative = data[place] == _MINUS
             if negative:
                 place += 1
-            # below 0, where there is room for the least number
+            # negative, since the range below 0 has room for the least number
             number = 0
             while place < last:
                 number = number * 10 - (data[place] - 48)
@@ -169,7 +168,7 @@ def read_integers(data: Bytes, bounds: Offsets, values: Any, valid: Any) -> None
 def read_base64(
     data: Bytes, bounds: Offsets, quotes: Any, table: Bytes, valid: Any, out: Bytes, offsets: Offsets
 ) -> None:
-    """Read bytes that are JSON: base64 within `quotes` quotes at each end; `table` has the six bits of each letter."""
+    """Read bytes given as JSON: base64 within `quotes` quotes at each end; `table` has each letter's six bits."""
     at = 0
     for row in range(len(bounds) - 1):
         first, last = bounds[row] + quotes, bounds[row + 1] - quotes
@@ -193,8 +192,10 @@ def read_base64(
 def decimals(
     data: Bytes, bounds: Offsets, valid: Any, scale: Any, head: Bytes, null: Any, out: Bytes, offsets: Offsets
 ) -> Any:
-    """Decimals of their unscaled numbers in as few bytes as there are, big-endian; `out` has room for the head and 32
-    bytes more each. Returns how many have more than 8 bytes, which are not written."""
+    """Write decimals from their unscaled numbers in as few bytes as possible, big-endian.
+
+    `out` has room for the head and 32 bytes more each. Numbers of more than 8 bytes are not written; returns how many.
+    """
     at, wide = 0, 0
     all_valid = len(valid) == 0
     of_scale = 0 if scale == 0 else 1 + _size(scale)
@@ -209,7 +210,7 @@ def decimals(
                     number = -1
                 for place in range(first, last):
                     number = (number << 8) | data[place]
-                # below 0, where there is room for the least number
+                # negative, since the range below 0 has room for the least number
                 rest = number if number < 0 else -number
                 digits = 0
                 while digits == 0 or rest != 0:

@@ -13,9 +13,9 @@ from tailrace.formats.registry.options import Registry, confluent
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the converter's options say: the registry, and how messages are made.
+    """The options of a Protobuf converter: the registry, and how messages are made.
 
-    `nulls_stay` tells that a null is left out where the schema has a default.
+    `nulls_stay`: a null is left out even if the schema has a default.
     """
 
     registry: Registry
@@ -24,7 +24,8 @@ class Options:
 
 
 def options_of(part: str, options: Mapping[str, str]) -> tuple[Options, Given]:
-    """The options of the converter for the keys or the values, `part`. Raises ConfigError for what is not supported."""
+    """Return the options of the converter of `part`, the keys or the values. Raises ConfigError for unsupported
+    options."""
     given = Given(f"{part}.converter.", options)
     if given.names("apicurio.registry."):
         raise ConfigError(
@@ -42,7 +43,7 @@ def options_of(part: str, options: Mapping[str, str]) -> tuple[Options, Given]:
         raise ConfigError(
             f"{part}.converter.schema.format is not supported: schemas are registered as text.", "Leave it out."
         )
-    # these only matter for parameters of schemas that these records do not have, and for reading
+    # these matter only for reading, and for schema parameters that these records do not have
     given.idle("enhanced.protobuf.schema.support", "generalized.sum.type.support", "generate.index.for.unions",
                "generate.struct.for.nulls", "flatten.unions", "int.for.enums", "optional.for.proto2",
                "wrapper.for.raw.primitives", "reference.subject.name.strategy", "reference.lookup.only",

@@ -1,7 +1,7 @@
-"""Columns of values as fields of Protobuf's messages, one piece for each value. Worker.
+"""Columns of values as fields of Protobuf messages, one piece per value. Worker.
 
-What a column's Arrow type holds as JSON shows it, kernels write from Arrow. The rest is written from its JSON: by
-kernels where that is a number, bytes, or text without escapes, else value by value.
+If a column's Arrow type holds the values that JSON shows, kernels write from Arrow. Other columns are written from
+their JSON: by kernels if it is a number, bytes, or text without escapes, else value by value.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ALL = readonly(np.zeros(0, np.bool_))
 
 
 def array_piece(values: pa.Array, place: Place, rules: Rules) -> Fragment:
-    """The values of an array, whose type is any that holds values of the field's schema."""
+    """Return the pieces of an array of any type that holds values of the field's schema."""
     kind = place.kind
     if is_message(kind) or not takes_arrow(kind, values.type):
         return json_piece(values_fragment(values), place, rules)
@@ -61,7 +61,7 @@ def array_piece(values: pa.Array, place: Place, rules: Rules) -> Fragment:
 
 
 def json_piece(written: Fragment, place: Place, rules: Rules) -> Fragment:
-    """The values of a column that is JSON already."""
+    """Return the pieces of a column that is JSON already."""
     count, data, bounds = len(written.offsets) - 1, written.data, written.offsets
     kind = place.kind
     if kind.connect in WHOLE and not is_message(kind):
@@ -86,7 +86,7 @@ def json_piece(written: Fragment, place: Place, rules: Rules) -> Fragment:
 
 
 def head_piece(sizes: npt.NDArray[np.int32], present: npt.NDArray[np.bool_], number: int) -> Fragment:
-    """What stands before messages of these sizes in a field with this number; nothing where they are not present."""
+    """Return the bytes before messages of these sizes in field `number`; nothing where `present` is False."""
     head = _bytes(tag(number, SIZED))
     out, offsets = np.empty(max((len(head) + 5) * len(sizes), 1), np.uint8), np.zeros(len(sizes) + 1, np.int32)
     heads(readonly(sizes), readonly(present), head, out, offsets)
@@ -100,7 +100,7 @@ def _texts(place: Place, data: Bytes, bounds: Offsets, valid: npt.NDArray[np.boo
 
 
 def _decimals(place: Place, data: Bytes, bounds: Offsets, valid: npt.NDArray[np.bool_]) -> Fragment | None:
-    """Decimals of their unscaled numbers; None where some have many digits."""
+    """Return decimals from their unscaled numbers; None if some have more than 8 bytes."""
     head, scale, count = _bytes(place.head), digits(place.kind), len(bounds) - 1
     out, offsets = np.empty(max((len(head) + 32) * count, 1), np.uint8), np.zeros(count + 1, np.int32)
     wide = decimals(data, bounds, valid, scale, head, _null(place), out, offsets)
@@ -108,7 +108,7 @@ def _decimals(place: Place, data: Bytes, bounds: Offsets, valid: npt.NDArray[np.
 
 
 def _piece(place: Place, count: int, room: int, write: Callable[..., Any]) -> Fragment:
-    """`room` is for what the values have beside their heads."""
+    """Return the pieces that `write` makes; `room` is for the values without their heads."""
     head = _bytes(place.head)
     inner = tag(1, wire(place.kind))[0] if place.wrapped else -1
     out, offsets = np.empty(max(room + len(head) * count, 1), np.uint8), np.zeros(count + 1, np.int32)

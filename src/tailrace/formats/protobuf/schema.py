@@ -1,6 +1,6 @@
-"""Protobuf's schema of a logical type, as Confluent's converter makes it. Any process.
+"""Protobuf schemas of logical types, as Confluent's converter makes them. Any process.
 
-A struct is a message, and structs within it are messages within that one. Fields are numbered in their order.
+A struct is a message, and structs within it are nested messages. Fields are numbered in their order.
 """
 
 from __future__ import annotations
@@ -44,9 +44,11 @@ _SCRUBBED = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the converter's options say of messages: whether names that Protobuf does not allow are replaced
-    (`scrub.invalid.names`), whether fields that may be null are `optional` (`optional.for.nullables`), and whether they
-    are messages with a value (`wrapper.for.nullables`)."""
+    """The converter's options about messages.
+
+    `scrubs`: illegal names are replaced (`scrub.invalid.names`). `optionals`: fields that may be null are `optional`
+    (`optional.for.nullables`). `wrappers`: they are messages with a value (`wrapper.for.nullables`).
+    """
 
     scrubs: bool = False
     optionals: bool = False
@@ -55,8 +57,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A schema as it is registered: its text, the full name of the records' message, and the places of messages that
-    lead to that one."""
+    """A registered schema: its text, the full name of the records' message, and that message's index in the file."""
 
     text: str
     name: str
@@ -64,7 +65,7 @@ class File:
 
 
 def file_of(schema: LogicalType, rules: Rules) -> File:
-    """The schema of records of a type. Raises ConversionError where Protobuf has none."""
+    """Return the schema of records of a type. Raises ConversionError if Protobuf has none."""
     if schema.connect in _SCALARS:
         if schema.name in _MESSAGES:
             raise _refused(f"a key or value that is a {schema.name} alone")
@@ -80,18 +81,18 @@ def file_of(schema: LogicalType, rules: Rules) -> File:
 
 
 def is_wrapped(kind: LogicalType, rules: Rules) -> bool:
-    """Whether values of a field are messages with a value."""
+    """Return True if the values of a field are messages with a value."""
     return rules.wrappers and kind.optional and kind.connect in _SCALARS and kind.name not in _MESSAGES
 
 
 def is_message(kind: LogicalType) -> bool:
-    """Whether the values of a plain type are a message, by its semantic name."""
+    """Return True if the values of a plain type are messages, by its semantic name."""
     return kind.name in _MESSAGES
 
 
 @dataclass(slots=True)
 class _Maker:
-    """The messages of one schema. Structs and maps without a name are numbered."""
+    """Builds the messages of one schema. Structs and maps without a name are numbered."""
 
     rules: Rules
     imports: list[str] = field(default_factory=list)
@@ -104,7 +105,7 @@ class _Maker:
         return f"{_UNNAMED}{self._unnamed}"
 
     def allowed(self, name: str) -> str:
-        """A name as messages and fields have it."""
+        """Return a name for messages and fields: scrubbed, or checked."""
         if self.rules.scrubs:
             return scrubbed(name)
         if not _NAME.fullmatch(name):
@@ -152,7 +153,7 @@ class _Maker:
         return Line(label, plain, name, number, parameters)
 
     def _struct(self, made: Message, own: LogicalType, kind: LogicalType, name: str) -> str:
-        """The name of a struct's message, which is within the one that has it."""
+        """Return the name of a struct's message, which is nested in the message that has the field."""
         short = self.allowed(self.named(kind.name).rpartition(".")[2])
         if short == name:
             short += "Message"
@@ -185,8 +186,7 @@ class _Maker:
 
 
 def scrubbed(name: str) -> str:
-    """A name with what Protobuf does not allow replaced, as Confluent does it: what a URL would escape is escaped, and
-    its signs become `_`."""
+    """Return a name with illegal characters replaced, as Confluent does: URL escapes, with `_` for their signs."""
     if _SCRUBBED.fullmatch(name):
         return name
     escaped = quote_plus(name, safe="*").replace("~", "%7E")
@@ -196,7 +196,7 @@ def scrubbed(name: str) -> str:
 
 
 def digits(kind: LogicalType) -> int:
-    """A decimal's scale."""
+    """Return a decimal's scale."""
     return int(dict(kind.parameters)["scale"])
 
 

@@ -1,6 +1,6 @@
-"""Protobuf's schemas as text, laid out as Confluent's converter registers them. Any process.
+"""Protobuf schemas as text, laid out as Confluent's converter registers them. Any process.
 
-The layout matters: a registry gives texts that differ another id.
+The layout matters: a registry gives different texts different ids.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ option csharp_namespace = "Google.Protobuf.WellKnownTypes";
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A field of a message as its schema has it; `parameters` are Connect's of its type."""
+    """A field of a message in a schema; `parameters` are Connect's parameters of its type."""
 
     label: str
     type: str
@@ -38,7 +38,7 @@ class Line:
 
 @dataclass(slots=True)
 class Message:
-    """A message with the messages within it, in their order."""
+    """A message with its nested messages, in order."""
 
     name: str
     lines: list[Line] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Message:
 
 
 def message_text(space: str, imports: Sequence[str], message: Message) -> str:
-    """The file of one message of the package `space`."""
+    """Return the file of one message in the package `space`."""
     text = 'syntax = "proto3";\n'
     if space:
         text += f"package {space};\n"
@@ -56,7 +56,7 @@ def message_text(space: str, imports: Sequence[str], message: Message) -> str:
 
 
 def wrappers_text(names: Iterable[str]) -> str:
-    """The file of google's messages of one value."""
+    """Return the file of Google's messages of one value."""
     return _WRAPPERS + "".join(
         f"message {name} {{\n  {name.removesuffix('Value').lower()} value = 1;\n}}\n" for name in names
     )
@@ -88,5 +88,5 @@ def _pair(name: str, text: str) -> str:
 
 
 def _indented(text: str) -> str:
-    """The lines of a text two places to the right; empty ones too."""
+    """Return the lines of a text indented by two spaces, empty ones too."""
     return "".join(f"  {line}\n" for line in text.rstrip("\n").split("\n"))

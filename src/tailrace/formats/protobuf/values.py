@@ -1,4 +1,4 @@
-"""Single values as fields of Protobuf's messages: constants, and the values of types that no kernel writes. Worker."""
+"""Single values as fields of Protobuf messages: constants, and values of types without a kernel. Worker."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tailrace.formats.protobuf.schema import DATE, DECIMAL, TIME, Rules, digits,
 from tailrace.values.calendar import date_of
 
 VARINT, EIGHT_BYTES, SIZED, FOUR_BYTES = 0, 1, 2, 5
-"""How a value's end is found."""
+"""Wire types."""
 RECORD_ITSELF = 0
-"""In the place of a field's number: a struct that is the whole record, which has neither a head nor a size."""
+"""Stands for the field number of a struct that is the whole record: it has neither a head nor a size."""
 _DAY_MS = 86_400_000
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _WIRES = {"float": FOUR_BYTES, "double": EIGHT_BYTES, "string": SIZED, "bytes": SIZED}
 
 Writer = Callable[[Any], bytes]
-"""Makes the bytes of a value that has the form it has in JSON; null is None."""
+"""Encodes a value in its JSON form; None for null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A field of a message. `keeps` tells that the default of its type is written too; `wrapped` that its values are
-    messages with a value. `null` is what stands for a null."""
+    """A field of a message. `keeps`: its type's default is written too. `wrapped`: its values are messages with a
+    value. `null` is the encoding of a null."""
 
     number: int
     kind: LogicalType
@@ -38,30 +38,30 @@ class Place:
 
     @property
     def head(self) -> bytes:
-        """What stands before a value."""
+        """The bytes before a value."""
         return tag(self.number, SIZED if self.wrapped else wire(self.kind))
 
 
 def place_of(number: int, kind: LogicalType, rules: Rules) -> Place:
-    """The field of a message with this number."""
+    """Return the field of a message with this number."""
     keeps = rules.optionals and kind.optional
     return Place(number, kind, keeps, is_wrapped(kind, rules))
 
 
 def wire(kind: LogicalType) -> int:
-    """How the end of a value of the type is found."""
+    """Return the wire type of the values of a type."""
     if is_message(kind) or kind.connect in ("struct", "array", "map"):
         return SIZED
     return _WIRES.get(kind.connect, VARINT)
 
 
 def tag(number: int, kind: int) -> bytes:
-    """What stands before the value of the field with this number."""
+    """Return the bytes before the value of the field with this number."""
     return varint(number << 3 | kind)
 
 
 def varint(number: int) -> bytes:
-    """A whole number of 64 bits, seven of them to a byte; negative ones as two's complement."""
+    """Return a 64-bit integer, seven bits to a byte; negative ones in two's complement."""
     rest = number & 0xFFFF_FFFF_FFFF_FFFF
     out = bytearray()
     while rest > 0x7F:
@@ -72,17 +72,17 @@ def varint(number: int) -> bytes:
 
 
 def sized(data: bytes) -> bytes:
-    """Bytes behind their number."""
+    """Return bytes after their length."""
     return varint(len(data)) + data
 
 
 def zigzag(number: int) -> bytes:
-    """A number among the places of messages."""
+    """Return an index of a message, in zig-zag encoding."""
     return varint(number << 1)
 
 
 def writer(place: Place, rules: Rules) -> Writer:
-    """What makes a whole field of its value; nothing for a null, and for a default that is not kept."""
+    """Return the encoder of a whole field; it writes nothing for a null, or for a default that is not kept."""
     kind, head = place.kind, place.head
     match kind.connect:
         case "array":
@@ -123,7 +123,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def _plain(kind: LogicalType, rules: Rules) -> Writer:
-    """What makes a value without its head."""
+    """Return the encoder of a value without its head."""
     match kind.name:
         case _ if not is_message(kind):
             return _scalar(kind, rules)
@@ -156,7 +156,7 @@ def _scalar(kind: LogicalType, rules: Rules) -> Writer:
 
 
 def _fields(kind: LogicalType, rules: Rules) -> Writer:
-    """What makes the fields of a struct, which is not null."""
+    """Return the encoder of the fields of a struct that is not null."""
     parts = [
         (part.name, writer(place_of(number, part.type, rules), rules)) for number, part in enumerate(kind.fields, 1)
     ]
@@ -164,7 +164,7 @@ def _fields(kind: LogicalType, rules: Rules) -> Writer:
 
 
 def _array(place: Place, rules: Rules) -> Writer:
-    """A list: numbers together behind one head, all else with a head each."""
+    """Return the encoder of a list: numbers together after one head, other items with a head each."""
     items = place.kind.items
     assert items is not None
     wrapped = is_wrapped(items, rules)
@@ -187,7 +187,7 @@ def _array(place: Place, rules: Rules) -> Writer:
 
 
 def _map(place: Place, rules: Rules) -> Writer:
-    """A map: a message of key and value for each of its entries."""
+    """Return the encoder of a map: a message of key and value for each entry."""
     kind = place.kind
     assert kind.items is not None
     # parts of entries are never optional
@@ -206,7 +206,7 @@ def _map(place: Place, rules: Rules) -> Writer:
 
 
 def _numbers(*values: int) -> bytes:
-    """A message of whole numbers, of which zeros are left out."""
+    """Return a message of integers; zeros are left out."""
     return b"".join(tag(number, VARINT) + varint(value) for number, value in enumerate(values, 1) if value)
 
 

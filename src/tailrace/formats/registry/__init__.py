@@ -1,1 +1,1 @@
-"""Schema registries: where the schemas of records are registered, and the ids that stand for them. Worker."""
+"""Schema registries: they register the schemas of records and return the ids that stand for them. Worker."""

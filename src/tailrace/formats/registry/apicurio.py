@@ -1,4 +1,4 @@
-"""Apicurio's own interface of its registry, versions 2 and 3, which has all ids that its converters write. Worker."""
+"""Apicurio's own registry interface, versions 2 and 3, which has all ids that its converters write. Worker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VERSION_3 = {
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects; the login and all other headers of the configuration stay with the registry's own server."""
+    """Follows redirects. The login and other configured headers go only to the registry's own server."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str

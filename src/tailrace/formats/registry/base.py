@@ -1,4 +1,4 @@
-"""What the clients of all registries have in common. Worker."""
+"""The interface of registry clients, and their errors. Worker."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from tailrace.errors import RegistryError
 from tailrace.formats.registry.options import Access, Registry
 
 SECONDS = 30
-"""How long a registry may take to answer."""
+"""Timeout of a registry's answer, in s."""
 
 _MOST = 300
 
 
 class Unanswered(Exception):
-    """The registry could not be asked, or failed: another try may help. The text says why, without secrets."""
+    """The registry could not be reached, or failed; another try may help. The text says why, without secrets."""
 
 
 class Client(Protocol):
-    """A registry's interface. All methods raise Unanswered, or RegistryError where another try is of no use."""
+    """A registry's interface. All methods raise Unanswered, or RegistryError if another try cannot help."""
 
     def __init__(self, access: Access) -> None: ...
 
     def register(self, registry: Registry, subject: str, schema: str, kind: str) -> int:
-        """The id of the schema, which the subject has after this."""
+        """Register the schema under the subject, and return its id."""
         ...
 
     def find(self, registry: Registry, subject: str, schema: str, kind: str) -> int:
-        """The id of the schema, which the subject has to have."""
+        """Return the id of the schema, which the subject must have."""
         ...
 
     def latest(self, registry: Registry, subject: str) -> tuple[int, str]:
-        """The id and the text of the subject's latest schema."""
+        """Return the id and the text of the subject's latest schema."""
         ...
 
 
 def refused(registry: Registry, subject: str, status: int, said: str) -> RegistryError:
-    """The error of an answer that is a refusal."""
+    """Return the error for a refusal."""
     said = " ".join(said.split())[:_MOST]
     if status in (401, 403):
         return RegistryError(

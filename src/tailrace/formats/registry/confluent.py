@@ -1,4 +1,4 @@
-"""Confluent's interface of a registry, by Confluent's own client. Worker."""
+"""Confluent's registry interface, through Confluent's own client. Worker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Client:
         return int(found.schema_id)
 
     def latest(self, registry: Registry, subject: str) -> tuple[int, str]:
-        # the library would keep what it was told first
+        # the library would return what it was told first
         self._client.clear_latest_caches()
         found = self._asked(registry, subject, lambda: self._client.get_latest_version(subject))
         return int(found.schema_id), str(found.schema.schema_str)
@@ -51,7 +51,7 @@ class Client:
                 raise Unanswered(f"HTTP {status}") from None
             raise refused(registry, subject, status, str(answer.error_message)) from None
         except Exception as error:
-            # the library lets the errors of its transport through, whichever it has
+            # the library raises the errors of whichever transport it uses
             if _is_of_transport(error):
                 raise Unanswered(type(error).__name__) from None
             raise
@@ -62,7 +62,7 @@ def _is_of_transport(error: Exception) -> bool:
 
 
 def _settings(access: Access) -> dict[str, Any]:
-    """The settings of Confluent's client."""
+    """Return the settings of Confluent's client."""
     made: dict[str, Any] = {"url": access.url, "timeout": SECONDS, "max.retries": 0}
     if access.user:
         made["basic.auth.user.info"] = f"{access.user}:{access.password}"

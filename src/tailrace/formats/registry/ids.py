@@ -1,4 +1,4 @@
-"""The ids of schemas: asked for once in a process for each subject and schema, never for a record. Worker."""
+"""Schema ids: requested once per process, subject and schema, never per record. Worker."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ _clients: dict[tuple[str, Access], Client] = {}
 
 
 def prefix(registry: Registry, topic: str, schema: str, record: str | None, kind: str = "AVRO") -> bytes:
-    """What stands before the bytes of records of this schema: a zero byte and the schema's id, or nothing where ids
-    are in headers.
+    """Return the bytes before records of this schema: a zero byte and the schema's id; nothing if ids are in headers.
 
-    `record` is the schema's full name, None where it is no record; `kind` is what the registry calls the language of
-    schemas. Raises RegistryError where there is no id to be had.
+    `record` is the schema's full name, None if it is not a record; `kind` is the registry's name of the schema
+    language. Raises RegistryError if there is no id.
     """
     number = schema_id(registry, topic, schema, record, kind)
     if registry.in_headers:
@@ -37,7 +36,7 @@ def prefix(registry: Registry, topic: str, schema: str, record: str | None, kind
 
 
 def id_headers(registry: Registry, topic: str, schema: str, record: str | None) -> tuple[tuple[str, bytes], ...]:
-    """The headers that name the schema of records; none where their bytes do. Raises as `prefix`."""
+    """Return the headers that name the schema of records; none if their bytes do. Raises like `prefix`."""
     if not registry.in_headers:
         return ()
     name, number = f"apicurio.{registry.part}.", schema_id(registry, topic, schema, record)
@@ -46,9 +45,9 @@ def id_headers(registry: Registry, topic: str, schema: str, record: str | None) 
 
 
 def schema_id(registry: Registry, topic: str, schema: str, record: str | None, kind: str = "AVRO") -> int:
-    """The id of a schema; it is registered where the options say so."""
+    """Return the id of a schema; register it if the options say so."""
     subject = registry.subject(topic, record)
-    # Apicurio's converters know a schema by its text, under whichever subject it was registered first
+    # Apicurio's converters identify a schema by its text, under whichever subject it was registered first
     by_text = registry.kind == "apicurio" and not registry.latest
     place = (registry, "" if by_text else subject, schema)
     with _lock:
@@ -59,7 +58,7 @@ def schema_id(registry: Registry, topic: str, schema: str, record: str | None, k
 
 
 def forget() -> None:
-    """Drop what is known, as a new process does."""
+    """Forget all ids and clients, as in a new process."""
     with _lock:
         _known.clear()
         _clients.clear()
@@ -91,16 +90,16 @@ def _asked(registry: Registry, subject: str, schema: str, kind: str) -> int:
 
 
 def same(own: str, other: str, kind: str) -> bool:
-    """Return True if bytes by `own` are bytes by `other`, and mean the same by it.
+    """Return True if bytes written with `own` can be read with `other` and mean the same.
 
-    Both have the same types and fields in the same order, and what `other` says of decimals and moments is as `own`.
+    Both have the same types and the same fields in the same order; decimals and moments in `other` agree with `own`.
     """
     found: Callable[[str], Any] = proto_shape if kind == "PROTOBUF" else shape
     return alike(found(own), found(other))
 
 
 def _answer(ask: Callable[[], _Found], registry: Registry) -> _Found:
-    """What the registry answers, asked again a few times where it does not."""
+    """Return the registry's answer; ask again a few times if there is none."""
     for remaining in reversed(range(_TRIES)):
         try:
             return ask()

@@ -30,10 +30,10 @@ _APIS = "the address ends in /apis/registry/v2 or /apis/registry/v3"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a registry is reached.
+    """The address and credentials of a registry.
 
-    `url`, which may hold a login, is empty where nothing names it. User and password, `headers` and `bearer`, by the
-    names of Confluent's options, prove who asks. `trusted`, `certificate` and `key` are places of PEM files.
+    `url` may hold a login, and is empty if nothing names it. Besides user and password, `headers` and `bearer` (with
+    the names of Confluent's options) authenticate. `trusted`, `certificate` and `key` are paths of PEM files.
     """
 
     url: str = field(repr=False)
@@ -51,10 +51,10 @@ class Access:
 class Registry:
     """A registry and how a converter uses it for the keys or the values of records.
 
-    `option` names what would have its address. `registers` tells whether schemas are registered, or only looked up;
-    `latest` whether the latest schema of a subject is taken in their place. `strategy` makes the subject, unless
-    `artifact` names it; `group` is Apicurio's, and where it is empty the strategy makes it. Ids are written with
-    `width` bytes, or go into headers of records, and are of contents, or with `is_global` of versions.
+    `option` is the option of its address. `registers`: schemas are registered, else only looked up; `latest`: a
+    subject's latest schema is used instead. `strategy` makes the subject, unless `artifact` names it; `group` is
+    Apicurio's, made by the strategy if empty. Ids take `width` bytes, or go into record headers. They are ids of
+    contents, or with `is_global` of versions.
     """
 
     kind: Literal["confluent", "apicurio"]
@@ -74,11 +74,11 @@ class Registry:
 
     @property
     def head(self) -> int:
-        """How many bytes of a key or value name its schema."""
+        """Number of bytes at the head of a key or value that name its schema."""
         return 0 if self.in_headers else 1 + self.width
 
     def subject(self, topic: str, record: str | None) -> str:
-        """The subject of a record's schema; `record` is the schema's full name, None where it is no record."""
+        """Return the subject of a record's schema; `record` is the schema's full name, None if it is not a record."""
         if self.artifact:
             return self.artifact
         if self.strategy == _TOPIC:
@@ -94,13 +94,13 @@ class Registry:
         return short if self.strategy in (_RECORD, _SPACED_RECORD) else f"{topic}-{short}"
 
     def group_of(self, record: str | None) -> str:
-        """The group of a record's schema."""
+        """Return the group of a record's schema."""
         space = (record or "").rpartition(".")[0] if self.strategy in _SPACED else ""
         return self.group or space or "default"
 
 
 def confluent(part: str, given: Given) -> Registry:
-    """The registry of a converter of Confluent's."""
+    """Return the registry of a Confluent converter."""
     prefix = f"{part}.converter."
     option = prefix + "schema.registry.url"
     url = given.text("schema.registry.url") or os.environ.get(variable(option), "")
@@ -126,7 +126,7 @@ def confluent(part: str, given: Given) -> Registry:
 
 
 def apicurio(part: str, given: Given) -> Registry:
-    """The registry of a converter of Apicurio's."""
+    """Return the registry of an Apicurio converter."""
     prefix = "apicurio.registry."
     option = f"{part}.converter.{prefix}url"
     url = given.text(prefix + "url") or os.environ.get(variable(option), "")
@@ -179,7 +179,7 @@ def apicurio(part: str, given: Given) -> Registry:
 
 
 def refuse_headers(registry: Registry, why: str) -> None:
-    """Raise ConfigError where the ids go into headers, and `why` they cannot."""
+    """Raise ConfigError if the ids go into headers; `why` says where that is impossible."""
     if registry.in_headers:
         option = f"{registry.part}.converter.apicurio.registry.headers.enabled"
         raise ConfigError(
@@ -194,12 +194,12 @@ def _tell_missing(given: Given, option: str, url: str) -> None:
 
 
 def variable(option: str) -> str:
-    """The variable by which Kafka Connect's images name a worker's option."""
+    """Return the environment variable that Kafka Connect's images use for a worker's option."""
     return "CONNECT_" + option.upper().replace(".", "_").replace("-", "_")
 
 
 def _login(given: Given) -> str:
-    """`user:password`, empty where there is none."""
+    """Return `user:password`; empty if there is none."""
     source = given.word("basic.auth.credentials.source", ("", "URL", "USER_INFO"), "")
     info = given.text("basic.auth.user.info", "schema.registry.basic.auth.user.info")
     if source == "USER_INFO":
@@ -218,7 +218,7 @@ def _strategy(given: Given, name: str) -> str:
 
 
 def _tls(given: Given, prefix: str) -> _Tls:
-    """What the options say of TLS, for `Access`. Only files in PEM can be read."""
+    """Return the TLS options for `Access`. Only PEM files can be read."""
     for store in ("truststore", "keystore"):
         kind = given.text(f"{prefix}{store}.type") or "PEM"
         place = given.text(f"{prefix}{store}.location")

@@ -1,4 +1,4 @@
-"""What of a Protobuf schema decides how its bytes are written, and what they mean. Any process."""
+"""The shape of a Protobuf schema: what decides how its bytes are written, and what they mean. Any process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CLOSING = {"{": "}", "[": "]", "<": ">"}
 
 
 def proto_shape(text: str) -> Any:
-    """The messages in their order with their fields, and nothing else of a schema; other messages by their names."""
+    """Return the messages in their order with their fields only; other messages by their names."""
     tokens = [token for token in _TOKEN.findall(text) if not token.startswith(("//", "/*"))]
     return _Reader(tokens).messages()
 
@@ -27,7 +27,7 @@ class _Reader:
     _lines: list[Any] = field(default_factory=list)
 
     def messages(self) -> list[Any]:
-        """The messages up to the end of the text, or of the message that they are in; `_lines` has its fields."""
+        """Return the messages up to the end of the text or of the enclosing message; their fields go into `_lines`."""
         found: list[Any] = []
         while self.at < len(self.tokens) and self._token != "}":
             if self._token == "message":
@@ -50,7 +50,7 @@ class _Reader:
         return self.tokens[self.at]
 
     def _statement(self) -> None:
-        """A field, or anything else up to its semicolon or the end of its braces."""
+        """Read a field, or anything else up to its semicolon or the end of its braces."""
         words: list[str] = []
         scale = Meaning(None)
         while self.at < len(self.tokens) and self._token != ";":
@@ -72,7 +72,7 @@ class _Reader:
             self._lines.append([int(words[3]), label, _name(words[0]), words[1], scale])
 
     def _skip(self) -> list[str]:
-        """The tokens of braces, up to those that close them."""
+        """Return the tokens from an opening brace to its closing one."""
         first, depth = self.at, 0
         opening, closing = self._token, _CLOSING[self._token]
         while self.at < len(self.tokens):
@@ -88,7 +88,7 @@ def _place(line: list[Any]) -> tuple[int, str]:
 
 
 def _scale(options: list[str]) -> Meaning:
-    """Return the scale that the options of a field say, as the one of a decimal."""
+    """Return the scale in the options of a decimal field."""
     pair: dict[str, str] = {}
     for place, token in enumerate(options):
         if token in "{}":
@@ -101,6 +101,6 @@ def _scale(options: list[str]) -> Meaning:
 
 
 def _name(kind: str) -> str:
-    """What a field's type is called: messages of the schema's own by their last name."""
+    """Return the name of a field's type: the last part for messages of the schema's own."""
     kind = kind.removeprefix(".")
     return kind if kind.startswith(_KNOWN) else kind.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""What of an Avro schema decides how its bytes are written, and what they mean. Any process."""
+"""The shape of an Avro schema: what decides how its bytes are written, and what they mean. Any process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What values mean beside their type, as the scale of a decimal or the unit of a moment; None where it is not said.
+    """The meaning of values beyond their type, such as a decimal's scale or a moment's unit; None if not stated.
 
-    `is_known` tells that None stands for no meaning, in a schema that would say one.
+    `is_known`: the schema states meanings, so None means that there is none.
     """
 
     value: Any
@@ -19,7 +19,7 @@ class Meaning:
 
 
 def alike(own: Any, other: Any) -> bool:
-    """Return True if shapes are the same, and no meaning of `other` is another one than that of `own`."""
+    """Return True if shapes are equal and no meaning in `other` contradicts `own`."""
     if isinstance(own, Meaning) and isinstance(other, Meaning):
         return other.value in (None, own.value) or (own.value is None and not own.is_known)
     if isinstance(own, list) and isinstance(other, list):
@@ -28,7 +28,7 @@ def alike(own: Any, other: Any) -> bool:
 
 
 def shape(text: str) -> Any:
-    """The types with their meanings and the names of fields in their order; named types by full names."""
+    """Return the types with their meanings, and field names in their order; named types by full names."""
     return _shape(json.loads(text), "", '"connect.name"' in text)
 
 
@@ -78,4 +78,4 @@ _LOGICAL = {
     "local-timestamp-nanos": "io.debezium.time.NanoTimestamp",
 }
 _SAME = {f"org.apache.kafka.connect.data.{name}": f"io.debezium.time.{name}" for name in ("Date", "Time", "Timestamp")}
-"""Kafka Connect's own types are Debezium's of the same unit."""
+"""Kafka Connect's own types correspond to Debezium's of the same unit."""

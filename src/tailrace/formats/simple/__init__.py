@@ -1,4 +1,4 @@
-"""Kafka Connect's converters of single values: text, bytes and numbers as they are; and of headers as text."""
+"""Kafka Connect's converters of single values: text, bytes and numbers unchanged; and of headers as text."""
 
 from __future__ import annotations
 

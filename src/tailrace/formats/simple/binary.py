@@ -1,4 +1,4 @@
-"""Debezium's BinaryDataConverter: bytes as they are, and all else as the converter beside it writes it. Worker."""
+"""Debezium's BinaryDataConverter: it writes bytes unchanged, and leaves other values to a second converter. Worker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TYPE = "delegate.converter.type"
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """A document of the encoding of bytes, or of the other one."""
+    """A document of the encoding of bytes, or of the other encoding."""
 
     own: Any
     others: Any
@@ -33,7 +33,7 @@ class _Document:
 
 @dataclass(frozen=True, slots=True)
 class BinaryData:
-    """See formats.base.Encoding. `beside` writes what is not bytes, with its schema if `schemas`."""
+    """See formats.base.Encoding. `beside` writes values other than bytes, with their schema if `schemas`."""
 
     beside: Encoding | None = None
     schemas: bool = True

@@ -1,4 +1,4 @@
-"""Values as Java shows them in text, by `toString` and by Kafka Connect's own way for headers. Any process."""
+"""Values as Java shows them in text: by `toString`, and by Kafka Connect's rules for headers. Any process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Shown = Callable[[Any, LogicalType], str]
 
 
 def to_string(value: Any, schema: LogicalType) -> str:
-    """What `toString` says of a value, which has the form that it has in JSON; nulls of structs are left out."""
+    """Return Java's `toString` of a value in its JSON form; nulls in structs are left out."""
     if value is None:
         return "null"
     if schema.connect == "struct":
@@ -44,7 +44,7 @@ def to_string(value: Any, schema: LogicalType) -> str:
 
 
 def in_header(value: Any, schema: LogicalType, inner: bool = False) -> str:
-    """What Kafka Connect's SimpleHeaderConverter makes of it; `inner` tells that it is a part of another value."""
+    """Return a value as Kafka Connect's SimpleHeaderConverter writes it; `inner`: it is part of another value."""
     if value is None:
         return "null"
     if schema.connect == "struct":
@@ -66,7 +66,7 @@ def in_header(value: Any, schema: LogicalType, inner: bool = False) -> str:
     days, rest = divmod(ms, _DAY_MS)
     time = f"{_clock(rest)}.{rest % 1000:03d}Z"
     if ms < _DAY_MS:
-        # whatever is before 1970 is a time of the day to Kafka Connect as well
+        # Kafka Connect takes moments before 1970 for times of day too
         return time
     year, month, day = date_of(days)
     date = f"{year:04d}-{month:02d}-{day:02d}"
@@ -93,7 +93,7 @@ def _scalar(value: Any, schema: LogicalType) -> str:
 
 
 def _milliseconds(value: Any, schema: LogicalType) -> int | None:
-    """The ms since 1970 of a value of Connect's own types of dates and times; None for all others."""
+    """Return the ms since 1970 of a value of Connect's date and time types; None for other types."""
     match schema.name:
         case "org.apache.kafka.connect.data.Date":
             return int(value) * _DAY_MS
@@ -103,7 +103,7 @@ def _milliseconds(value: Any, schema: LogicalType) -> int | None:
 
 
 def _clock(ms: int) -> str:
-    """The time of a day, to the second."""
+    """Return the time of day, to the second."""
     return f"{ms // 3_600_000:02d}:{ms // 60_000 % 60:02d}:{ms // 1000 % 60:02d}"
 
 

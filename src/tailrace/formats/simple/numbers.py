@@ -1,4 +1,4 @@
-"""The encodings of numbers, truth values and bytes as they are: Kafka Connect's converters of these. Worker."""
+"""The encodings of plain numbers, booleans and bytes: Kafka Connect's converters of these. Worker."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ class _Document:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """See formats.base.Encoding. It writes leaves of the one Connect type `connect`, in `form` of numpy's where that
-    is a number; `name` is the converter's."""
+    """See formats.base.Encoding. It writes leaves of the Connect type `connect`; numbers in numpy's `form`.
+
+    `name` is the converter's.
+    """
 
     name: str
     connect: str
@@ -66,7 +68,7 @@ class Plain:
         return found
 
     def bytes_of(self, layout: Node, columns: Columns | None, records: Indexes) -> pa.Array:
-        """The bytes of the values in these records; null for null."""
+        """Return the bytes of the values in these records; null for null."""
         values = array_of(layout, columns, records)
         if not self.form:
             return values.cast(pa.binary())

@@ -32,7 +32,7 @@ _WHOLE = ("int8", "int16", "int32", "int64")
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """A compiled layout: `parts` where it is literals and columns, else the document of JSON whose values are shown."""
+    """A compiled layout: `parts` if it consists of literals and columns, else a JSON document to show."""
 
     schema: LogicalType
     parts: Assembly | None
@@ -42,8 +42,7 @@ class _Document:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """See formats.base.Encoding. `shown` makes the text of a value; texts alone stay as they are. `charset` is what
-    it is written in."""
+    """See formats.base.Encoding. `shown` returns the text of a value; texts stay unchanged. `charset` encodes it."""
 
     shown: Callable[[Any, LogicalType], str]
     name: str
@@ -58,7 +57,7 @@ class Texts:
             charset = codecs.lookup(word).name
         except LookupError:
             raise ConfigError(f"{given.prefix}converter.encoding = {word} is not supported.", "Use UTF-8.") from None
-        # Java's structs show values, and not the defaults in the place of nulls
+        # Java's structs show the values, not the defaults that replace nulls
         return given.taken(replace(self, charset=charset), keeps_nulls=True)
 
     def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _Document | None:
@@ -80,7 +79,7 @@ class Texts:
         return self.written(text, layout.type)
 
     def written(self, text: bytes, schema: LogicalType) -> bytes | None:
-        """The bytes of a value that is JSON; None for null."""
+        """Return the bytes of a value that is JSON; None for null."""
         value = json.loads(text)
         try:
             return None if value is None else self.shown(value, schema).encode(self.charset)
@@ -90,7 +89,7 @@ class Texts:
             ) from None
 
     def _parts(self, node: Node) -> Iterator[bytes | Hole | None]:
-        """A struct of whole numbers and texts that are never null, as keys are; None stands for anything else."""
+        """Yield the parts of a struct of integers and texts that are never null, like keys; None for anything else."""
         if not isinstance(node, Struct) or self.shown is not to_string or self.charset != "utf-8":
             yield None
             return
@@ -135,7 +134,7 @@ class _Block:
 
 
 class _Assembled(AssembledBlock):
-    """The parts of documents that are put together without a look at each value."""
+    """The documents that are assembled without looking at each value."""
 
     def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
         values = image_values(hole.leaf, self._columns)
@@ -145,7 +144,7 @@ class _Assembled(AssembledBlock):
 
 
 def _without_defaults(node: Node) -> Node:
-    """The layout with nulls as they are: Java's structs show values, and not the defaults in their place."""
+    """Return the layout with nulls unchanged: Java's structs show the values, not the defaults that replace nulls."""
     if isinstance(node, Struct):
         members = (replace(member, node=_without_defaults(member.node)) for member in node.members)
         return replace(node, members=tuple(members))

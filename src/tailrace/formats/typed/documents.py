@@ -1,4 +1,4 @@
-"""Plain values as variants, one document at a time: what has no columns. Worker."""
+"""Plain values as variants, one document at a time, for sources without columns. Worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailrace.columns.typed import VARIANT
 from tailrace.formats.typed.variant import DECIMALS, SHORT, STRING, array_front, metadata, object_front, place_of
 
 Value = None | bool | int | float | str | bytes | Decimal | datetime | Sequence[Any] | Mapping[str, Any]
-"""What a document is made of; moments have their zone."""
+"""A value of a document; moments have a time zone."""
 
 _INTEGERS = (("<Bb", 3, 1 << 7), ("<Bh", 4, 1 << 15), ("<Bi", 5, 1 << 31), ("<Bq", 6, 1 << 63))
 _MICROSECOND = timedelta(microseconds=1)
@@ -24,7 +24,7 @@ _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
 def document_variants(values: Iterable[Value], present: Iterable[bool]) -> pa.Array:
-    """Each value as a variant; null where it is not `present`. Raises ValueError for one that has no form."""
+    """Return each value as a variant; null if it is not `present`. Raises ValueError for an unsupported value."""
     made = [_variant(value) if there else None for value, there in zip(values, present, strict=True)]
     bodies = pa.array([b"" if one is None else one[0] for one in made], pa.binary())
     names = pa.array([b"" if one is None else one[1] for one in made], pa.binary())
@@ -41,7 +41,7 @@ def _variant(value: Value) -> tuple[bytes, bytes]:
 
 @lru_cache(maxsize=1024)
 def _dictionary(names: frozenset[str]) -> tuple[Mapping[str, int], bytes]:
-    """The numbers of the names, and the dictionary of them; most documents of a collection have the same names."""
+    """Return the numbers of the names, and their dictionary; most documents of a collection have the same names."""
     ordered = tuple(sorted(names, key=place_of))
     return {name: number for number, name in enumerate(ordered)}, metadata(ordered)
 
@@ -92,7 +92,7 @@ def _integer(value: int) -> bytes:
 
 
 def _decimal(value: Decimal) -> bytes:
-    """A decimal of at most 38 digits, else its text."""
+    """Return a decimal of at most 38 digits, else its text."""
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int) or exponent < -38 or len(digits) + max(exponent, 0) > 38:
         return _text(str(value))

@@ -1,4 +1,4 @@
-"""The encoding of typed rows: the layout as nested Arrow structs. It makes no bytes, and carries no schema in them."""
+"""The encoding of typed rows: the layout as nested Arrow structs, without bytes and without embedded schemas."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class _Document:
     size: int = 0
 
     def part(self, name: str) -> _Document | None:
-        """The document of a part of the layout; None where it has none of this name."""
+        """Return the document of a part of the layout; None if it has no such part."""
         found = self.layout.part(name) if isinstance(self.layout, Struct) else None
         return None if found is None else _Document(found, arrow_type_of(found.type))
 
 
 class Typed:
-    """See formats.base.Encoding. The layouts of a block have one schema."""
+    """See formats.base.Encoding. The layouts of a block share one schema."""
 
     def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _Document:
         return _Document(layout, arrow_type_of(layout.type))

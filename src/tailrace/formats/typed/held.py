@@ -1,7 +1,7 @@
-"""The Arrow types that Spark holds, and arrays in them. Worker, driver.
+"""The Arrow types that Spark supports, and arrays in them. Worker, driver.
 
-Spark's decimals have 38 digits, its timestamps and intervals microseconds. Its type of times of the day is switched
-off unless a session's settings say otherwise, so these are texts.
+Spark's decimals have 38 digits, its timestamps and intervals microseconds. Its type for times of day is off by default,
+so times of day are texts.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 from tailrace.columns.typed import is_variant
 
 MOST_DIGITS = 38
-"""The most digits of a decimal of Spark's."""
+"""The largest number of digits of a Spark decimal."""
 
 _NANOSECONDS = pa.timestamp("ns")
 _DURATION = pa.duration("us")
 
 
 class NotHeld(Exception):
-    """Values of the field with this path cannot be shown in the type that was declared for it."""
+    """Values of the field at this path do not fit the type declared for it."""
 
     def __init__(self, path: str, kind: pa.DataType, declared: pa.DataType) -> None:
         super().__init__(path, kind, declared)
@@ -27,7 +27,7 @@ class NotHeld(Exception):
 
 
 def held(kind: pa.DataType) -> pa.DataType:
-    """The type in which Spark holds the values of `kind`, each part of it nullable."""
+    """Return the type in which Spark holds values of `kind`, with every part nullable."""
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(part.name, held(part.type)) for part in kind])
     if pa.types.is_map(kind):
@@ -44,8 +44,9 @@ def held(kind: pa.DataType) -> pa.DataType:
 
 
 def conform(values: pa.Array, kind: pa.DataType, path: str = "") -> pa.Array:
-    """The values in the type `kind`: structs by the names of their fields, of which missing ones are null and further
-    ones are left out. Raises NotHeld where a value has no form in it.
+    """Return the values in the type `kind`. Raises NotHeld if a value does not fit.
+
+    Structs are matched by field names: missing fields become null, extra fields are left out.
     """
     if is_variant(kind):
         from tailrace.formats.typed.variant import variants
@@ -78,7 +79,7 @@ def _struct(values: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
 
 
 def _offsets(values: pa.Array) -> pa.Array:
-    """Where the elements of each list begin among those that `flatten` gives; null before a list that is null."""
+    """Return where the elements of each list begin in the result of `flatten`; null for a null list."""
     lengths = pc.fill_null(pc.list_value_length(values), 0) if values.null_count else pc.list_value_length(values)
     starts = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
     if not values.null_count:
@@ -98,10 +99,10 @@ def _map(values: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
 def _scalar(values: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     if values.type == _NANOSECONDS and pa.types.is_timestamp(kind):
         values = pc.floor_temporal(values, unit="microsecond")
-    # what Spark holds of a time has fewer digits, and that is known of it
+    # Spark's times have fewer digits, and this loss is accepted
     shorter = pa.types.is_temporal(values.type) and pa.types.is_temporal(kind) and values.type.id == kind.id
     try:
         return values.cast(kind, safe=not shorter)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        # a value that the type does not have, or, of another kind, two types between which Arrow has no cast
+        # a value that does not fit, or two types between which Arrow cannot cast
         raise NotHeld(path, values.type, kind) from None

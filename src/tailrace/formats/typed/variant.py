@@ -1,8 +1,8 @@
 """Arrow arrays as variants, Spark's binary form of values of any shape, a column at a time. Worker.
 
-The form is Parquet's variant encoding, version 1: a value, and a dictionary of the names in it. Numbers keep the width
-of their type, decimals and timestamps are their own kinds; times of the day and what has no kind are the texts that
-Spark shows.
+The form is Parquet's variant encoding, version 1: a value, and a dictionary of its names. Numbers keep the width of
+their type; decimals and timestamps have kinds of their own. Times of day, and types without a kind, are written as the
+text that Spark shows.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _NULL, _TRUE, _FALSE = b"\x00", b"\x04", b"\x08"
 _DATE, _INSTANT, _LOCAL, _BINARY, STRING = 11, 12, 13, 15, 16
 _NUMBERS = {"int8": 3, "int16": 4, "int32": 5, "int64": 6, "double": 7, "float": 14}
 DECIMALS = ((9, 8, 4), (18, 9, 8), (38, 10, 16))
-"""The kinds of decimals: the most digits, the kind, its bytes."""
+"""Decimal kinds: the maximum of digits, the kind, its bytes."""
 SHORT = 64
-"""Strings of fewer bytes have their length in the first one."""
+"""Strings of fewer bytes store their length in the first byte."""
 _Bytes = npt.NDArray[np.uint8]
 
 
 def variants(values: pa.Array) -> pa.Array:
-    """The values as variants; null where there is none."""
+    """Return the values as variants; null for null."""
     names = sorted(set(_names(values)), key=place_of)
     ids = {name: number for number, name in enumerate(names)}
     made = _encoded(values, ids)
@@ -38,19 +38,19 @@ def variants(values: pa.Array) -> pa.Array:
 
 
 def place_of(name: str) -> bytes:
-    """Fields of an object are in the order of Java's strings: Spark looks for them so."""
+    """Return the sort key of a field name: Spark searches an object's fields in the order of Java's strings."""
     return name.encode("utf-16-be", "surrogatepass")
 
 
 def metadata(names: Sequence[str]) -> bytes:
-    """The dictionary of these names, which are in the order of `place_of`."""
+    """Return the dictionary of these names, which are in the order of `place_of`."""
     texts = [name.encode() for name in names]
     bounds = np.cumsum([0, *map(len, texts)]).astype("<u4")
     return struct.pack("<BI", 1 | 3 << 6, len(texts)) + bounds.tobytes() + b"".join(texts)
 
 
 def _names(values: pa.Array) -> Iterator[str]:
-    """The names of all fields that objects made of the values have."""
+    """Yield the names of all fields of objects made from the values."""
     kind = values.type
     if pa.types.is_struct(kind):
         for place, field in enumerate(kind):
@@ -65,20 +65,20 @@ def _names(values: pa.Array) -> Iterator[str]:
 
 
 def _entries(values: pa.Array) -> pa.Array:
-    """The entries of maps as lists of structs."""
+    """Return the entries of maps as lists of structs."""
     kind = values.type
     entry = pa.struct([pa.field("key", kind.key_type, nullable=False), pa.field("value", kind.item_type)])
     return values.cast(pa.list_(pa.field("entries", entry, nullable=False)))
 
 
 def _encoded(values: pa.Array, ids: Mapping[str, int]) -> pa.Array:
-    """One value each, as bytes; a null is the variant of null."""
+    """Return one value each, as bytes; a null is the variant of null."""
     made = _present(values, ids)
     return pc.if_else(values.is_valid(), made, pa.scalar(_NULL, pa.binary())) if values.null_count else made
 
 
 def _present(values: pa.Array, ids: Mapping[str, int]) -> pa.Array:
-    """The same, where what stands for a null means nothing."""
+    """Return one value each, as bytes; arbitrary bytes for a null."""
     kind = values.type
     if pa.types.is_null(kind):
         return pa.repeat(pa.scalar(_NULL, pa.binary()), len(values))
@@ -103,21 +103,21 @@ def _present(values: pa.Array, ids: Mapping[str, int]) -> pa.Array:
 
 
 def _number_of(kind: pa.DataType) -> int | None:
-    """The kind of variants of a type whose bytes are those of a number."""
+    """Return the variant kind of a type whose bytes are those of a number."""
     if pa.types.is_timestamp(kind) and kind.unit == "us":
         return _LOCAL if kind.tz is None else _INSTANT
     return _DATE if pa.types.is_date32(kind) else _NUMBERS.get(str(kind))
 
 
 def _numbers(values: pa.Array) -> _Bytes:
-    """The bytes of numbers, a row each."""
+    """Return the bytes of numbers, one row each."""
     width = values.type.bit_width // 8
     data = np.frombuffer(values.buffers()[1] or b"", np.uint8)
     return data[values.offset * width : (values.offset + len(values)) * width].reshape(-1, width)
 
 
 def _fixed(kind: int, data: _Bytes, scale: int | None = None) -> pa.Array:
-    """Values that have all the same number of bytes."""
+    """Return values that all have the same number of bytes."""
     front = [kind << 2] if scale is None else [kind << 2, scale]
     made = np.empty((len(data), len(front) + data.shape[1]), np.uint8)
     made[:, : len(front)] = front
@@ -126,7 +126,7 @@ def _fixed(kind: int, data: _Bytes, scale: int | None = None) -> pa.Array:
 
 
 def _rows(data: _Bytes) -> pa.Array:
-    """The rows of a matrix as bytes."""
+    """Return the rows of a matrix as bytes."""
     bounds = np.arange(len(data) + 1, dtype=np.int32) * np.int32(data.shape[1])
     return pa.Array.from_buffers(pa.binary(), len(data), [None, pa.py_buffer(bounds), pa.py_buffer(data.tobytes())])
 
@@ -185,7 +185,7 @@ def _objects(values: pa.Array, ids: Mapping[str, int]) -> pa.Array:
 
 
 def object_front(numbers: Iterable[int]) -> bytes:
-    """What stands before the offsets of an object with the fields of these numbers."""
+    """Return the bytes before the offsets of an object with these fields."""
     listed = np.array(list(numbers), "<u4")
     return struct.pack("<BI", 2 | 3 << 2 | 3 << 4 | 1 << 6, len(listed)) + listed.tobytes()
 
@@ -209,7 +209,7 @@ def _arrays(values: pa.Array, ids: Mapping[str, int]) -> pa.Array:
 
 
 def array_front(count: int) -> bytes:
-    """What stands before the offsets of an array of so many values."""
+    """Return the bytes before the offsets of an array of `count` values."""
     return struct.pack("<BI", 3 | 3 << 2 | 1 << 4, count)
 
 
@@ -220,7 +220,7 @@ def _maps(values: pa.Array, ids: Mapping[str, int]) -> pa.Array:
     items = _encoded(entries.field(1), ids).to_pylist()
     made, low = [], 0
     for count in pc.fill_null(pc.list_value_length(lists), 0).to_pylist():
-        # of two entries with one key the last one holds
+        # if two entries share a key, the last one counts
         found = dict(sorted(zip(keys[low : low + count], items[low : low + count], strict=True), key=_first))
         made.append(_map_object(found))
         low += count
