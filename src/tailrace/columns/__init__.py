@@ -1,4 +1,4 @@
-"""Changes and table schemas as columns: what every connector produces and every later stage reads."""
+"""Changes and table schemas as columns, which every connector produces and every later stage reads."""
 
 from tailrace.columns.batch import (
     Boundary,

@@ -1,13 +1,13 @@
-"""Names with the characters replaced that Avro does not allow. No I/O, any process."""
+"""Names with characters replaced that Avro does not allow. No I/O, any process."""
 
 from __future__ import annotations
 
 
 def adjusted(name: str, mode: str, dots: bool) -> str:
-    """`name` under the adjustment `mode`; `dots` tells whether dots separate parts of the name.
+    """Return `name` under the adjustment `mode`; `dots`: dots separate parts of the name.
 
-    `avro` writes `_` for every UTF-16 unit that is not allowed and puts `_` before a first digit; `avro_unicode`
-    writes `_uXXXX`, for the underscore as well, so that the names stay distinct.
+    `avro` writes `_` for every illegal UTF-16 unit and puts `_` before a leading digit. `avro_unicode` writes `_uXXXX`,
+    for the underscore as well, so that names stay distinct.
     """
     if mode == "none":
         return name

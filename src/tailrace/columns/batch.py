@@ -32,9 +32,9 @@ class Marker(IntEnum):
 
 
 class Commits(Protocol):
-    """The transactions that a batch's changes belong to; a change names its own by index.
+    """The transactions of a batch's changes; a change refers to its transaction by index.
 
-    `commit_us` is the commit's time in µs since 1970 UTC. What else is known of a transaction differs by connector.
+    `commit_us` is the commit's time in µs since 1970 UTC. Other properties differ by connector.
     """
 
     commit_us: Int64s
@@ -46,7 +46,7 @@ class Commits(Protocol):
 class CapturedTransactions:
     """The transactions of change tables: `commit_lsn` is a `binary` array of their commits' LSNs.
 
-    The bytes are the server's own, 10 or 16. Those of one server have one length, so that they sort as bytes. Zeros
+    The bytes are the server's own, 10 or 16, with the same length throughout a server, so they sort as bytes. Zeros
     stand for a snapshot taken before anything was captured, whose source blocks have no LSN.
     """
 
@@ -59,10 +59,10 @@ class CapturedTransactions:
 
 @dataclass(slots=True)
 class Transactions:
-    """The transactions of a log of numbered positions; see Commits.
+    """The transactions of a log with numbered positions; see Commits.
 
-    `xid` the server's 32-bit transaction id; `commit_lsn` the LSN of the commit record; `commit_us` the commit's
-    time in µs since 1970 UTC; `previous_end` the end LSN of the commit before it in the log, -1 when none was seen.
+    `xid` is the server's 32-bit transaction id; `commit_lsn` the LSN of the commit record; `commit_us` the commit's
+    time in µs since 1970 UTC; `previous_end` the end LSN of the previous commit in the log, -1 if none was seen.
     """
 
     xid: Int64s
@@ -74,12 +74,12 @@ class Transactions:
         return len(self.xid)
 
     def part(self, which: slice | Int32s | Int64s) -> Transactions:
-        """Some of them."""
+        """Return some of the transactions."""
         return Transactions(self.xid[which], self.commit_lsn[which], self.commit_us[which], self.previous_end[which])
 
     @classmethod
     def joined(cls, parts: Sequence[Transactions]) -> Transactions:
-        """Those of the parts, one after another."""
+        """Return the transactions of the parts, one after another."""
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
 
 
@@ -87,10 +87,10 @@ class Transactions:
 class Image:
     """One side of the changes, before or after: one text column per table column.
 
-    `present[i]` says whether row i has this image at all; None means that every row has it. `columns[j]` is a
-    `binary` array of the values as the server's output functions write them, in the database's encoding (UTF-8);
-    null means SQL NULL, or that the log did not carry the column. `unavailable[j]`, where it is not None, marks
-    the rows whose value is an unchanged TOAST value that the log did not carry (its text is null).
+    `present[i]`: row i has this image; None means that every row has it. `columns[j]` is a `binary` array of the values
+    as the server's output functions write them, in UTF-8; null means SQL NULL, or that the log did not carry the
+    column. `unavailable[j]`, unless None, marks the rows with an unchanged TOAST value that the log did not carry
+    (their text is null).
     """
 
     present: Flags | None
@@ -102,23 +102,26 @@ class Image:
 class ChangeBatch:
     """The changes of one version of one table, in log order.
 
-    `op` holds the ASCII codes of c, u, d, t or r. `lsn` is the LSN of the change itself: of a log the start of its
-    message, an int64; of change tables a `binary` array of the server's bytes, null where a source block has none.
-    `ordinal` is the change's place within the transaction, counted over every change of the transaction from 0; of
-    change tables, among the rows of one change LSN. `command` numbers the operations within a transaction, where
-    they are ordered by it; None where there are no such numbers. `(transactions.commit_lsn[transaction[i]],
-    ordinal[i])` is the position that identifies the event; of change tables `command` and `lsn` stand between the two.
-    For snapshot rows (`r`) `marker` says what Debezium's `source.snapshot` shows; None means FALSE throughout.
-    `before` and `after` may be None when no row has that image. In an update, `before` is present only if the log
-    carried an old tuple.
+    - `op`: ASCII codes of c, u, d, r or t.
+    - `lsn`: the LSN of each change. For a log, the start of its message, an int64; for change tables, a `binary` array
+      of the server's bytes, null if the source block has none.
+    - `ordinal`: the change's place in its transaction, counted from 0 over every change of the transaction; for change
+      tables, among the rows of one change LSN.
+    - `command`: numbers of the operations within a transaction, if these order its changes, else None.
+    - `marker`: Debezium's `source.snapshot` of snapshot rows (`r`); None means FALSE throughout.
+    - `before`, `after`: None if no row has that image. In an update, `before` is present only if the log carried an old
+      tuple.
+    - `total_order`, `table_order`: numbers, from 1, of the change's first event among all captured events of its
+      transaction, and among those of its table; only with transaction metadata.
+    - `messages`: the raw messages of the changes, bytes and offsets, if there are any.
+    - `xmin`: the slot's xmin for source blocks; None if unknown.
+    - `serial`: the source block's event_serial_no, an int64 array; null if a block has none, None if no block has one.
+    - `reselected`: the number of values of each change that were read again from the table: 0 if that was requested but
+      impossible, -1 if it was not requested; None if it was requested for no change.
+    - `superseded`: the number of changes left out because only the last change of each key was requested.
 
-    Where transaction metadata is wanted, `total_order` and `table_order` are the numbers, from 1, of the change's
-    first event among all captured events of its transaction, and among those of its table. `messages` are the raw
-    messages of the changes, bytes and offsets, where they came in any. `xmin` is what source blocks show of the slot,
-    None where nothing is known. `serial` is the source block's event_serial_no, an int64 array: null where a block has
-    none, None when it has none throughout. `reselected` counts the values of each change that were read again from the
-    table: 0 where that was wanted and not possible, -1 where it was not wanted; None when none was. `superseded` is the
-    number of changes that are not here, since only the last ones of each key were wanted.
+    `(transactions.commit_lsn[transaction[i]], ordinal[i])` identifies the event; for change tables `command` and `lsn`
+    stand between the two.
     """
 
     table: TableSchema
@@ -144,7 +147,7 @@ class ChangeBatch:
         return len(self.op)
 
     def part(self, low: int, high: int) -> ChangeBatch:
-        """The changes `[low, high)`."""
+        """Return the changes `[low, high)`."""
         if low == 0 and high == len(self):
             return self
         found = self.some(lambda values: values[low:high], lambda values: values[low:high])
@@ -154,8 +157,10 @@ class ChangeBatch:
         return found
 
     def some(self, numbers: Callable[[Any], Any], column: Callable[[Any], Any]) -> ChangeBatch:
-        """Some of the changes: `numbers` takes them of numpy's arrays, `column` of Arrow's. It has no raw messages; its
-        warnings are the same list."""
+        """Return some of the changes: `numbers` selects from numpy's arrays, `column` from Arrow's.
+
+        The result has no raw messages and shares the list of warnings.
+        """
 
         def of(values: Any) -> Any:
             if values is None:
@@ -187,20 +192,20 @@ class ChangeBatch:
 
 
 def position_text(position: int | str) -> str:
-    """What the row schema's `position` says: 16 hexadecimal digits of a number; a text stands as it is.
+    """Return the row schema's `position`: a number as 16 hexadecimal digits, a text unchanged.
 
-    The text of change tables is the hexadecimal digits, in capitals, of the LSNs of commit and change, and between the
-    two of the command, where there is one: it sorts in log order.
+    The text of change tables has the hexadecimal digits, in capitals, of the LSNs of commit and change, with the
+    command between them if there is one. It sorts in log order.
     """
     return f"{position:016X}" if isinstance(position, int) else position
 
 
-# Two hexadecimal digits for every byte, as they lie in memory.
+# Two hexadecimal digits for every byte, in memory order.
 _DIGITS = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16).copy()
 
 
 def position_texts(positions: Int64s) -> pa.Array:
-    """`position_text` of many numbers."""
+    """Return `position_text` of many numbers."""
     digits = _DIGITS[np.ascontiguousarray(positions, ">i8").view(np.uint8)]
     bounds = np.arange(len(positions) + 1, dtype=np.int32) * 16
     return pa.StringArray.from_buffers(len(positions), pa.py_buffer(bounds), pa.py_buffer(digits))
@@ -208,9 +213,9 @@ def position_texts(positions: Int64s) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The events of one transaction: in all, and by table, in the order in which END lists them.
+    """The number of events of one transaction: the total, and by table in the order of END.
 
-    Tables are called as `events.names.collection` calls them.
+    Tables have the names of `events.names.collection`.
     """
 
     total: int
@@ -221,10 +226,10 @@ class Counts:
 class Boundary:
     """The beginning or end of a transaction, for transaction metadata.
 
-    `xid` is the number that the server gives a transaction, or else the text that names it in events. `lsn` is the
-    LSN of its first message, or the end LSN of its commit (0 where `xid` is a text); `commit_lsn` its position
-    as `position_text` takes it; `commit_us` the commit's time in µs since 1970; `ordinal` sorts it among the
-    transaction's changes; `counts` is None at the beginning.
+    `xid` is the server's number of the transaction, or else its text in events. `lsn` is the LSN of its first message,
+    or the end LSN of its commit (0 if `xid` is a text); `commit_lsn` its position in the form that `position_text`
+    expects; `commit_us` the commit's time in µs since 1970; `ordinal` sorts it among the transaction's changes;
+    `counts` is None at the beginning.
     """
 
     xid: int | str
@@ -239,10 +244,10 @@ class Boundary:
 class LogicalMessage:
     """A message that an application has written into the log.
 
-    `xid` is None for one outside of transactions. `lsn` is its own LSN, `previous_end` the end LSN of the commit
-    before it, None when none was seen; `commit_lsn` and `ordinal` are its position, `commit_us` the time of its
-    commit in µs since 1970 (outside of transactions: of the commit before it); `total_order` its number among the
-    events of its transaction, None where it has none or numbers are not wanted.
+    `xid` is None outside of transactions. `lsn` is the message's LSN, `previous_end` the end LSN of the commit before
+    it, None if none was seen. `commit_lsn` and `ordinal` are its position. `commit_us` is the time of its commit, in µs
+    since 1970 (outside of transactions: of the commit before it). `total_order` is its number among the events of its
+    transaction, None if it has none or numbers are not requested.
     """
 
     prefix: str

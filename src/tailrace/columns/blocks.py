@@ -6,14 +6,14 @@ The row's `op` is BLOCK, its `key` the text of a Head, its `value` a stream of A
 column     type            content
 ========== =============== =======================================================================================
 op         string          c, u, d, r, t; the new key of a key change is a c, its old key a d before it
-position   string          as the row schema has it
-ordinal    int64           as the row schema has it
+position   string          as in the row schema
+ordinal    int64           as in the row schema
 part       int8            1 for the new key of a key change, else 0: (position, ordinal, part) orders the changes
 at         timestamp       commit time, UTC, µs
 missing    list<int32>     columns whose values neither the log nor an earlier change of the block had; null: none.
-                           Rows that are gone have such a list where these are KEPT
-origin     struct          the key that a row with missing values had before the block, where it was another one
-c0, c1, …  of the columns  the row after the change; of a delete its key, and what else the log has of it
+                           Deleted rows have such a list only if they are KEPT
+origin     struct          the previous key of a row with missing values, if the key changed within the block
+c0, c1, …  of the columns  the row after the change; for a delete, its key and whatever else the log has
 ========== =============== =======================================================================================
 """
 
@@ -30,17 +30,17 @@ import pyarrow as pa
 from tailrace.columns.typed import VARIANT
 
 BLOCK = "block"
-"""The word of the row's column `op`."""
+"""The value of the row's column `op`."""
 
 COUNTED = "cast(get_json_object(cast(key as string), '$.changes') as bigint)"
-"""How many changes a row that is a block was made of, for Spark."""
+"""Spark expression for the number of changes in a row that is a block."""
 
 LAST, EVERY, KEPT = "last", "every", "kept"
-"""What a block holds: the last change of each key, or every change; or the last ones where deleted rows are kept, with
-the values that they had: then rows that a truncate has removed are among them, as `t`."""
+"""The changes in a block: the last one of each key, or all. KEPT: the last ones, while deleted rows are kept with their
+values; rows that a truncate has removed are included, with op `t`."""
 
 ROWS = "rows"
-"""In the place of these: no blocks, but the rows' own columns as they stand in blocks, called c0, c1, …"""
+"""Instead of blocks: rows with columns as in blocks, named c0, c1, …"""
 
 FIXED = (
     pa.field("op", pa.string()),
@@ -50,7 +50,7 @@ FIXED = (
     pa.field("at", pa.timestamp("us", tz="UTC")),
     pa.field("missing", pa.list_(pa.field("element", pa.int32()))),
 )
-"""The fields before `origin` and those of the table."""
+"""The fields before `origin` and before the table's columns."""
 
 Place = tuple[str, int]
 """A position and an ordinal; sorts in log order."""
@@ -58,13 +58,13 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the rows of a block are made of. `names` are the columns', `key` the indexes of those of the key.
+    """The form of a block's rows. `names` are the columns' names, `key` the indexes of key columns.
 
-    `added` are the indexes of the columns for which rows that are older than the column have another value than null,
-    `values` those of them, with their one value, of which it is known: as Arrow writes it as a text, instants in µs.
-    `numbers` are the columns' own in the source's table, by which a renamed one is told from another, 0 where it is not
-    known; `relation` is the number of the source's table, by which one that was made anew under the same name is told.
-    `shard` is the name of the source's table where several are put into one, else "".
+    `added` are the indexes of columns in which rows older than the column may have a value other than null; `values`
+    has that value, if it is the same for all such rows and known, as Arrow writes it as text, instants in µs. `numbers`
+    identify the columns in the source's table, so that a renamed column is recognised; 0 if unknown. `relation` is the
+    number of the source's table, so that a table made anew under the same name is recognised. `shard` is the name of
+    the source's table if several tables share one, else "".
     """
 
     names: tuple[str, ...]
@@ -77,7 +77,7 @@ class Form:
     shard: str = ""
 
     def number(self, place: int) -> int:
-        """The column's number, 0 where it is not known."""
+        """Return the column's number; 0 if unknown."""
         return self.numbers[place] if self.numbers else 0
 
     @property
@@ -89,19 +89,18 @@ class Form:
 
 
 DOCUMENTS = Form(("_id", "document"), (pa.string(), VARIANT), (0,))
-"""That of every collection of documents: under the text that keys of events have, the document."""
+"""The form of every collection of documents: the document under the text of its key in events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is known of a block without opening it.
+    """The description of a block, readable without opening it.
 
     `first` and `last` are the places of its first and last change, `rows` their number. `snapshot` names the snapshot
-    that its rows are of, "" for changes of the log and of incremental snapshots; `truncate` is the place of the last
-    truncate among the changes that the block was made of. `moved` says that some row has an `origin`, `routed` that
-    several tables of the source are put into the one that is named, `apart` that no other task of the batch has changes
-    of its keys. `changes` is the number of changes that it was made of, before all but the last ones were left out;
-    where they were made into several blocks, the first one has it.
+    of its rows, "" for changes of the log and of incremental snapshots. `truncate` is the place of the last truncate
+    among the block's changes. `moved`: some row has an `origin`. `routed`: the named table receives several tables of
+    the source. `apart`: no other task of the batch has changes of its keys. `changes` is the number of changes before
+    all but the last ones were left out; if they became several blocks, the first block has it.
     """
 
     database: str
@@ -120,7 +119,7 @@ class Head:
     changes: int = 0
 
     def text(self) -> bytes:
-        """The head as the row's key."""
+        """Return the head as the row's key."""
         return json.dumps(
             {
                 "table": [self.database, self.schema, self.table],
@@ -140,7 +139,7 @@ class Head:
 
     @classmethod
     def of(cls, text: bytes) -> Head:
-        """The head that `text` gave."""
+        """Return the head that `text` has written."""
         told: dict[str, Any] = json.loads(text)
         truncate = told["truncate"]
         database, schema, table = told["table"]
@@ -180,7 +179,7 @@ def _form_of(text: str) -> Form:
 
 
 def written(rows: pa.RecordBatch) -> bytes:
-    """Rows of a block as its value."""
+    """Return rows of a block as its value."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
         stream.write_batch(rows)
@@ -188,6 +187,6 @@ def written(rows: pa.RecordBatch) -> bytes:
 
 
 def read(value: bytes) -> pa.Table:
-    """The rows that `written` gave."""
+    """Return the rows that `written` has written."""
     with pa.ipc.open_stream(pa.py_buffer(value)) as stream:
         return stream.read_all()

@@ -1,7 +1,7 @@
-"""Logical types: what a column's values mean to a consumer, in the terms of Kafka Connect's schemas.
+"""Logical types: the meaning of a column's values to a consumer, in terms of Kafka Connect's schemas.
 
-A logical type is the schema half of a value: every serialiser derives its own schema from it. The values of
-`connect` are Connect's: boolean, int8, int16, int32, int64, float, double, string, bytes, array, map, struct.
+A logical type is the schema of a value, from which every serialiser derives its own. The values of `connect` are
+Connect's: boolean, int8, int16, int32, int64, float, double, string, bytes, array, map, struct.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Absent:
-    """The type of ABSENT; one value, equal to itself across processes."""
+    """The type of ABSENT; its only value equals itself across processes."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Absent)
@@ -24,17 +24,16 @@ class Absent:
 
 
 ABSENT = Absent()
-"""No default at all: distinct from None, which is a default of null."""
+"""No default: distinct from None, which is a default of null."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogicalType:
     """One schema: Connect's type, its semantic name and version, its parameters in order, and its parts.
 
-    `fields` belong to a struct, `items` to an array (its element) or a map (its value). `keys` is a map's key, None
-    for strings; JSON writes a map of other keys as a list of pairs.
-    `default` is the default in its JSON form (bytes as base64 text), ABSENT where there is none; `doc` what the
-    schema says of itself.
+    `fields` belong to a struct, `items` to an array (its element) or a map (its value). `keys` is a map's key, None for
+    strings; JSON writes a map with other keys as a list of pairs. `default` is the default in its JSON form (bytes as
+    base64 text), ABSENT without one; `doc` is the schema's documentation.
     """
 
     connect: str
@@ -75,7 +74,7 @@ BYTES = LogicalType("bytes")
 
 
 def semantic(base: LogicalType, name: str, version: int = 1, **parameters: str) -> LogicalType:
-    """`base` under a semantic name; parameter names have `__` for the dots that identifiers cannot carry."""
+    """Return `base` under a semantic name; parameter names have `__` for dots, which identifiers cannot contain."""
     named = tuple((key.replace("__", "."), value) for key, value in parameters.items())
     return replace(base, name=name, version=version, parameters=named)
 
@@ -85,7 +84,7 @@ def array(items: LogicalType) -> LogicalType:
 
 
 def mapping(values: LogicalType) -> LogicalType:
-    """A map from strings."""
+    """Return a map from strings."""
     return LogicalType("map", items=values)
 
 

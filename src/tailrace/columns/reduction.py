@@ -1,4 +1,4 @@
-"""Reduction: which change of each key is the last, and where values that the log did not carry come from. Pure."""
+"""Reduction: finds the last change of each key, and the source of values that the log did not carry. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NONE = -1
 
 
 def groups(columns: Sequence[pa.Array]) -> Int64s:
-    """A number for each row, the same for rows whose values are equal in all columns, as Spark compares them."""
+    """Return a number for each row, equal for rows whose values are equal in all columns, as Spark compares them."""
     assert columns
     found: Int64s = np.zeros(len(columns[0]), np.int64)
     for column in columns:
@@ -27,8 +27,7 @@ def groups(columns: Sequence[pa.Array]) -> Int64s:
 
 
 def _flat(values: pa.Array) -> pa.Array:
-    """Values of a type that can be told apart in one pass: nested ones become numbers, of lists those of their parts
-    as bytes."""
+    """Return values of a type that one pass can compare: structs and maps as numbers, lists as bytes of numbers."""
     kind = values.type
     if pa.types.is_map(kind):
         return _flat(values.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))))
@@ -42,7 +41,7 @@ def _flat(values: pa.Array) -> pa.Array:
         parts = pa.array(groups([values.flatten()]) if len(values.flatten()) else np.zeros(0, np.int64))
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy().astype(np.int64)
         ends = np.append(0, np.cumsum(lengths)) * 8
-        # a list that is null is not one without parts
+        # a null list differs from an empty one
         whole = pa.LargeBinaryArray.from_buffers(
             pa.large_binary(), len(values), [None, pa.py_buffer(ends), parts.buffers()[1]]
         )
@@ -51,7 +50,7 @@ def _flat(values: pa.Array) -> pa.Array:
 
 
 def before(group: Int64s) -> Int64s:
-    """Of each row the one of its group before it, NONE for the first; rows are in order."""
+    """Return the previous row of the same group for each row, NONE for the first; rows are in order."""
     order = np.argsort(group, kind="stable")
     found: Int64s = np.full(len(group), NONE, np.int64)
     same = group[order[1:]] == group[order[:-1]]
@@ -60,17 +59,18 @@ def before(group: Int64s) -> Int64s:
 
 
 def lasts(group: Int64s) -> Int64s:
-    """The last row of each group, ascending."""
+    """Return the last row of each group, ascending."""
     order = np.argsort(group, kind="stable")
     ends = np.append(group[order[1:]] != group[order[:-1]], True) if len(order) else np.zeros(0, np.bool_)
     return np.sort(order[ends])
 
 
 def sources(previous: Int64s, has: Flags) -> Int64s:
-    """Of each row the nearest of itself and those before it, by `previous`, that has the value; NONE where none has."""
+    """Return, for each row, the nearest row that has the value: itself or an earlier one by `previous`; NONE without
+    one."""
     count = len(previous)
     jump = np.where(has, np.arange(count), previous)
-    # what nobody has stands behind the last row, and leads to itself
+    # NONE becomes a place after the last row that leads to itself
     jump = np.append(np.where(jump == NONE, count, jump), count)
     while True:
         further = jump[jump]
@@ -82,7 +82,7 @@ def sources(previous: Int64s, has: Flags) -> Int64s:
 
 
 def flagged(lists: pa.Array, count: int) -> Flags:
-    """Of `count` columns, which ones are in the lists of indexes of the rows: a row of flags for each column."""
+    """Return a row of flags for each of `count` columns: True for rows whose list has the column's index."""
     found: Flags = np.zeros((count, len(lists)), np.bool_)
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
     found[lists.flatten().to_numpy(zero_copy_only=False), np.repeat(np.arange(len(lists)), lengths)] = True
@@ -90,7 +90,7 @@ def flagged(lists: pa.Array, count: int) -> Flags:
 
 
 def listed(flags: Flags) -> pa.Array:
-    """The lists whose flags these are; null for a row that has none."""
+    """Return the lists of flagged indexes; null for a row without any."""
     columns = np.nonzero(flags.T)[1].astype(np.int32)
     counts = flags.sum(axis=0)
     ends = pa.array(np.append(0, np.cumsum(counts)).astype(np.int32), mask=np.append(counts == 0, False))
@@ -98,12 +98,12 @@ def listed(flags: Flags) -> pa.Array:
 
 
 def roots(previous: Int64s) -> Int64s:
-    """Of each row the first of those that `previous` leads to."""
+    """Return, for each row, the first of the rows to which `previous` leads."""
     return sources(previous, previous == NONE)
 
 
 def running(weight: Int64s, group: Int64s) -> Int64s:
-    """Of each row 1 and the weights of those before it in its group."""
+    """Return, for each row, 1 plus the weights of the earlier rows of its group."""
     order = np.argsort(group, kind="stable")
     before_it = np.cumsum(weight[order]) - weight[order]
     inner = group[order]

@@ -1,30 +1,30 @@
 """The one row schema of every tailrace source, as Arrow; `tailrace.spark` declares the same to Spark.
 
-A query may ask for some of the columns alone: the others are neither made nor sent. The first four columns are those
-that Spark's Kafka sink takes as they are.
+A query may request some of the columns; the others are neither made nor sent. Spark's Kafka sink uses the first four
+columns unchanged.
 
 ========== ============================================ ==========================================================
 column     type                                         content
 ========== ============================================ ==========================================================
 topic      string                                       topic of the record
-key        binary                                       serialised key; null where the table has none
+key        binary                                       serialised key; null if the table has none
 value      binary                                       serialised value; null in a tombstone
-headers    array<struct<key string, value binary>>      record headers, in order; null when there are none
+headers    array<struct<key string, value binary>>      record headers, in order; null if there are none
 op         string                                       c, u, d, r, t, m; tombstone, heartbeat, BEGIN, END,
                                                         notification, quarantine, schema
 database   string                                       source database
 schema     string                                       source schema
 table      string                                       source table
-position   string                                       hex digits that sort in log order: of the commit LSN (16), or
-                                                        of change tables those of commit and change (40 or 64)
-ordinal    bigint                                       place in the transaction, or, of change tables, among the rows
-                                                        of one change position: identifies the change
+position   string                                       hex digits that sort in log order: of the commit LSN (16); for
+                                                        change tables, of commit and change (40 or 64)
+ordinal    bigint                                       place in the transaction; for change tables, among the rows of
+                                                        one change position: identifies the change
 transaction string                                      transaction id; null in snapshots
 source_ts  timestamp                                    commit time (snapshot: time of the snapshot), UTC, µs
 snapshot   string                                       the source block's snapshot marker
 ========== ============================================ ==========================================================
 
-A transform may place its records: then the row has one or both of these columns as well, where a query asks for them.
+If a transform sets partition or timestamp, the row has these columns too, provided that the query requests them.
 
 ========== ============================================ ==========================================================
 column     type                                         content
@@ -33,18 +33,18 @@ partition  int                                          number of the partition 
 timestamp  bigint                                       time of the record, in ms since 1970 UTC; null: that of writing
 ========== ============================================ ==========================================================
 
-Where a post-processor reads values again, there is one more, for a query that asks for it.
+With a post-processor that reselects values there is one more, provided that the query requests it.
 
 ========== ============================================ ==========================================================
 column     type                                         content
 ========== ============================================ ==========================================================
-reselected int                                          how many values of the event were read again from the table,
-                                                        0 where its row was gone or could not be read; null: none was
-                                                        to be read
+reselected int                                          number of the event's values that were reselected from the
+                                                        table, 0 if its row was gone or unreadable; null: none was
+                                                        requested
 ========== ============================================ ==========================================================
 
-A change that becomes several records (a delete and its tombstone, a key change) gives them one `(position,
-ordinal)`; their order is the order of the rows.
+The records of one change (a delete and its tombstone, a key change) share one `(position, ordinal)`; their order is
+the order of the rows.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -76,31 +76,32 @@ COLUMNS: tuple[str, ...] = tuple(ROW_SCHEMA.names)
 """The names of all columns, in the order of the row."""
 
 PLACES: Mapping[str, pa.DataType] = {"partition": pa.int32(), "timestamp": pa.int64()}
-"""The columns that a row has only where a transform fills them, and the types of these."""
+"""Columns, with their types, that a row has only if a transform sets them."""
 
 RESELECTED = "reselected"
 FURTHER: Mapping[str, pa.DataType] = {**PLACES, RESELECTED: pa.int32()}
-"""All columns that a row may have beside those of every row, and their types."""
+"""Columns, with their types, that a row may have besides those of every row."""
 
-# How many bytes these have decides whether a change becomes an event or is put aside.
+# Their size decides whether a change becomes an event or is quarantined.
 _ALWAYS = ("key", "value")
 
 
 def made_columns(wanted: Iterable[str]) -> tuple[str, ...]:
-    """The columns that tasks make where the query wants `wanted`, which come first."""
+    """Return the columns that tasks make: `wanted`, then those that are always made."""
     return tuple(dict.fromkeys((*wanted, *_ALWAYS)))
 
 
 @lru_cache(maxsize=64)
 def row_schema(columns: tuple[str, ...]) -> pa.Schema:
-    """The schema of rows of these columns alone, in this order."""
+    """Return the schema of rows with only these columns, in this order."""
     return pa.schema([pa.field(name, FURTHER[name]) if name in FURTHER else ROW_SCHEMA.field(name) for name in columns])
 
 
 def rows_of(columns: tuple[str, ...], makers: Mapping[str, Callable[[], pa.Array]]) -> pa.RecordBatch:
-    """Rows of these columns, each made by its function in `makers`; the functions of other columns are not called.
+    """Return rows of these columns, each made by its function in `makers`; other functions are not called.
 
-    A column of FURTHER that has none is null: these records are placed nowhere, and nothing of them was read again.
+    A column of FURTHER without a function is null: nothing placed these records, and none of their values was
+    reselected.
     """
     made = {name: makers[name]() for name in columns if name in makers or name not in FURTHER}
     count = len(next(iter(made.values()), ()))

@@ -21,16 +21,17 @@ class TableId:
 class Column:
     """One column at one schema version.
 
-    `type_name` is the server's internal name (`int4`, `bpchar`, `_text` for an array, an enum's own name);
-    `modifier` is the raw type modifier (-1 when there is none). `kind` says what
-    `type_name` is: `base`, `enum`, `domain`, `composite`, `range`, `array` or `unknown`. `element` is an array's
-    element type or a domain's base type, resolved to the bottom, with its own kind and labels; None otherwise.
-    `comment` is what the database says of the column, None where it says nothing or nobody asks. `identity` says that
-    the server numbers the rows by it (IDENTITY); schema changes show that. `fields` are the attributes of a composite.
-    `number` is the column's own in its table: it keeps the number when it is renamed, and no other column ever gets it.
-    0 where the log and the catalog do not tell. `filled` says that rows which are older than the column may have values
-    there, though it has no default any more; `missing` is the text of the one value that they all have, None where
-    nobody knows one.
+    - `type_name`: the server's internal name (`int4`, `bpchar`, `_text` for an array, an enum's own name).
+    - `modifier`: the raw type modifier, -1 without one.
+    - `kind`: what `type_name` is: `base`, `enum`, `domain`, `composite`, `range`, `array` or `unknown`.
+    - `element`: an array's element type or a domain's base type, fully resolved, with its own kind and labels; else
+      None.
+    - `comment`: the database's comment; None without one, or if it was not requested.
+    - `identity`: the server numbers the rows by it (IDENTITY); schema changes show that.
+    - `fields`: the attributes of a composite.
+    - `number`: identifies the column in its table. It survives renames and is never reused. 0 if unknown.
+    - `filled`: rows older than the column may have values there, although it no longer has a default.
+    - `missing`: the text of the one value that all these rows have; None if unknown.
     """
 
     name: str
@@ -55,12 +56,11 @@ class Column:
 class TableSchema:
     """A table at one schema version.
 
-    `columns` are those that the log delivers, in the table's order. `key` names the columns of the primary key in
-    the key's own order or, without one, of a unique index over NOT NULL columns; empty when there is neither.
-    `any_bytes` says that the database has no encoding, so that texts that are not UTF-8 are to be expected.
-    `own` is what the key was before message.key.columns gave the table another, None where that did not.
-    `replica_identity` is the server's letter (`d`, `n`, `f` or `i`), where it has one. `version` counts from 1 within
-    one query.
+    `columns` are those that the log delivers, in the table's order. `key` names the columns of the primary key in the
+    key's own order or, without one, of a unique index over NOT NULL columns; else it is empty. `any_bytes`: the
+    database has no encoding, so texts may not be UTF-8. `own` is the key that message.key.columns has replaced, None if
+    it has not. `replica_identity` is the server's letter (`d`, `n`, `f` or `i`), if it has one. `version` counts from 1
+    within one query.
     """
 
     id: TableId
@@ -73,7 +73,7 @@ class TableSchema:
     own: tuple[str, ...] | None = None
 
     def index(self, name: str) -> int:
-        """The position of the column called `name`; raises KeyError when there is none."""
+        """Return the position of the column called `name`. Raises KeyError if there is none."""
         for position, column in enumerate(self.columns):
             if column.name == name:
                 return position

@@ -1,26 +1,25 @@
 """Typed rows: the row of a source whose option `rows` is `typed`, as Arrow; `tailrace.spark` declares it to Spark.
 
-The columns of `tailrace.columns.row` that are no bytes stand in it as they are. These are its own:
+It has the columns of `tailrace.columns.row` that are not bytes, and these:
 
 =========== ====================== ================================================================================
 column      type                   content
 =========== ====================== ================================================================================
-key         of the table, or       the key; null where the table has none
+key         of the table, or       the key; null if the table has none
             variant
-before      of the table, or       the row before the change; null where the event has none
+before      of the table, or       the row before the change; null if the event has none
             variant
-after       of the table, or       the row after the change; null where the event has none
+after       of the table, or       the row after the change; null if the event has none
             variant
-unavailable array<string>          the fields of `after` whose values the log did not carry, so that they are null
-                                   there; null where it carried all
+unavailable array<string>          the fields of `after` that are null because the log did not carry their values;
+                                   null if it carried all
 source      of the connector, or   the source block
             variant
-value       binary                 the value of a record that is no change of a row, as value.converter says
-update      variant                of documents only: removedFields, updatedFields and truncatedArrays of an update
+value       binary                 the value of a record that is not a row change, as value.converter says
+update      variant                documents only: removedFields, updatedFields and truncatedArrays of an update
 =========== ====================== ================================================================================
 
-A change has no tombstone here. `op` is c, u, d, r or t in the rows of changes; in all others key, before, after and
-source are null.
+There are no tombstones. `op` is c, u, d, r or t for changes; in all other rows key, before, after and source are null.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ OF_TABLES = ("key", "before", "after", "source")
 """The columns whose types are those of the tables."""
 
 UPDATE = "update"
-"""A column that only sources of documents have: what an update has changed, where it does not carry the document."""
+"""A column of document sources only: the changes of an update that does not carry the document."""
 
 TYPED_COLUMNS = (
     "topic", "key", "before", "after", "unavailable", "source", "op", "database", "schema", "table", "position",
@@ -52,14 +51,14 @@ VARIANT = pa.struct(
         pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
     ]
 )
-"""How a variant lies in Arrow, as Spark has it."""
+"""A variant's Arrow type, as Spark stores it."""
 
 
 _OWN = {"unavailable": pa.list_(pa.field("element", pa.string())), UPDATE: VARIANT}
 
 
 def is_variant(kind: pa.DataType) -> bool:
-    """Whether this is the type of variants."""
+    """Return True for the type of variants."""
     if not pa.types.is_struct(kind) or kind.num_fields != VARIANT.num_fields:
         return False
     tag = kind.field(1).metadata
@@ -68,12 +67,12 @@ def is_variant(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TypedRows:
-    """That rows are typed, and what was declared of them. Picklable; from the driver to the workers.
+    """The declared types of typed rows. Picklable; from the driver to the workers.
 
-    `schema` is what Spark was told: rows have its columns, in its types. With None, those of each table's version are
-    in their own. `table` is the one that the schema was made of, None where it was not made of one: then columns that
-    it lacks are left out. The catalog that it was made of is that of `position`, as the row's column has it: a change
-    behind it may have columns that the schema lacks because they are new, one before it only because they were dropped.
+    `schema` is the schema given to Spark: rows have its columns, in its types. If None, each table version has its own
+    types. `table` is the table from which the schema was made, None otherwise: then columns that the schema lacks are
+    left out. `position` is that of the catalog from which it was made, as in the row's column: a later change may have
+    columns that the schema lacks because they are new, an earlier change only because they were dropped.
     """
 
     schema: pa.Schema | None = None
@@ -82,7 +81,7 @@ class TypedRows:
 
 
 def typed_schema(columns: Iterable[str], kinds: Mapping[str, pa.DataType] = MappingProxyType({})) -> pa.Schema:
-    """The schema of typed rows of these columns, in this order; `kinds` are the types of OF_TABLES, null where none."""
+    """Return the schema of typed rows of these columns; `kinds` are the types of OF_TABLES, null if absent."""
     of_tables = {name: kinds.get(name, pa.null()) for name in OF_TABLES}
     return pa.schema([pa.field(name, of_tables[name] if name in of_tables else _type(name)) for name in columns])
 

@@ -1,7 +1,8 @@
-"""Hypertables: the tables that others, their chunks, are parts of, as a catalog of the database has it. Pure data.
+"""Hypertables: tables that consist of other tables, their chunks, as a database's catalog lists them. Pure data.
 
-A transform that needs it has the attribute `asks`, a Catalogue, and the method `knowing`. The planner asks the catalog,
-keeps what it said in the offset, and gives tasks the transform with it: a batch that is planned again has it as before.
+A transform that needs the catalog has the attribute `asks`, a Catalogue, and the method `knowing`. The planner reads
+the catalog, stores the result in the offset, and gives it to the tasks' transforms: a batch that is planned again has
+the same one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ Table = tuple[str, str]
 
 
 class Hypertable(NamedTuple):
-    """A hypertable's schema and name, and those of the view that it holds the rows of; None where it has none."""
+    """A hypertable's schema and name, and those of the view whose rows it holds; None without a view."""
 
     schema: str
     table: str
@@ -25,15 +26,17 @@ class Hypertable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Which schemas a transform looks for chunks in, and the log-in for the catalog: options and their values, which
-    it does not show. A transform that knows the chunks already has no log-in."""
+    """The schemas in which a transform looks for chunks, and the login for the catalog, as options that `repr` hides.
+
+    A transform that knows the chunks already has no login.
+    """
 
     schemas: tuple[str, ...]
     login: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
 
 
 class Hypertables:
-    """The hypertables by their chunks. Immutable, hashable, picklable."""
+    """The hypertable of each chunk. Immutable, hashable, picklable."""
 
     __slots__ = ("_hash", "of")
 
@@ -45,25 +48,25 @@ class Hypertables:
         return self is other or (isinstance(other, Hypertables) and self.of == other.of)
 
     def __hash__(self) -> int:
-        # it is a part of settings, which are looked up for every segment
+        # it is part of settings, which are looked up for every segment
         if self._hash is None:
             self._hash = hash(frozenset(self.of.items()))
         return self._hash
 
     def __reduce__(self) -> tuple[type[Hypertables], tuple[dict[Table, Hypertable]]]:
-        # hashes of texts are another process's own
+        # hashes of texts differ between processes
         return Hypertables, (self.of,)
 
     def __repr__(self) -> str:
         return f"Hypertables({len(self.of)} chunks)"
 
     def to_json(self) -> list[Any]:
-        """The chunks in order, each with its hypertable."""
+        """Return the chunks in order, each with its hypertable."""
         return [[*chunk, *found] for chunk, found in sorted(self.of.items())]
 
     @classmethod
     def from_json(cls, rows: Iterable[list[Any]]) -> Hypertables:
-        """What `to_json` has given."""
+        """Return the hypertables that `to_json` has written."""
         return cls({(schema, table): Hypertable(*found) for schema, table, *found in rows})
 
 

@@ -1,8 +1,8 @@
-"""The layout of a record: a tree of structs over leaves that say where a value comes from. Pure data, any process.
+"""The layout of a record: a tree of structs whose leaves say where values come from. Pure data, any process.
 
-A layout is made once for a version of a table, an operation and a configuration. It holds no value that differs from
-record to record: those are in the columns that fill it (`tailrace.records.columns`). Its schema follows from it, and
-an encoding (`tailrace.formats`) turns both into bytes or into Arrow.
+A layout is made once per version of a table, operation and configuration. Values that differ between records are not in
+it but in the columns that fill it (`tailrace.records.columns`). Its schema follows from it, and an encoding
+(`tailrace.formats`) turns both into bytes or Arrow arrays.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BEFORE, AFTER = "before", "after"
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value that is the same in every record of the layout, in the form that `type` has in JSON; null is None."""
+    """A value shared by all records of the layout, in the JSON form of `type`; None for null."""
 
     value: Any
     type: LogicalType
@@ -33,8 +33,8 @@ class Constant:
 class ImageColumn:
     """A column of an image, as the server wrote it: `column` says how its texts are read and what its schema is.
 
-    `apart` says that the column is shown as it is where the image shows it shaped (see `tailrace.events.shaped`), so
-    the two are different values.
+    `apart`: the column is shown unshaped although the image shapes it (see `tailrace.events.shaped`); the two values
+    differ.
     """
 
     image: str
@@ -49,10 +49,10 @@ class ImageColumn:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that whoever fills the layout gives by this name.
+    """A named column of a block.
 
-    `by` says what there is a value for: each change of the block, each transaction of the batch, each marker, each
-    record of the block, or each of what source blocks show of transactions.
+    `by` says to what its values belong: each change of the block, each transaction of the batch, each marker, each
+    record of the block, or each transaction as source blocks show it.
     """
 
     name: str
@@ -62,9 +62,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text put together of constant texts and of columns, of which numbers are written in decimal digits.
+    """A text composed of constant texts and columns; numbers are written in decimal digits.
 
-    Texts in these columns may not hold control characters.
+    Texts in these columns must not contain control characters.
     """
 
     parts: tuple[str | Column, ...]
@@ -73,9 +73,9 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class AsWritten:
-    """As input of a computed column: a column of an image as the server's texts, in bytes.
+    """Input of a computed column: a column of an image as the server's texts, in bytes.
 
-    A value that the log did not carry is UNAVAILABLE, which no text is.
+    A value that the log did not carry is UNAVAILABLE, which is never a text.
     """
 
     column: ImageColumn
@@ -88,8 +88,8 @@ class AsWritten:
 
 @dataclass(frozen=True, slots=True)
 class AsShown:
-    """As input of a computed column: the texts that events show of a leaf whose Arrow type holds less of them, as an
-    instant has no offset there and no number of digits."""
+    """Input of a computed column: the texts that events show of a leaf whose Arrow type holds less than they do. For
+    example, an Arrow instant has neither an offset nor a number of digits."""
 
     leaf: ImageColumn | Constant | Computed
 
@@ -100,17 +100,17 @@ class AsShown:
 
 
 UNAVAILABLE = b"\xff"
-"""In the place of a text that the log did not carry; texts are UTF-8."""
+"""Replaces a text that the log did not carry; texts are UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A column that depends on values: `function` makes it of the columns of its inputs.
+    """A column that depends on values: `function` makes it from the columns of its inputs.
 
-    It gets one Arrow array for each of the inputs, of the types that the encoding `typed` gives them, with a value for
-    every record of the layout in the block, and returns one of the Arrow type of `type`. It runs in workers and is
-    pickled with the layout's transform. `shown` tells that it returns what JSON shows instead, of a type that has less
-    in Arrow, as an instant has no offset there.
+    The function gets one Arrow array per input, in the types of the encoding `typed`, with one value per record of the
+    layout in the block. It returns an array of the Arrow type of `type`. It runs in workers and is pickled with the
+    layout's transform. `shown`: it returns the values that JSON shows, if their type holds less in Arrow; for example,
+    an Arrow instant has no offset.
     """
 
     inputs: tuple[Node | AsWritten | AsShown, ...]
@@ -143,18 +143,18 @@ class Struct:
         return struct(*fields, name=self.name, version=self.version).with_optional(self.optional)
 
     def part(self, name: str) -> Node | None:
-        """The part of this name, None where there is none."""
+        """Return the part with this name; None if there is none."""
         return next((member.node for member in self.members if member.name == name), None)
 
     def with_part(self, name: str, node: Node) -> Struct:
-        """The struct with this part in the place of the one of its name, or behind all others."""
+        """Return the struct with this part: in place of the part with its name, or after all others."""
         if self.part(name) is None:
             return replace(self, members=(*self.members, Member(name, node)))
         members = (Member(name, node) if member.name == name else member for member in self.members)
         return replace(self, members=tuple(members))
 
     def without(self, *names: str) -> Struct:
-        """The struct without the parts of these names."""
+        """Return the struct without the parts with these names."""
         return replace(self, members=tuple(member for member in self.members if member.name not in names))
 
 
@@ -172,12 +172,11 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class RecordLayout:
-    """The layout of one kind of record: a version of a table, an operation and the images that it shows.
+    """The layout of one kind of record: a version of a table, an operation, and the images that it shows.
 
-    `op` is what the row schema's column `op` says of it. A record without a key, and the value of a tombstone, are
-    None. `keep` names the records that are delivered, by a boolean for each; None keeps all of them. `partition` is the
-    one that the record asks for, an int32, and `timestamp` its own time in ms since 1970, an int64, where a transform
-    gives them.
+    `op` is the row's column `op`. `key` is None for a record without a key, `value` for a tombstone. `keep` is a
+    boolean that says which records are delivered; None keeps all. `partition` is the requested partition, an int32, and
+    `timestamp` the record's time in ms since 1970, an int64, if a transform sets them.
     """
 
     op: str
@@ -191,6 +190,6 @@ class RecordLayout:
 
 
 def constants(value: Mapping[str, Any], schema: LogicalType) -> Struct:
-    """The layout of a record whose values are all known: `value` has one for each field of the struct `schema`."""
+    """Return the layout of a record with known values: `value` has one for each field of the struct `schema`."""
     members = (Member(field.name, Constant(value[field.name], field.type)) for field in schema.fields)
     return Struct(tuple(members), schema.name, schema.version, schema.optional)

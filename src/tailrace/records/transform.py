@@ -1,4 +1,4 @@
-"""Transform: a rewrite of layouts, done when the plan of a table's records is made, and not per record. Worker."""
+"""Transform: a rewrite of layouts, applied when the plan of a table's records is made, not per record. Worker."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tailrace.records.layout import Computed, Node, RecordLayout
 
 @dataclass(frozen=True, slots=True)
 class Varying:
-    """Records whose layout depends on values: those with the value v of `by` have the layout `of(v)`.
+    """Records whose layout depends on values: records with the value v of `by` have the layout `of(v)`.
 
-    `by` is a leaf with few different values in a block, as a boolean or a topic; `of` is called once for each, with
-    None for null. None in the place of a layout leaves such records out.
+    `by` is a leaf with few different values in a block, such as a boolean or a topic. `of` is called once per value,
+    with None for null. A layout of None leaves such records out.
     """
 
     by: Node
@@ -29,9 +29,9 @@ class Varying:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """In the place of a layout: such records are left out, and the log says why and how many.
+    """Replaces a layout: such records are left out, and the log reports why and how many.
 
-    `reason` is a part of a sentence: what they are, and who leaves them out. `is_error` is for the log's level.
+    `reason` is part of a sentence: what the records are, and who leaves them out. `is_error` sets the log level.
     """
 
     reason: str
@@ -39,14 +39,14 @@ class LeftOut:
 
 
 Rewritten = RecordLayout | Varying | LeftOut | None
-"""What a transform makes of a layout; None leaves such records out."""
+"""The result of a transform; None leaves such records out."""
 
 
 class Refused(Exception):
-    """A record that a transform cannot take, as Debezium's ends there. Becomes a TransformError with table and place.
+    """A record that a transform cannot process, where Debezium's ends. Becomes a TransformError with table and place.
 
-    `reason` is a sentence without its end that names the transform and the field, and no value. A function of a
-    Computed gives the `row` of the arrays that it was given; a layout is refused for every record.
+    `reason` is a sentence without its end that names the transform and the field, and no value. The function of a
+    Computed sets `row`, an index into its input arrays; without one, the layout is refused for every record.
     """
 
     def __init__(self, reason: str, row: int = 0) -> None:
@@ -56,43 +56,42 @@ class Refused(Exception):
 
 
 ANY_TOPIC = "*"
-"""What a transform's `route` gives where the topic depends on a record's values: no topic has this name."""
+"""The `route` of a transform if the topic depends on a record's values; no topic has this name."""
 
 
 class Transform(Protocol):
-    """What one word of a configuration's `transforms` does to records. It is hashable, and pickled to the workers.
+    """The effect of one name in a configuration's `transforms`. Hashable, and pickled to the workers.
 
-    Its class, which an entry point of the group `tailrace.transforms` names, is called with the options of the
-    configuration that begin with `transforms.<word>.`, without this beginning and without `type`, `predicate` and
-    `negate`. It raises ConfigError for an option that is unknown or wrong. Equal options have to give equal transforms.
+    An entry point of the group `tailrace.transforms` names its class. The class is called with the options that begin
+    with `transforms.<word>.`, without this prefix and without `type`, `predicate` and `negate`. It raises ConfigError
+    for an option that is unknown or wrong. Equal options must give equal transforms.
 
-    A transform that changes topics has a method `route`, which takes a topic and gives the one that its records go to,
-    ANY_TOPIC where values choose it. Tables that share a topic are read by one task, so that its order holds. Where the
-    topic depends on the table too, or is one of several, a method `routes` in its place takes topic and table and gives
-    all topics that records may go to. Planner, worker.
+    Further methods are optional. `route` belongs to a transform that changes topics: it takes a topic and returns the
+    one to which its records go, ANY_TOPIC if values choose it. One task reads all tables that share a topic, to keep
+    its order. `routes` replaces it if the topic depends on the table too, or is one of several: it takes topic and
+    table and returns all possible topics. Planner, worker.
 
-    A transform whose defaults differ between generations of Debezium has a method `in_form` too, which takes
-    `event.format` and gives the transform for that form of events. One that adds headers to the record that it is
-    given, and not to a copy, as some of Debezium's do, has a method `shared`; see behind_delete. One that depends on
-    whether the converter shows nulls as defaults has a method `with_nulls`, which takes that.
+    `in_form` belongs to a transform whose defaults differ between generations of Debezium: it takes `event.format` and
+    returns the transform for it. `shared` belongs to a transform that adds headers to the given record instead of a
+    copy, as some of Debezium's do; see behind_delete. `with_nulls` belongs to a transform that depends on whether the
+    converter shows nulls as defaults, and takes that.
     """
 
     def __hash__(self) -> int: ...
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
-        """The record's layout as it is to be, its topic too. Worker. Raises Refused."""
+        """Return the rewritten layout, including its topic. Worker. Raises Refused."""
         ...
 
 
 Shared = tuple[RecordLayout, bool]
-"""A delete with the headers that a transform has added to it, and whether the next transform is given the same record,
-and not a copy of it."""
+"""A delete with the headers that a transform has added, and whether the next transform gets the same record."""
 
 
 def behind_delete(tombstone: RecordLayout, delete: RecordLayout, transforms: Iterable[Any]) -> RecordLayout:
-    """The tombstone with what the first transforms have added to the headers of its delete.
+    """Return the tombstone with the headers that the first transforms have added to its delete.
 
-    Debezium's two records have their headers in one place, and the delete has passed when the tombstone comes.
+    In Debezium the two records share one headers object, and the delete has passed when the tombstone comes.
     """
     for transform in transforms:
         if not hasattr(transform, "shared"):
@@ -104,9 +103,9 @@ def behind_delete(tombstone: RecordLayout, delete: RecordLayout, transforms: Ite
 
 
 def routed(topic: str, table: TableId, transforms: Iterable[Transform]) -> tuple[str, ...]:
-    """The topics of a table's events after all transforms, as far as they depend on topic and table alone.
+    """Return the topics of a table's events after all transforms, as far as they depend on topic and table alone.
 
-    The first is that of events which each transform takes.
+    The first topic is that of events which every transform accepts.
     """
     found: tuple[str, ...] = (topic,)
     for transform in transforms:
@@ -118,7 +117,7 @@ def routed(topic: str, table: TableId, transforms: Iterable[Transform]) -> tuple
 
 
 def rewritten(record: Rewritten, transforms: Sequence[Transform]) -> Rewritten:
-    """The layout after all transforms, in their order; those after a Varying are done for each of its layouts."""
+    """Return the layout after all transforms, in order; those after a Varying apply to each of its layouts."""
     found = record
     for place, transform in enumerate(transforms):
         if not isinstance(found, RecordLayout):
@@ -130,7 +129,7 @@ def rewritten(record: Rewritten, transforms: Sequence[Transform]) -> Rewritten:
 
 
 def _later(found: Varying | LeftOut | None, transforms: Sequence[Transform]) -> Varying | LeftOut | None:
-    """What becomes of a Varying by further transforms, once its values are known."""
+    """Return a Varying with further transforms, which apply once its values are known."""
     if not isinstance(found, Varying):
         return found
     return Varying(found.by, partial(_of, found.of, transforms))
@@ -141,12 +140,12 @@ def _of(of: Callable[[Any], Rewritten], transforms: Sequence[Transform], value: 
 
 
 def kept(record: RecordLayout, keep: Computed) -> Varying:
-    """The record where `keep`, a boolean, is true; null is false."""
+    """Return the record where `keep`, a boolean, is true; null is false."""
     return either(keep, replace(record, keep=None), None)
 
 
 def either(by: Node, true: Rewritten, false: Rewritten) -> Varying:
-    """One layout where the boolean `by` is true, another where it is false or null."""
+    """Return one layout where the boolean `by` is true, another where it is false or null."""
     return Varying(by, partial(_chosen, true, false))
 
 
@@ -155,15 +154,17 @@ def _chosen(true: Rewritten, false: Rewritten, value: Any) -> Rewritten:
 
 
 def resolved(record: Rewritten, value: Callable[[Node], Any]) -> RecordLayout | LeftOut | None:
-    """The layout of one record whose values are all known; `value` gives that of a leaf."""
+    """Return the layout of one record with known values; `value` returns that of a leaf."""
     while isinstance(record, Varying):
         record = record.of(value(record.by))
     return record
 
 
 def with_topic(record: RecordLayout, named: Callable[[str], str]) -> RecordLayout:
-    """The record with the topic that `named` makes of its topic; of a computed one, of each different topic of a
-    block. `named` is pickled with the layout's transform."""
+    """Return the record with `named(topic)` as its topic; for a computed topic, once per distinct topic of a block.
+
+    `named` is pickled with the layout's transform.
+    """
     topic = record.topic
     if isinstance(topic, str):
         return replace(record, topic=named(topic))
@@ -171,8 +172,8 @@ def with_topic(record: RecordLayout, named: Callable[[str], str]) -> RecordLayou
 
 
 def by_distinct(function: Callable[[Any], Any], of: pa.DataType, values: pa.Array) -> pa.Array:
-    """What `function` makes of each of the values, as an array of the type `of`; it is called once for each that
-    differs, and null stays null."""
+    """Return `function` of each value, as an array of the type `of`. It is called once per distinct value; null stays
+    null."""
     known = pc.dictionary_encode(values)
     made = [None if value is None else function(value) for value in known.dictionary.to_pylist()]
     return pa.array(made, of).take(known.indices)

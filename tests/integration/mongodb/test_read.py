@@ -187,7 +187,10 @@ def test_chunks_are_tasks(mongo_database: MongoDatabase, past: Any, monkeypatch:
 
 @pytest.mark.parametrize(
     ("code", "name", "said"),
-    [(239, "SnapshotTooOld", "no longer has its state"), (246, "SnapshotUnavailable", "was altered after the time of this read")],
+    [
+        (239, "SnapshotTooOld", "no longer has its state"),
+        (246, "SnapshotUnavailable", "was altered after the time of this read"),
+    ],
 )
 def test_a_moment_that_is_gone(mongo_database: MongoDatabase, past: Any, code: int, name: str, said: str) -> None:
     mongo_database["c"].insert_one({"_id": 1})
