@@ -159,7 +159,7 @@ def test_a_decrypted_key_is_in_no_file_system(
 @pytest.mark.parametrize(
     ("which", "password", "with_key", "reason"),
     [
-        ("keys.p12", "wrong", True, "no PKCS12 file, or has another password"),
+        ("keys.p12", "wrong", True, "not a PKCS12 file, or has another password"),
         ("trust.p12", WORD, True, "holds no private key"),
         ("server.pem", WORD, True, "is a PEM file"),
         ("absent.p12", WORD, False, "cannot be read"),

@@ -1,1 +1,1 @@
-"""Documents in the place of events: Debezium's ExtractNewDocumentState, and whole documents out of changes alone."""
+"""Documents instead of events: Debezium's ExtractNewDocumentState, and whole documents rebuilt from changes."""

@@ -1,4 +1,4 @@
-"""What `tailrace.transforms` calls here: a Documents. What it needs is loaded when it is first asked."""
+"""The entrance of `tailrace.transforms` to this package. Implements Documents; imports the rest at first use."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def opened(record: RecordLayout, made: Callable[[Struct], Rewritten], text: str) -> Rewritten:
-    """See `Documents.opened`."""
+    """Implements `Documents.opened`."""
     from tailrace.connectors.mongodb.documents import rows
 
     return rows.opened(record, made, text)
 
 
 def read(text: str) -> Document:
-    """The document that a text of an event, or one that `write` made, stands for. Worker. Raises ConversionError."""
+    """Return the document of a text from an event or from `write`. Worker. Raises ConversionError."""
     from tailrace.connectors.mongodb.documents import extended
 
     found: Document = extended.read(text)
@@ -27,14 +27,14 @@ def read(text: str) -> Document:
 
 
 def write(document: Document) -> str:
-    """A document as text, in the form that `after` and `before` have. Worker."""
+    """Return a document as text, in the form of `after` and `before`. Worker."""
     from tailrace.connectors.mongodb.documents import extended
 
     return extended.write(document)
 
 
 def state_after(before: Document | None, payload: dict[str, Any]) -> Document | None:
-    """The document after an event; see `states.state_after`. Worker. Raises ConversionError."""
+    """Return the document after an event; see `states.state_after`. Worker. Raises ConversionError."""
     from tailrace.connectors.mongodb.documents import states
 
     return states.state_after(before, payload)

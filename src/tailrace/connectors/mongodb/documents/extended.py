@@ -1,7 +1,7 @@
-"""Extended JSON as the values of BSON that it stands for: what Debezium's texts are read back to. Worker.
+"""Extended JSON in Debezium's texts, read back to values of BSON. Worker.
 
-Read are the forms that `json_forms` writes, all of them, and no others: an object that only looks
-like a wrapper of a type, but is not whole, is a document.
+Exactly the forms that `json_forms` writes are read. An object that looks like a wrapper of a type, but is incomplete,
+is a document.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tailrace.values.doubles import double_text
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A value that JSON has no type for: the name of its BSON type, and the value.
+    """A value whose type JSON does not have: the name of its BSON type, and the value.
 
     | kind | value |
     |---|---|
@@ -155,15 +155,15 @@ _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, stric
 
 
 def read(text: str) -> Any:
-    """The value that a text stands for. Raises ConversionError for what is no JSON."""
+    """Return the value of a text. Raises ConversionError if the text is no JSON."""
     try:
         return _decoder.decode(text)
     except ValueError:
-        raise ConversionError("An event holds a document's text that is no extended JSON.") from None
+        raise ConversionError("The text of a document in an event is not extended JSON.") from None
 
 
 def write(value: Any) -> str:
-    """A value as text again, in the form that `after` and `before` have: `read(write(value))` is the value."""
+    """Return a value as text, in the form of `after` and `before`: `read(write(value))` is the value."""
     if isinstance(value, str):
         return f'"{escaped(value, STRICT)}"'
     if value is None:

@@ -1,8 +1,7 @@
-"""Values of BSON as consumers read them back from events' texts, in BSON again. Worker.
+"""Values of BSON as consumers read them from the texts of events, in BSON again. Worker.
 
-What events hold of a document is text, in which some of BSON is not to be told from something else: a document
-{"$date": 5} from a date, say. Values in which there is such a thing, or a text that is no UTF-8, are read from their
-text and written as what that stands for.
+The text of a document does not distinguish all of BSON: a document {"$date": 5} looks like a date. Such values, and
+texts that are not UTF-8, are read from their text and written as the value that the text means.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from tailrace.errors import ConversionError
 
 
 def normal(data: bytes, kind: int, place: int, form: Form) -> tuple[int, bytes]:
-    """The type and the bytes of the value of type `kind` at `place` that its text in the form stands for.
+    """Return the type and the bytes of the value that the text of the value at `place` means, in the given form.
 
     Raises ConversionError and DecodeError.
     """
     value = read(plain_text(data, kind, place, form))
     if kind == fields.DOCUMENT and form not in (KEY, KEY_1_1) and not isinstance(value, Document):
-        # A document that consists of a wrapper's fields alone was read as the value that it stands for.
+        # a document with only the fields of a wrapper was read as the wrapped value
         raise ConversionError("An event's document has the form of a single value of extended JSON.")
     try:
         return encoded(value)
     except (struct.error, ValueError):
-        # a document may say that a number beyond its type's bits is of the type
+        # a wrapper in a document may claim a number beyond the bits of its type
         raise ConversionError("An event's document has the form of a value that BSON cannot hold.") from None
 
 
 def encoded(value: Any) -> tuple[int, bytes]:
-    """A value of `extended` as its type and its bytes in BSON. Raises struct.error or ValueError for what has none."""
+    """Return a value of `extended` as its type and bytes in BSON. Raises struct.error or ValueError if it has none."""
     if isinstance(value, str):
         return fields.STRING, _text(value)
     if isinstance(value, bool):
@@ -62,13 +61,13 @@ def _typed(value: Typed) -> tuple[int, bytes]:
     if kind in ("code", "symbol"):
         return fields.CODE if kind == "code" else fields.SYMBOL, _text(inner)
     if kind == "objectId":
-        # a document may say that anything is one
+        # a wrapper in a document may claim any text
         is_one = re.fullmatch("[0-9a-f]{24}", inner) is not None
         return (fields.OBJECT_ID, bytes.fromhex(inner)) if is_one else (fields.STRING, _text(inner))
     if kind == "timestamp":
         return fields.TIMESTAMP, struct.pack("<II", inner[1] & 0xFFFFFFFF, inner[0] & 0xFFFFFFFF)
     if kind == "binary":
-        # the older form of binary data has its length twice
+        # subtype 2, the old form of binary data, repeats the length
         content = struct.pack("<i", len(inner[0])) + inner[0] if inner[1] == 2 else inner[0]
         return fields.BINARY, struct.pack("<iB", len(content), inner[1]) + content
     if kind == "regex":
@@ -86,7 +85,7 @@ def _typed(value: Typed) -> tuple[int, bytes]:
 
 
 def _decimal(text: str) -> tuple[int, bytes]:
-    """A decimal; a text that is none, or that has another form, stays a text."""
+    """Return a decimal; a text that is not a decimal in canonical form stays a text."""
     from bson import Decimal128
 
     try:

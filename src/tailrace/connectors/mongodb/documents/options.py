@@ -9,7 +9,7 @@ from typing import Any
 
 _DELETES_1 = ("drop", "rewrite", "none")
 _DELETES = ("drop", "tombstone", "rewrite", "rewrite-with-tombstone", "delete-to-tombstone")
-# Those about added fields came with 1.2, and mean in files of the first generation what they mean now.
+# The options about added fields came with 1.2; they have the same meaning in both formats.
 _BOTH = {
     "array.encoding": "array", "flatten.struct": "false", "flatten.struct.delimiter": "_",
     "add.fields": "", "add.fields.prefix": "__", "add.headers": "", "add.headers.prefix": "__",
@@ -26,7 +26,7 @@ _DEFAULTS = {
     },
 }  # fmt: skip
 _MODE = "delete.tombstone.handling.mode"
-# Of the generation before today's, which said in two options what one says now.
+# Options of Debezium 2, which a single option has replaced.
 _OLDER = {"delete.handling.mode": "drop", "drop.tombstones": "true"}
 _IDLE = {
     "3": {
@@ -41,7 +41,7 @@ _IDLE = {
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A field that is added to a record or its headers: `struct` of the envelope that has it, "" for any."""
+    """A field to add to a record or its headers: `struct` is the part of the envelope that has it, "" for any."""
 
     struct: str
     field: str
@@ -50,7 +50,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Unwrap:
-    """How events become documents. `deletes` is a word of delete.tombstone.handling.mode, whatever the format."""
+    """The settings of the transform. `deletes` is a value of delete.tombstone.handling.mode in any format."""
 
     format: str
     documents: bool = False
@@ -72,7 +72,7 @@ class Unwrap:
 
 
 def unwrap(own: Mapping[str, str], form: str) -> tuple[Unwrap | None, list[str]]:
-    """The transform that its options describe for events of a form, and what is wrong with them."""
+    """Return the settings of the options for events of a form, and the faults of the options."""
     faults: list[str] = []
     notices: list[str] = []
     values = dict(_DEFAULTS[form])
@@ -109,11 +109,11 @@ def _no_such(name: str, known: Iterable[str]) -> str:
 def _superseded(own: Mapping[str, str]) -> str:
     if _MODE in own:
         return f"has no effect: {_MODE} is given"
-    return f"is an older option, which is obeyed as Debezium 2 does: {_MODE} says the same now"
+    return f"is an older option, which works as in Debezium 2: {_MODE} replaces it"
 
 
 def _as_before(made: Unwrap, older: Mapping[str, str]) -> Unwrap:
-    """The same with deletes as the two older options say."""
+    """Return a copy with the handling of deletes that the two older options ask for."""
     mode = older["delete.handling.mode"]
     keeps = older["drop.tombstones"] == "false"
     return replace(made, deletes="tombstone" if mode == "none" else mode, keep_tombstones=keeps)
@@ -162,7 +162,8 @@ def _listed(text: str) -> list[str]:
 
 
 def _added(text: str, prefix: str) -> tuple[Added, ...]:
-    """Entries as op, source.ts_ms and db:DB; the struct is a part of the new name unless one is given."""
+    """Return the entries of a list like `op, source.ts_ms, db:DB`. The struct is part of the name unless a name is
+    given."""
     found = []
     for entry in _listed(text):
         path, _, new = entry.partition(":")

@@ -1,4 +1,5 @@
-"""Documents as rows: the records of events by the shapes of their documents, each with a struct of the fields."""
+"""Documents as rows: records of events by the shapes of their documents, each with a struct of the document's
+fields."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _IMAGE = "after"
 
 
 def opened(record: RecordLayout, made: Callable[[Struct], Rewritten], text: str) -> Rewritten:
-    """See `Documents.opened` in `tailrace.connectors.descriptor`."""
+    """Implements `Documents.opened` of `tailrace.connectors.descriptor`."""
     envelope = record.value
     assert isinstance(envelope, Struct)
     node = envelope.part(_IMAGE)
@@ -30,5 +31,5 @@ def _of_shape(name: str | None, made: Callable[[Struct], Rewritten], manner: Man
     tree = tree_of(shape, manner.spread)
     assert isinstance(tree, Branch)
     found = Shaper(manner, Leaves(_IMAGE, manner)).fields(tree, name)
-    # the struct keeps the name of the text's schema, as Debezium has it
+    # as in Debezium, the struct keeps the name of the text's schema
     return made(struct(found, name, optional=True))

@@ -47,7 +47,8 @@ _ALLOWED = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Values of a block in a buffer, one for each change: their places and types, ABSENT where there is none."""
+    """Values of a block in a buffer, one for each change: their places and types. The type of a missing value is
+    ABSENT."""
 
     data: Bytes
     places: Int64s
@@ -56,8 +57,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How the values of an image are read: `form` is that of their text in events, `is_patch` that names of operators
-    are at the top, `turned` that UUIDs have the order of bytes that Java once had, `is_key` that they are keys."""
+    """The rules to read the values of an image.
+
+    `form` is the form of their text in events. `is_patch` is True if the top-level names are operators, `turned` if
+    UUIDs have Java's old byte order, `is_key` for keys.
+    """
 
     form: Form
     narrow: bool = False
@@ -74,7 +78,7 @@ class Shaped:
         self._told = _told(source, rules, manner)
         known = pc.dictionary_encode(self._told.shapes)
         self._codes = known.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        # of each leaf, by its key: which shapes have it, and what its number is there
+        # for each leaf, by its key: the shapes that have it, with its number in each
         self._leaves: dict[str, list[tuple[int, int]]] = {}
         for number, shape in enumerate(known.dictionary.to_pylist()):
             for key, leaf in leaves_of(shape, manner.spread):
@@ -83,11 +87,11 @@ class Shaped:
 
     @property
     def shapes(self) -> pa.Array:
-        """The shape of each value, null where there is none."""
+        """The shape of each value; null if there is none."""
         return self._told.shapes
 
     def column(self, leaf: LeafColumn) -> pa.Array:
-        """The values at a leaf; empty ones or zeros for documents that do not have it."""
+        """Return the values at a leaf; empty values or zeros for documents without it."""
         told, tree = self._told, leaf.tree
         places = self._places(tree.key)
         maker = _Maker(told.data, self._rules, self._manner)
@@ -101,7 +105,7 @@ class Shaped:
         return maker.lists(places, leaf.type)
 
     def _places(self, key: str) -> Int64s:
-        """The places of what stands at a leaf, -1 for documents that do not have it."""
+        """Return the places of the values at a leaf, -1 for documents without it."""
         told, known = self._told, self._leaves.get(key, [])
         numbers = np.full(self._count + 1, -1, np.int64)
         if known:
@@ -119,7 +123,7 @@ class Shaped:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What the walk has found: shapes, and the places of leaves, of which the first of row r is leaves[starts[r]]."""
+    """The result of the walk: shapes, and the places of leaves. The first leaf of row r is leaves[starts[r]]."""
 
     data: Bytes
     shapes: pa.Array
@@ -128,12 +132,12 @@ class _Told:
 
 
 def _name(text: str) -> Bytes:
-    """A name as kernels take it."""
+    """Return a name in the form that kernels take."""
     return readonly(np.array(list(text.encode()), np.uint8))
 
 
 def _told(source: Source, rules: Rules, manner: Manner) -> _Told:
-    """The walk over values; those that it leaves are read the plain way first."""
+    """Walk over values. Values that the kernel cannot read from BSON are first normalised through their text."""
     reading = Reading(
         rules.narrow,
         manner.spread,
@@ -145,7 +149,7 @@ def _told(source: Source, rules: Rules, manner: Manner) -> _Told:
     kinds = source.kinds
     left = np.zeros(len(kinds), np.uint8)
     if rules.is_key and not manner.today:
-        # old keys have forms of their own for the rest
+        # keys of the 1.1 format have special forms for all other types
         simple = (*_TEXTS[:3], fields.INT32, fields.INT64, fields.BOOLEAN, fields.NULL, fields.DATE, fields.ABSENT)
         left[~np.isin(kinds, simple)] = 1
     told = _walked(source, reading, left)
@@ -155,7 +159,7 @@ def _told(source: Source, rules: Rules, manner: Manner) -> _Told:
 
 
 def _with_plain(source: Source, rules: Rules, manner: Manner, told: _Told, left: Bytes) -> _Told:
-    """The walk with the values that it has left, read the plain way."""
+    """Repeat the walk for the marked values, normalised through their text."""
     content = source.data.tobytes()
     size = len(content)
     parts, places, kinds = [content], source.places.copy(), source.kinds.copy()
@@ -165,7 +169,7 @@ def _with_plain(source: Source, rules: Rules, manner: Manner, told: _Told, left:
         parts.append(found)
         size += len(found)
     data = readonly(np.frombuffer(b"".join(parts) + b"\0", np.uint8))
-    # what was read from text is not read so twice: each walk has rows of its own
+    # a normalised value must not be normalised again, so it has a walk of its own
     plain = left.astype(np.bool_)
     twice = np.zeros(len(kinds), np.uint8)
     reading = Reading(False, manner.spread, False, False, False, _name(manner.whole))
@@ -195,7 +199,7 @@ def _walked(source: Source, reading: Reading, left: Bytes) -> _Told:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Values of one shape among others: their rows, where their first leaves are, and what is looked at of them."""
+    """Values of one shape among others: their rows, the index of each one's first leaf, and the subtree to read."""
 
     rows: npt.NDArray[np.int64]
     starts: Int64s
@@ -209,7 +213,7 @@ class _Maker:
         self._data, self._rules, self._manner = data, rules, manner
 
     def scalars(self, places: Int64s, kinds: Bytes, kind: LogicalType, part: int, masked: bool) -> pa.Array:
-        """Values that are neither documents nor arrays; `masked` makes nulls where there are none."""
+        """Return values that are neither documents nor arrays. With `masked` missing values are null."""
         missing = (places < 0) if masked else None
         if kind.connect in ("int32", "int64"):
             numbers = np.empty(len(places), np.int64)
@@ -218,7 +222,7 @@ class _Maker:
         if kind == DOUBLE:
             raw = np.empty(8 * len(places), np.uint8)
             text_kernels.put_doubles(self._data, places, raw)
-            # a mask, since a NaN is a value here
+            # from_pandas would turn NaN into null
             return pa.array(raw.view("<f8"), pa.float64(), mask=missing, from_pandas=False)
         if kind == BOOLEAN:
             flags = np.empty(len(places), np.uint8)
@@ -228,7 +232,7 @@ class _Maker:
         return found if missing is None else pc.if_else(pa.array(missing), pa.scalar(None, found.type), found)
 
     def texts(self, places: Int64s, kinds: Bytes, part: int, of: pa.DataType) -> pa.Array:
-        """Texts, or bytes; empty where there are none."""
+        """Return texts, or bytes; empty if missing."""
         count = len(places)
         offsets = np.zeros(count + 1, np.int32)
         total = int(text_kernels.text_sizes(self._data, places, kinds, part, offsets))
@@ -239,14 +243,14 @@ class _Maker:
         return pa.Array.from_buffers(of, count, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
 
     def written(self, places: Int64s) -> pa.Array:
-        """Documents as indented extended JSON; where there is none, the text has no meaning."""
+        """Return documents as indented extended JSON; an arbitrary text if missing."""
         kinds = np.where(places < 0, fields.NULL, fields.DOCUMENT).astype(np.uint8)
         json = json_texts(self._data, np.maximum(places, 0), kinds, CANONICAL, within_string=False)
         data, offsets = indented(json.data, json.offsets)
         return pa.Array.from_buffers(pa.string(), len(places), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
     def lists(self, places: Int64s, kind: LogicalType) -> pa.Array:
-        """Arrays, null where there are none."""
+        """Return arrays; null if missing."""
         assert kind.items is not None
         offsets = np.zeros(len(places) + 1, np.int32)
         none = np.empty(0, np.int64), np.empty(0, np.uint8)
@@ -263,7 +267,7 @@ class _Maker:
         return pa.ListArray.from_arrays(bounds, values, type=arrow_type_of(kind))
 
     def _elements(self, places: Int64s, kinds: Bytes, kind: LogicalType) -> pa.Array:
-        """The elements of arrays, whose schema is `kind`."""
+        """Return the elements of arrays, in the schema `kind`."""
         if kind.connect == "array":
             self._demand(kinds, (fields.ARRAY,))
             return self.lists(places, kind)
@@ -293,7 +297,7 @@ class _Maker:
             raise mixed("of arrays")
 
     def _structs(self, groups: Sequence[_Group], leaves: Int64s, count: int, kind: LogicalType) -> pa.Array:
-        """Structs of the schema `kind` of values of several shapes; null in all other rows."""
+        """Return structs of the schema `kind` from values of several shapes; null in all other rows."""
         missing = np.ones(count, np.bool_)
         for group in groups:
             missing[group.rows] = False
@@ -305,7 +309,7 @@ class _Maker:
         return pa.StructArray.from_arrays(arrays, fields=list(arrow_type_of(kind)), mask=pa.array(missing))
 
     def _part(self, groups: Sequence[_Group], leaves: Int64s, count: int, name: str, kind: LogicalType) -> pa.Array:
-        """The parts of this name."""
+        """Return the parts with this name."""
         inner = [
             _Group(group.rows, group.starts, found)
             for group in groups
@@ -326,7 +330,7 @@ class _Maker:
         return {shown_name(part, self._manner): value for part, value in tree.parts}.get(name)
 
     def _gathered(self, groups: Sequence[_Group], leaves: Int64s, count: int) -> tuple[Int64s, Bytes]:
-        """The places and types of what stands at the leaves of groups; -1 where there is nothing, or a null."""
+        """Return the places and types of the values at the leaves of groups; -1 if missing or null."""
         places, kinds = np.full(count, -1, np.int64), np.zeros(count, np.uint8)
         for group in groups:
             tree = group.tree
@@ -343,7 +347,7 @@ class _Maker:
 def _without_empty(
     offsets: npt.NDArray[np.int32], found: Int64s, kinds: Bytes
 ) -> tuple[npt.NDArray[np.int32], Int64s, Bytes]:
-    """Arrays of nulls alone without their elements, as the older form of events has them."""
+    """Remove the elements of arrays that hold only nulls, as the 1.1 format does."""
     sizes = np.diff(offsets)
     row = np.repeat(np.arange(len(sizes)), sizes)
     filled = np.zeros(len(sizes), np.bool_)

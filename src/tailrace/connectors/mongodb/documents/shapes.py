@@ -1,6 +1,6 @@
-"""Documents of one shape as layouts: what Kafka Connect's types are of BSON's, and where the values are. Any process.
+"""Documents of one shape as layouts: Kafka Connect's types for BSON's, and the columns of the values. Any process.
 
-The schema follows from the values, so there is one for each shape of documents.
+The schema follows from the values, so each shape of documents has its own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Fields = list[tuple[str, Node]]
 
 
 def shown_name(name: str, manner: Manner) -> str:
-    """What a field is called in records."""
+    """Return the name of a field in records."""
     if not manner.sanitize:
         return name
     found = _INVALID.sub("_", name)
@@ -46,15 +46,16 @@ def shown_name(name: str, manner: Manner) -> str:
 
 
 def type_of(tree: Tree, name: str | None, manner: Manner, inside: bool = False) -> LogicalType:
-    """The schema of a value. `inside`: of an array that is a struct, where structs have names even when they are empty.
+    """Return the schema of a value.
 
-    Raises ConversionError for an array whose elements have no schema in common, or a type that Connect has none for.
+    `inside` is True within an array that is shown as a struct: there structs have names even if they are empty. Raises
+    ConversionError for an array whose elements have no common schema, or for a type that Connect does not have.
     """
     match tree:
         case Scalar():
             found = _TYPES.get(tree.kind)
             if found is None:
-                raise ConversionError("A document has a value in an array of a type that Connect has nothing for.")
+                raise ConversionError("A document has an array with a value whose type Connect does not have.")
             return found
         case Branch():
             parts = _parts(tree, name, manner, inside)
@@ -68,7 +69,7 @@ def type_of(tree: Tree, name: str | None, manner: Manner, inside: bool = False) 
 
 
 def _parts(tree: Branch, name: str | None, manner: Manner, inside: bool) -> list[Field]:
-    """The fields of a struct, as they come."""
+    """Return the fields of a struct, in order."""
     found = []
     for part, value in dict(tree.parts).items():
         if not is_left_out(value):
@@ -78,17 +79,17 @@ def _parts(tree: Branch, name: str | None, manner: Manner, inside: bool) -> list
 
 
 def _path(name: str | None, part: str, tree: Branch) -> str:
-    """The name of what is in a struct of this name."""
+    """Return the schema name of a part of a struct."""
     return f"{name}.{part}" if tree.is_array else f"{name or 'null'}.{part}"
 
 
 def is_left_out(tree: Tree) -> bool:
-    """Whether a value is of a type that Connect has nothing for; Debezium leaves such fields out."""
+    """Return True for a type that Connect does not have; Debezium leaves such fields out."""
     return isinstance(tree, Scalar) and tree.kind not in _TYPES
 
 
 def _once(parts: list[Field]) -> tuple[Field, ...]:
-    """The last of equal names counts, where the first stands."""
+    """Return the fields without duplicates. The last of equal names takes the place of the first."""
     return tuple(Field(name, kind) for name, kind in {part.name: part.type for part in parts}.items())
 
 
@@ -96,7 +97,7 @@ def _array_type(tree: Items, name: str | None, manner: Manner) -> LogicalType:
     elements = tree.elements
     if all(element == _NULL for element in elements):
         return LogicalType("array", items=STRING, optional=True)
-    # The name is that of the array for all its elements, and none for the elements of an array in it.
+    # All elements have the name of the array; elements of a nested array have none.
     within = None if manner.today and isinstance(elements[0], Items) else name
     kinds = [type_of(element, within, manner) for element in elements]
     merged = kinds[0]
@@ -106,7 +107,7 @@ def _array_type(tree: Items, name: str | None, manner: Manner) -> LogicalType:
 
 
 def _merged(one: LogicalType, other: LogicalType, null: bool, name: str | None) -> LogicalType:
-    """The schema for elements of both schemas. Raises ConversionError when there is none."""
+    """Return the common schema of two elements. Raises ConversionError if there is none."""
     if one == other and not (null and one.connect != "string"):
         return one
     if one.connect == other.connect == "struct" and not null and REGEX not in (one, other):
@@ -121,7 +122,7 @@ def _merged(one: LogicalType, other: LogicalType, null: bool, name: str | None) 
         assert one.items is not None
         assert other.items is not None
         if STRING in (one.items, other.items):
-            # Of an empty array it is not known what its elements would be.
+            # the elements of an empty array have no known type
             return one if other.items == STRING else other
         return replace(one, items=_merged(one.items, other.items, False, name))
     if null and one.connect == "struct":
@@ -130,7 +131,7 @@ def _merged(one: LogicalType, other: LogicalType, null: bool, name: str | None) 
 
 
 def mixed(name: str | None) -> ConversionError:
-    """An array whose elements have no schema in common."""
+    """Return the error for an array whose elements have no common schema."""
     return ConversionError(
         f"The array {name} has elements of different types, which a Connect array cannot have.",
         "Set array.encoding=document for the transform.",
@@ -139,15 +140,16 @@ def mixed(name: str | None) -> ConversionError:
 
 @dataclass(frozen=True, slots=True)
 class Shaper:
-    """Makes the layout of a tree; `leaves` has the columns of its leaves."""
+    """Makes the layout of a tree. `leaves` makes the columns of its leaves."""
 
     manner: Manner
     leaves: Leaves
 
     def fields(self, tree: Branch, name: str | None, inside: bool = False) -> Fields:
-        """The fields of a document that have a form in Connect, in order, by their names. Raises ConversionError."""
+        """Return the fields of a document that Connect can represent, in order, with their names. Raises
+        ConversionError."""
         found: Fields = []
-        # the last of equal names counts, where the first stands
+        # the last of equal names takes the place of the first
         for part, value in dict(tree.parts).items():
             if not is_left_out(value):
                 shown = part if tree.is_array else shown_name(part, self.manner)
@@ -155,7 +157,7 @@ class Shaper:
         return found
 
     def node(self, tree: Tree, name: str | None, inside: bool = False) -> Node:
-        """The layout of a value; `inside` as for `type_of`."""
+        """Return the layout of a value; `inside` is as for `type_of`."""
         leaves = self.leaves
         match tree:
             case Scalar(kind=fields.NULL):
@@ -175,12 +177,12 @@ class Shaper:
 
 
 def struct(found: Fields, name: str | None, optional: bool = False) -> Struct:
-    """A struct of named values; the last of equal names counts, where the first stands."""
+    """Return a struct of named values. The last of equal names takes the place of the first."""
     return Struct(tuple(Member(field, node) for field, node in dict(found).items()), name, optional=optional)
 
 
 def flattened(found: Fields, delimiter: str, arrays: bool) -> Fields:
-    """The fields of structs in the place of the structs, under joined names. `arrays`: whether arrays may stay."""
+    """Return the fields with nested structs replaced by their parts, under joined names. `arrays`: arrays may stay."""
     flat: Fields = []
     for name, node in found:
         if isinstance(node, Struct):
@@ -197,6 +199,6 @@ def flattened(found: Fields, delimiter: str, arrays: bool) -> Fields:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ConversionError(
-            f"flatten.struct makes two fields by the name {twice}.", "Choose another flatten.struct.delimiter."
+            f"flatten.struct makes two fields with the name {twice}.", "Choose another flatten.struct.delimiter."
         )
     return flat

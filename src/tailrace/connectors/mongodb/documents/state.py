@@ -1,10 +1,8 @@
-"""Debezium's ExtractNewDocumentState: records that hold the document alone, with a schema of its own.
+"""Debezium's ExtractNewDocumentState: records that hold only the document, with a schema of its own.
 
-The fields of a document are not known before there is one: records are told apart by the shapes of their documents and
-keys, and each shape has a layout, made when it is first seen.
-
-What Debezium ends at with an error of Java's (arrays in arrays in format 1.1, symbols and MinKey in format 3) becomes a
-record here, in the form that the other format has for it.
+The fields of a document are known only when it arrives: records are grouped by the shapes of their documents and keys,
+and a layout is made for each new shape. Where Debezium ends with a Java exception (arrays in arrays in format 1.1,
+symbols and MinKey in format 3) the record gets the form of the other format.
 """
 
 from __future__ import annotations
@@ -29,14 +27,14 @@ _UNSET = ("$set", "$unset")
 
 @dataclass(frozen=True, slots=True)
 class ExtractNewDocumentState:
-    """See records.transform.Transform; `settings` are those of the form of events."""
+    """Implements records.transform.Transform; `settings` are those for the form of events."""
 
     options: tuple[tuple[str, str], ...]
     settings: Unwrap = Unwrap("3")  # noqa: RUF009
     notices: tuple[str, ...] = field(default=(), compare=False)
 
     def in_form(self, form: str) -> ExtractNewDocumentState:
-        """The transform as the options say for events of this form. Raises ConfigError."""
+        """Return the transform with the options' settings for events of this form. Raises ConfigError."""
         settings, faults = unwrap(dict(self.options), form)
         if settings is None:
             raise ConfigError("; ".join(faults) + ".", "Correct the options.")
@@ -63,7 +61,7 @@ class ExtractNewDocumentState:
     def _keyed(
         self, record: RecordLayout, made: Callable[[RecordLayout, _Key], Rewritten], headers: list[Header]
     ) -> Rewritten:
-        """The records by the shapes of their keys."""
+        """Return the records by the shapes of their keys."""
         record = replace(record, headers=(*record.headers, *headers))
         node = record.key.part("id") if isinstance(record.key, Struct) else None
         if not _is_image(node, "id"):
@@ -76,7 +74,7 @@ class ExtractNewDocumentState:
         return made(record, _Key(shape, self.manner))
 
     def _operation(self, op: str) -> list[Header]:
-        """The header that names the operation: that of format 1.1, and `op` of add.headers beside a tombstone."""
+        """Return the headers that name the operation: that of format 1.1, and `op` of add.headers for a tombstone."""
         names = [_OPERATION] if self.settings.operation_header else []
         names += [one.name for one in self.settings.headers if one.field == "op" and not one.struct]
         return [Header(name, Constant(op, STRING.with_optional(False))) for name in names]
@@ -85,7 +83,7 @@ class ExtractNewDocumentState:
 
     @property
     def manner(self) -> Manner:
-        """How documents are shown."""
+        """The style in which documents are shown."""
         chosen = self.settings
         return Manner(chosen.documents, chosen.sanitize, chosen.format != "1.1")
 
@@ -96,19 +94,19 @@ class ExtractNewDocumentState:
             return made.gone() if old else made.by_shape("before", made.whole, made.gone)
         if old:
             return made.by_shape("after", made.whole, partial(made.by_shape, "patch", made.patched, made.unknown))
-        # A document that was gone when the server looked it up counts as deleted.
+        # a document that no longer existed when the server looked it up counts as deleted
         return made.by_shape("after", made.whole, partial(made.by_shape, "update", made.partly, made.gone))
 
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """The `_id` of documents, all of one shape; None for none."""
+    """The `_id` of documents, all of one shape; None if there is none."""
 
     shape: bytes | None
     manner: Manner
 
     def fields(self, name: str, within: str) -> Fields:
-        """The value as a field of this name in a struct; none where its type is one that Connect has nothing for."""
+        """Return the value as a field of this name in a struct; no field if Connect does not have its type."""
         if self.shape is None:
             return [(name, Constant(None, STRING))]
         tree = tree_of(self.shape, self.manner.spread)
@@ -117,7 +115,8 @@ class _Key:
         return [(name, Shaper(self.manner, Leaves("id", self.manner)).node(tree, f"{within}.{name}"))]
 
     def of(self, record: RecordLayout) -> RecordLayout:
-        """The record with this key. Raises ConversionError where a value has no form, which a dropped record may."""
+        """Return the record with this key. Raises ConversionError for values without a form, but not for dropped
+        records."""
         return replace(record, key=struct(self.fields("id", "null"), None))
 
 
@@ -142,13 +141,13 @@ class _Made:
 
     @property
     def identity(self) -> Fields:
-        """The field of `_id` as the key has it."""
+        """The field of `_id`, as in the key."""
         return self.key.fields("id" if self.chosen.format == "1.1" else "_id", self.name)
 
     def by_shape(
         self, part: str, made: Callable[[str, Branch], Rewritten], without: Callable[[], Rewritten]
     ) -> Rewritten:
-        """The records by the shapes of a part of the envelope; `without` gives those that have none."""
+        """Return the records by the shapes of a part of the envelope; `without` makes those that lack the part."""
         image = "update" if part == "update" else part
         node = self.envelope.part("updateDescription" if part == "update" else part)
         if node is None or (isinstance(node, Constant) and node.value is None):
@@ -175,13 +174,13 @@ class _Made:
         return Shaper(manner, Leaves(image, manner))
 
     def whole(self, image: str, tree: Branch) -> Rewritten:
-        """A whole document: after a change, or before a delete."""
+        """Return the record of a whole document: after a change, or before a delete."""
         if image == "before" and not self.chosen.rewrites:
             return self._record([], True, False)
         shaper = self._shaper(image)
         if self.chosen.format != "1.1":
             return self._record(shaper.fields(tree, self.name), image == "before", False)
-        # the key's value takes the place of a field of that name, or comes last
+        # the key's value replaces a field `id`, or comes last
         names = [name for name, _ in tree.parts]
         place = names.index("id") if "id" in names else len(names)
         before, behind = (
@@ -191,14 +190,14 @@ class _Made:
         return self._record([*dict([*before, *self.identity, *behind]).items()], False, False)
 
     def partly(self, image: str, tree: Branch) -> Rewritten:
-        """The fields that an update has changed."""
+        """Return the record of the fields that an update has changed."""
         found = self._shaper(image).fields(tree, self.name)
         if all(name != "_id" for name, _ in tree.parts):
             found += self.identity
         return self._record(found, False, True)
 
     def patched(self, image: str, tree: Branch) -> Rewritten:
-        """What a patch of the oplog has set and unset, or the document that has replaced another."""
+        """Return the record of the fields that a patch of the oplog sets and unsets, or of a replacing document."""
         parts, shaper = dict(tree.parts), self._shaper(image)
         is_partial = any(part in parts for part in _UNSET)
         found: Fields = []
@@ -218,14 +217,14 @@ class _Made:
         return self._record(found, False, is_partial)
 
     def unknown(self) -> Rewritten:
-        """An update that cannot be shown."""
+        """Raise ConversionError for an update in an unknown form."""
         raise ConversionError(
             "An update has neither $set nor $unset nor a whole document: ExtractNewDocumentState cannot show it.",
             "Servers from 5.0 on write other updates: rebuild documents with tailrace.transforms.document_state.",
         )
 
     def gone(self) -> Rewritten:
-        """A document that is not there, with nothing to be shown of it."""
+        """Return the record of a deleted document that is not known."""
         found: Fields = []
         if self.chosen.deletes == "drop":
             return None
@@ -263,18 +262,19 @@ def _constant(node: Node | None) -> str:
 
 
 def _added(added: Added, envelope: Struct, chosen: Unwrap) -> Node:
-    """A field of the envelope or of one of its structs, as a record or a header has it. Raises ConversionError."""
+    """Return a field of the envelope or of one of its structs, for a record or a header. Raises ConversionError."""
     place = added.struct or ("" if envelope.part(added.field) is not None else "source")
     within: Node | None = envelope.part(place) if place else envelope
     found = _part(within, added.field)
     if found is None or found.type.connect == "struct":
         path = f"{added.struct}.{added.field}" if added.struct else added.field
         raise ConversionError(
-            f"Events have no single field {path}, which a transform is to add.", "Name fields that events have."
+            f"A transform cannot add {path}: events have no such field with a single value.",
+            "Name fields that events have.",
         )
     if chosen.format == "1.1":
         return found
-    # Debezium 3 makes the field optional anew, and the default is not taken along.
+    # Debezium 3 makes the field optional and drops its default
     return _typed(found, replace(found.type, optional=True, default=ABSENT))
 
 
@@ -293,11 +293,11 @@ def _typed(node: Node, kind: LogicalType) -> Node:
 
 
 def extract_new_document_state(options: Mapping[str, str]) -> ExtractNewDocumentState:
-    """The transform with these options, of events of today's form. Raises ConfigError where it is given a form."""
+    """Return the transform with these options, for events of the present form. `in_form` raises ConfigError."""
     return ExtractNewDocumentState(tuple(sorted(options.items())))
 
 
 def in_the_place_of_rows(options: Mapping[str, str]) -> ExtractNewDocumentState:
-    """The same for who asks for ExtractNewRecordState."""
+    """Return the transform for a configuration that names ExtractNewRecordState."""
     notice = f"type is taken as {_NAME}: a document has no fields before it is read."
     return ExtractNewDocumentState(tuple(sorted(options.items())), notices=(notice,))

@@ -1,7 +1,7 @@
-"""What a change makes of a document: the patches of every version of MongoDB, applied to the document before. Worker.
+"""The document after a change: patches of every version of MongoDB, applied to the document before. Worker.
 
-Documents are those of `extended`. The rules are the server's own for its oplog: a path's number is an index
-in an array and a name in a document, what is missing on the way is made a document, an array grows with nulls.
+Documents are those of `extended`. The rules are the server's for its oplog: a number in a path is an index in an array
+and a name in a document; missing parents become documents; an array grows with nulls.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _REMOVED = object()
 
 
 def state_after(before: Document | None, payload: dict[str, Any]) -> Document | None:
-    """The document after an event, of either format; None when there is none, or when nobody can know.
+    """Return the document after an event, of either format; None if there is none, or if it cannot be known.
 
-    `before` is the document as the events until then left it, None where they have none; it may be changed. An
-    update alone, without the document that it changes, cannot be applied. Raises ConversionError for a patch of a form
-    that no known server writes, or that does not fit the document.
+    `before` is the document after all earlier events, None if they left none; it may be modified. An update without a
+    document to change cannot be applied. Raises ConversionError for a patch in a form that no known server writes, or
+    that does not fit the document.
     """
     operation = payload["op"]
     if operation == "d":
@@ -40,13 +40,14 @@ def state_after(before: Document | None, payload: dict[str, Any]) -> Document | 
 
 
 def patched(before: Document | None, patch: Document) -> Document | None:
-    """The document after the `o` of an update in the oplog: `$set` and `$unset`, a diff, or the whole document."""
+    """Return the document after the `o` of an update in the oplog: `$set` and `$unset`, a diff, or the whole
+    document."""
     if patch.get("$v") == 2 and isinstance(patch.get("diff"), Document):
         if before is None:
             return None
         diff = patch["diff"]
         if "updatedFields" in diff:
-            # A stand-in for MongoDB writes what its change streams say.
+            # a compatible server (not MongoDB) writes the descriptions of its change streams
             sizes = [(part["field"], part["newSize"]) for part in diff.get("truncatedArrays", ())]
             return described(before, diff["updatedFields"], diff.get("removedFields", []), sizes)
         return _differing(before, diff)
@@ -65,7 +66,7 @@ def patched(before: Document | None, patch: Document) -> Document | None:
 
 
 def described(before: Document, updated: Document, removed: list[str], sizes: list[tuple[str, int]]) -> Document:
-    """The document after an update as a change stream describes it."""
+    """Return the document after an update as a change stream describes it."""
     for path in removed:
         _remove(before, path)
     for path, size in sizes:
@@ -79,7 +80,8 @@ def described(before: Document, updated: Document, removed: list[str], sizes: li
 
 
 def _differing(before: Document, diff: Document) -> Document:
-    """A document after a diff of `$v: 2`: d(elete), u(pdate), i(nsert), s with a field's name for what is inside."""
+    """Return a document after a diff of `$v: 2`: d(elete), u(pdate), i(nsert), and s with a name for a diff of that
+    field."""
     for part in diff:
         if part not in ("d", "u", "i") and not part.startswith("s"):
             raise ConversionError(f"An update in the oplog has a part {part} in its diff, which is not known.")
@@ -93,7 +95,7 @@ def _differing(before: Document, diff: Document) -> Document:
                 raise _unfit()
             before[name] = _changed(before[name], inner)
     for name, value in diff.get("i", {}).items():
-        # An inserted field goes to the end, also when it was there.
+        # an inserted field goes to the end, even if it existed
         before.pop(name, None)
         before[name] = value
     return before
@@ -132,7 +134,7 @@ def _set_item(array: list[Any], index: int, value: Any) -> None:
 
 
 def _child(container: Any, name: str) -> Any:
-    """What a container has under a name, _REMOVED where it has nothing."""
+    """Return the value of a name in a container; _REMOVED if there is none."""
     if isinstance(container, list):
         if not name.isdigit():
             raise _unfit()
@@ -177,19 +179,19 @@ def _remove(document: Document, path: str) -> None:
     if isinstance(container, Document):
         container.pop(last, None)
     elif isinstance(container, list) and last.isdigit() and int(last) < len(container):
-        # The place stays: an array has no gaps.
+        # the item becomes null, so that the others keep their places
         container[int(last)] = None
 
 
 def _document(value: Any) -> Document:
     if not isinstance(value, Document):
         kind = value.kind if isinstance(value, Typed) else "value"
-        raise ConversionError(f"An event holds a text that is a {kind} and no document.")
+        raise ConversionError(f"The text of a document in an event is a {kind}.")
     return value
 
 
 def _unfit() -> ConversionError:
     return ConversionError(
-        "An update does not fit the document that the events before it left.",
-        "Events of this key are missing or out of order: begin anew, with a snapshot.",
+        "An update does not fit the document that results from earlier events.",
+        "Events of this key are missing or out of order: start again with a snapshot.",
     )

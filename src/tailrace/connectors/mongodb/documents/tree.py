@@ -1,6 +1,6 @@
-"""Shapes of documents as trees, and the columns that are found by them. Pure data, any process.
+"""Shapes of documents as trees, and the columns that they locate. Pure data, any process.
 
-A shape is the bytes that `values.shape_kernels` writes of a value.
+A shape is the bytes that `values.shape_kernels` writes for a value.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from tailrace.records.layout import Column
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A value that is neither document nor array; the one with the number `leaf`.
+    """A value that is neither document nor array, with the number `leaf`.
 
-    `key` is what it has in common with leaves of other shapes, as the third int32 of a document has with every third
-    int32: one column is made for all of them.
+    Leaves of different shapes with the same `key` share one column, for example the third int32 of every document.
     """
 
     kind: int
@@ -30,7 +29,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A document, or an array that is shown as one: its parts by their names."""
+    """A document, or an array that is shown as one: its parts by name."""
 
     parts: tuple[tuple[str, Tree], ...]
     is_array: bool = False
@@ -38,7 +37,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """An array: the different shapes of its elements, in the order of the first of each; `key` as of Scalar."""
+    """An array: the distinct shapes of its elements, in order of appearance; `key` is as in Scalar."""
 
     elements: tuple[Tree, ...]
     leaf: int
@@ -47,7 +46,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Code with a scope; `key` as of Scalar."""
+    """Code with a scope; `key` is as in Scalar."""
 
     scope: Branch
     leaf: int
@@ -59,10 +58,11 @@ Tree = Scalar | Branch | Items | Code
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How documents are shown: `spread` makes structs of arrays, `sanitize` makes names that Avro allows.
+    """The style in which documents are shown: `spread` turns arrays into structs, `sanitize` makes names valid for
+    Avro.
 
-    `today` is for Debezium 3, where the structs of empty documents have no name, nor those in arrays of arrays, and
-    arrays keep their nulls. A document in the field `whole` at the top is a text.
+    `today` is for Debezium 3: structs of empty documents, and structs in arrays of arrays, have no name, and arrays
+    keep their nulls. A document in the top-level field `whole` becomes a text.
     """
 
     spread: bool = False
@@ -73,7 +73,7 @@ class Manner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeColumn(Column):
-    """The shapes of an image, null where there is none."""
+    """The shapes of an image; null if there is none."""
 
     image: str
     manner: Manner
@@ -81,9 +81,9 @@ class ShapeColumn(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafColumn(Column):
-    """The values at a leaf of documents of all shapes that have one of its key; for others it has no meaning.
+    """The values at leaves of one key, in documents of all shapes that have such a leaf; arbitrary for other documents.
 
-    `part` is what of a value it shows, `tree` what stands at the leaf.
+    `part` is the part of a value that is shown, `tree` the kind of value at the leaf.
     """
 
     image: str
@@ -93,27 +93,27 @@ class LeafColumn(Column):
 
 
 def shape_column(image: str, manner: Manner) -> ShapeColumn:
-    """The shapes of an image."""
+    """Return the column of an image's shapes."""
     name = f"shape of {image} {manner.spread} {manner.whole}"
     return ShapeColumn(name, BYTES.with_optional(True), image=image, manner=manner)
 
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """Makes the columns of the leaves of an image."""
+    """Makes the columns of an image's leaves."""
 
     image: str
     manner: Manner
 
     def column(self, tree: Scalar | Items | Code, kind: LogicalType, part: int = WHOLE) -> LeafColumn:
-        """The column of a leaf, whose schema is `kind`."""
+        """Return the column of a leaf, in the schema `kind`."""
         name = f"{self.image} {part} {self.manner} {tree.key}"
         return LeafColumn(name, kind, image=self.image, manner=self.manner, tree=tree, part=part)
 
 
 @lru_cache(maxsize=4096)
 def leaves_of(shape: bytes, spread: bool) -> tuple[tuple[str, int], ...]:
-    """The leaves of a shape: their keys and their numbers."""
+    """Return the keys and numbers of a shape's leaves."""
     return tuple(_leaves(tree_of(shape, spread)))
 
 
@@ -129,7 +129,7 @@ def _leaves(tree: Tree) -> Iterator[tuple[str, int]]:
 
 @lru_cache(maxsize=4096)
 def tree_of(shape: bytes, spread: bool) -> Tree:
-    """The tree of a shape; `spread` tells that arrays are shown as documents."""
+    """Return the tree of a shape; `spread` shows arrays as documents."""
     return _Reader(shape, spread).tree(shape[0])
 
 
@@ -155,7 +155,7 @@ class _Reader:
         kept = self._leaf, self._keys
         elements = []
         for kind_of in self._kinds():
-            # the leaves of an element are counted by themselves
+            # the leaves of each element are counted from 0
             self._leaf, self._keys = 0, {}
             elements.append(self.tree(kind_of))
         self._leaf, self._keys = kept
@@ -171,7 +171,7 @@ class _Reader:
         return f"{kind} {number}"
 
     def _kinds(self) -> Iterator[int]:
-        """The types of what comes, up to the end of a document or an array."""
+        """Yield the types of values up to the end of a document or an array."""
         while self._shape[self._at]:
             self._at += 1
             yield self._shape[self._at - 1]

@@ -1,1 +1,1 @@
-"""From the changes of a batch to records: segments, the tasks that read them, and what an event shows of a document."""
+"""From the changes of a batch to records: segments, the tasks that read them, and the parts of an event."""

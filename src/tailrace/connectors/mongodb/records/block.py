@@ -1,7 +1,7 @@
-"""A block of records of MongoDB: the columns that fill their layouts, and the rows that Spark gets. Worker.
+"""A block of MongoDB's records: the columns of their layouts, and the rows that Spark gets. Worker.
 
-A block gives the columns of its layouts when an encoding asks for them: BSON is written as JSON by kernels of its own,
-the rest are numbers and texts. The values of documents are columns too where a layout has the fields of their shape.
+A block makes the columns of its layouts when an encoding asks for them: compiled kernels write BSON as JSON, the rest
+are numbers and texts. If a layout has the fields of documents of one shape, their values become columns too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ _DELETE = ord("d")
 
 
 class Block:
-    """The records of the changes `low` to `high` of a segment, `kept` alone. See records.columns.Columns.
+    """The records of a segment's changes `low` to `high`, without those not in `kept`. Implements
+    records.columns.Columns.
 
     Raises RefusedChange, ConversionError and DecodeError.
     """
@@ -101,11 +102,11 @@ class Block:
             self.index[MARKER] = self.segment.markers[self.low : self.high][self.change]
 
     def tell_left_out(self) -> None:
-        """Log which records transforms have left out, where that is to be said."""
+        """Log the records that transforms have left out, if a transform asks for it."""
         tell_left_out(self._records.left_out, self.segment.warnings)
 
     def _moments(self) -> Int64s:
-        """What the source block shows as the change's time, in ns since 1970."""
+        """Return the time of each change as the source block shows it, in ns since 1970."""
         segment = self.segment
         if segment.read_ns:
             return np.full(self.high - self.low, segment.read_ns, np.int64)
@@ -116,7 +117,7 @@ class Block:
     # --- rows ----------------------------------------------------------------------------------------------------
 
     def rows(self) -> pa.RecordBatch:
-        """The block as rows of `settings.events.row_schema`. Raises RefusedChange."""
+        """Return the block as rows of `settings.events.row_schema`. Raises RefusedChange."""
         try:
             return self._rows()
         except Refused as fault:
@@ -141,13 +142,14 @@ class Block:
             "snapshot": lambda: self._markers(count),
         }
         if events.typed is not None:
-            # records that are no changes alone have bytes as their value
+            # only records that are not changes have bytes as their value
             del makers["value"]
             return shown_rows(events, self._typed(), makers, count)
         return rows_of(events.columns, makers)
 
     def _typed(self) -> dict[str, Callable[[], pa.Array]]:
-        """The columns of typed rows, one value for each change; records are as many, as there are no tombstones."""
+        """Return the columns of typed rows, one value for each change. There are no tombstones, so each change is one
+        record."""
         data, found, edits = self.segment.data, self.images, self.edits
         of_documents = None if edits is None else edits.documents
 
@@ -170,7 +172,7 @@ class Block:
         return typed.updates(self.segment.data, self._part(self.images.updated), shown.json, changes)
 
     def _sources(self) -> pa.Array:
-        """The source blocks."""
+        """Return the source blocks."""
         layout = source_layout(self.segment.namespace, self.settings)
         return array_of(layout, self, np.arange(len(self.change), dtype=np.int32))
 
@@ -180,15 +182,15 @@ class Block:
     # --- columns -------------------------------------------------------------------------------------------------
 
     def texts(self, leaf: ImageColumn) -> Texts:
-        """Raises TypeError: images are documents, and no layout of theirs has a column of a table."""
+        """Raise TypeError: images are documents, and their layouts have no columns of tables."""
         raise TypeError(f"{leaf} is a column of a table, and these images are documents")
 
     def lost(self, column: ColumnPlan, count: int) -> None:
-        """Raises TypeError, as `texts` does."""
+        """Raise TypeError, as `texts` does."""
         raise TypeError(f"{column} is a column of a table, and these images are documents")
 
     def values(self, leaf: Column) -> pa.Array | Same | Written:
-        """See records.columns.Columns."""
+        """Implements records.columns.Columns."""
         if leaf.name not in self._made:
             self._made[leaf.name] = self._values(leaf)
         return self._made[leaf.name]
@@ -201,7 +203,7 @@ class Block:
         return self._MAKERS[leaf.name](self)
 
     def _shaped_image(self, image: str, manner: Manner) -> Shaped:
-        """The values of an image by their shapes."""
+        """Return the values of an image by the shapes of its documents."""
         known = self._shaped.get((image, manner))
         if known is None:
             part = self._part(getattr(self.images, {"update": "updated", "id": "key"}.get(image, image)))
@@ -215,7 +217,7 @@ class Block:
         return known
 
     def _written(self, values: Values, form: Form, edit: Edit | None = None) -> Same | Written:
-        """Values of BSON as JSON; none in the whole block is the same for all."""
+        """Return BSON values as JSON; one null for all if the block has no value."""
         part = self._part(values)
         if not (part.places >= 0).any():
             return Same(None)
@@ -237,7 +239,8 @@ class Block:
         return Written(texts.update_descriptions(self.segment.data, updated, removed, truncated, self.edits))
 
     def _increments(self) -> pa.Array | Same:
-        """The increments of the timestamps; -1 for documents that a snapshot has read (today's format)."""
+        """Return the increments of the timestamps; -1 for documents that a snapshot has read (not in the 1.1
+        format)."""
         if self.segment.read_ns and not self.settings.legacy:
             return Same(-1)
         return pa.array(self.segment.time[self.low : self.high] & 0xFFFFFFFF)
@@ -263,20 +266,20 @@ class Block:
         return _numbers(values[self.low : self.high], known[self.low : self.high])
 
     def _update_part(self, name: str) -> Same | Written:
-        """A part of `updateDescription`, null where there is none."""
+        """Return a part of `updateDescription`; null if there is none."""
         found = self.images
         parts = {"updatedFields": found.updated, "removedFields": found.removed, "truncatedArrays": found.truncated}
         part = self._part(parts[name])
         return Written(texts.update_part(self.segment.data, part, name, self.edits))
 
     def _orders_in(self, orders: Int64s | None) -> pa.Array | Same:
-        """Numbers of changes in their transactions, null outside."""
+        """Return numbers of changes in their transactions; null outside of transactions."""
         if orders is None:
             return Same(None)
         return _numbers(orders[self.low : self.high], orders[self.low : self.high] > 0)
 
     def _transaction_ids(self) -> pa.Array | Same:
-        """The names of the transactions in which changes have numbers, null outside."""
+        """Return the names of the transactions of numbered changes; null outside of transactions."""
         total = self.segment.total_order
         if total is None or not total[self.low : self.high].any():
             return Same(None)
@@ -284,7 +287,7 @@ class Block:
         return pc.if_else(pa.array(total[self.low : self.high] > 0), pa.array(ids, pa.string()), None)
 
     def _transaction(self) -> Same | Written:
-        """The `transaction` block of each change, null where it has none."""
+        """Return the `transaction` block of each change; null if it has none."""
         segment = self.segment
         if segment.total_order is None or segment.table_order is None:
             return Same(None)
@@ -331,7 +334,8 @@ class Block:
     # --- plain columns -------------------------------------------------------------------------------------------
 
     def _transactions(self) -> pa.Array:
-        """The transactions by name, null outside: the session and number of a stream, `h` in an oplog."""
+        """Return the names of transactions: session and number in a stream, `h` in an oplog; null outside of
+        transactions."""
         count = len(self.change)
         segment = self.segment
         if segment.kind == OPLOG and segment.order is not None and segment.hash is not None:
@@ -356,12 +360,12 @@ class Block:
 
 
 def _edit_of(image: str, edits: FieldFilter) -> Edit:
-    """What leaves out and renames fields of an image."""
+    """Return the function that leaves out and renames fields of an image."""
     return edits.entries if image == "patch" else edits.changes if image == "update" else edits.documents
 
 
 def _rules(image: str, settings: MongoSettings) -> Rules:
-    """How the values of an image are read."""
+    """Return the rules to read the values of an image."""
     if image == "id":
         return Rules(texts.key_form(settings), narrow=True, is_key=True)
     if image == "update":
@@ -370,7 +374,7 @@ def _rules(image: str, settings: MongoSettings) -> Rules:
 
 
 def _numbers(values: Int64s, known: npt.NDArray[np.bool_]) -> pa.Array | Same:
-    """Numbers, null where they are not known."""
+    """Return numbers, null unless known."""
     if not known.any():
         return Same(None)
     return pa.array(values) if known.all() else pa.array(values, mask=~known)

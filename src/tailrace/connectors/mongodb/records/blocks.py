@@ -1,7 +1,7 @@
-"""From a segment to blocks: documents as variants under their keys, many in one row, for tables. Worker.
+"""From a segment to blocks for tables: many documents as variants with their keys in one row. Worker.
 
-A table of a collection has two columns: `_id`, the text that keys of events have, and `document`. Only what is left of
-a key's changes becomes variants.
+A table of a collection has two columns: `_id`, the key's text in events, and `document`. Only the changes that remain
+of each key become variants.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _LETTERS = pa.array([chr(code) for code in range(128)], pa.string())
 
 
 def block_rows(segment: Segment, settings: MongoSettings) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
-    """The changes of `segment` as blocks, rows of `settings.events.row_schema`, each with the index of its last change.
+    """Yield the changes of `segment` as blocks, rows of `settings.events.row_schema`, each with the index of its last
+    change.
 
-    Raises DecodeError, and ConversionError where an update comes without the document after it.
+    Raises DecodeError, and ConversionError for an update without the document after it.
     """
     if not len(segment):
         return
@@ -47,7 +48,7 @@ def block_rows(segment: Segment, settings: MongoSettings) -> Iterator[tuple[pa.R
         own = _own(segment, found.after, keys, (left, left), settings)
         yield pa.RecordBatch.from_arrays(own, ["c0", "c1"]), np.full(1, len(segment) - 1, np.int32)
         return
-    # whose document each change shows
+    # for each change the index of the change whose document it shows
     shown = left
     if settings.events.blocks != EVERY:
         group = groups([keys])
@@ -65,7 +66,7 @@ def block_rows(segment: Segment, settings: MongoSettings) -> Iterator[tuple[pa.R
 
 
 def _operations(segment: Segment, found: Images, settings: MongoSettings) -> npt.NDArray[np.uint8]:
-    """The operations, where an update of a document that was deleted before it was looked up is a delete."""
+    """Return the operations. An update whose document was deleted before its look-up becomes a delete."""
     lost = (segment.op == _UPDATE) & (found.after.places < 0)
     if not lost.any():
         return segment.op
@@ -115,7 +116,8 @@ def _own(
     places: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
     settings: MongoSettings,
 ) -> list[pa.Array]:
-    """The table's own columns: the keys of some changes, and the documents that others have; NONE stands for none."""
+    """Return the table's own columns: the keys of the changes `left`, and the documents of the changes `source` (NONE:
+    null)."""
     left, source = places
     edits = field_filter(settings.excluded, settings.renames, *segment.namespace)
     documents = Values(after.places[source], after.kinds[source]).where(source != NONE)
@@ -126,8 +128,8 @@ def _own(
 def _block(segment: Segment, rows: pa.RecordBatch, settings: MongoSettings, changes: int) -> pa.RecordBatch:
     table = table_id(segment.namespace)
     first, last = ((str(rows["position"][row]), int(rows["ordinal"][row].as_py())) for row in (0, rows.num_rows - 1))
-    # Chunks are not read at one moment, so that one of them may show a document that another has shown already: no
-    # snapshot is named, which lets the rows be merged.
+    # Chunks are not read at one moment, so a document may be in two of them. No snapshot is named, so that the rows are
+    # merged by their keys.
     missing = rows["missing"].null_count < rows.num_rows
     named = table.database, table.schema, table.table
     head = Head(*named, DOCUMENTS, rows.num_rows, first, last, missing=missing, changes=changes)

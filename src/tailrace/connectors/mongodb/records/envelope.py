@@ -1,4 +1,4 @@
-"""The layouts of MongoDB's keys and values, of the 1.1 format and of today's."""
+"""The layouts of MongoDB's keys and values, in the 1.1 format and in the present one."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _UPDATE = struct(
 
 
 def table_id(namespace: Namespace) -> TableId:
-    """The collection as names of topics and schemas take it."""
+    """Return the collection's id for the names of topics and schemas."""
     return TableId("", *namespace)
 
 
 def source_layout(namespace: Namespace, settings: MongoSettings) -> Struct:
-    """The source block (document 003; `source.struct.version=v1` is that of Debezium before 0.10)."""
+    """Return the layout of the source block; `source.struct.version=v1` is the one of Debezium before 0.10."""
     events, (database, collection) = settings.events, namespace
     if settings.old_source:
         members = [
@@ -75,7 +75,7 @@ def source_layout(namespace: Namespace, settings: MongoSettings) -> Struct:
 
 
 def key_layout(namespace: Namespace, settings: MongoSettings) -> Struct:
-    """The key: `_id` as text."""
+    """Return the layout of the key: `_id` as text."""
     members = [Member("id", Column("id", STRING))]
     further = names.table_field(settings.events, table_id(namespace))
     if further is not None:
@@ -84,7 +84,7 @@ def key_layout(namespace: Namespace, settings: MongoSettings) -> Struct:
 
 
 def value_layout(namespace: Namespace, settings: MongoSettings, op: str) -> Struct:
-    """The envelope of an operation."""
+    """Return the envelope of an operation."""
     images = ("after", "patch", "filter") if settings.legacy else ("before", "after")
     members = [Member(name, Column(name, _DOCUMENT)) for name in images]
     if not settings.legacy:

@@ -1,4 +1,4 @@
-"""Images: which values of the log's documents an event shows, found without decoding them. Worker."""
+"""Images: the values of the log's documents that an event shows, located without decoding. Worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Values in a buffer: places and BSON types; place -1 where there is none."""
+    """Values in a buffer: places and BSON types. A place of -1 stands for no value."""
 
     places: Int64s
     kinds: Bytes
@@ -23,11 +23,11 @@ class Values:
         return cls(np.full(count, -1, np.int64), np.zeros(count, np.uint8))
 
     def where(self, flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Values:
-        """Those that `flags` marks, and none elsewhere."""
+        """Return the values that `flags` marks, and no value elsewhere."""
         return Values(np.where(flags, self.places, -1), np.where(flags, self.kinds, 0).astype(np.uint8))
 
     def documents(self) -> Values:
-        """Those that are documents: a null, as a look-up of a document that is gone gives, is none."""
+        """Return the values that are documents. A null is not: a look-up of a document that is gone returns null."""
         return self.where(self.kinds == fields.DOCUMENT)
 
     def part(self, low: int, high: int) -> Values:
@@ -36,7 +36,8 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """What events of a segment show; `filter` and `patch` are the oplog's, `before` and what follows a stream's."""
+    """The values that events of a segment show. Only an oplog has `filter` and `patch`, only a stream `before` and the
+    fields after it."""
 
     key: Values
     after: Values
@@ -60,7 +61,7 @@ _UPDATE = ("updatedFields", "removedFields", "truncatedArrays")
 
 
 def images(segment: Segment) -> Images:
-    """The values that the events of a segment show. Raises DecodeError for a document that is malformed."""
+    """Return the values that the events of a segment show. Raises DecodeError for a malformed document."""
     data, starts, count = segment.data, segment.starts, len(segment)
     none, zeros, never = Values.none(count), np.zeros(count, np.int64), np.zeros(count, np.bool_)
     if segment.kind == READ:

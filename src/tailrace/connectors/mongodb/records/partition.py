@@ -1,6 +1,6 @@
-"""From the changes of a batch to its tasks, so that the promised order holds. Planner.
+"""From the changes of a batch to its tasks, in the promised order. Planner.
 
-Collections that share a topic share its task, or, by key, the tasks of its keys.
+Collections that share a topic share its task or, with order by key, the tasks of its keys.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import ConversionError, DecodeError
 from tailrace.events import names
 
-# A batch of fewer changes is one task: another would cost more than it saves.
+# A batch of fewer changes is one task: a second task would cost more than it saves.
 SMALL = 4096
 
 
@@ -34,9 +34,9 @@ def tasks_of(
     parallelism: int,
     numbers: Sequence[Numbers] | None = None,
 ) -> list[LogTask]:
-    """The tasks: all changes of one topic in one, or with `by_key` those of one document.
+    """Return the tasks. All changes of a topic are in one task, or with `by_key` all changes of a document.
 
-    Tasks of topics are filled up evenly by bytes.
+    Topics are spread evenly over the tasks by bytes.
     """
     found = segments(rows, known, kind, numbers)
     total = sum(len(part) for part in rows)
@@ -70,9 +70,9 @@ def _in_order(parts: Sequence[Segment]) -> list[Segment]:
 
 
 def _by_key(parts: Sequence[Segment], settings: MongoSettings, parallelism: int) -> list[list[Segment]] | None:
-    """The changes of a topic by a hash of their keys' texts; None where one of the keys has no text.
+    """Return the changes of a topic by a hash of their keys' texts; None if one of the keys has no text.
 
-    By the text and not by the bytes of `_id`: a long and an int of one value are the same key.
+    The hash is not of the bytes of `_id`, because a long and an int of one value are the same key.
     """
     loads: list[list[Segment]] = [[] for _ in range(parallelism)]
     for part in parts:

@@ -1,4 +1,4 @@
-"""What is known of a collection's records before there are any: their layouts, compiled. Worker."""
+"""CollectionPlan: the compiled layouts of a collection's records. Worker."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ TOMBSTONE = 0
 
 @dataclass(frozen=True, slots=True)
 class CollectionPlan:
-    """Everything about a collection's records that does not depend on the change.
+    """The parts of a collection's records that do not depend on the change.
 
-    `kept` is where encodings keep what they make of the markers.
+    `kept` is a cache of encodings for parts that depend on the markers only.
     """
 
     namespace: Namespace
@@ -32,7 +32,7 @@ class CollectionPlan:
     _kinds: dict[int, AnyPlan | LeftOut | None] = field(default_factory=dict, compare=False)
 
     def kind(self, code: int) -> AnyPlan | LeftOut | None:
-        """The records of an operation, or, for TOMBSTONE, the tombstones; None where a transform leaves them out.
+        """Return the records of an operation, or, for TOMBSTONE, the tombstones; None if a transform leaves them out.
 
         Raises Refused, and ConversionError.
         """
@@ -52,5 +52,5 @@ class CollectionPlan:
 
 @lru_cache(maxsize=1024)
 def collection_plan(namespace: Namespace, settings: MongoSettings) -> CollectionPlan:
-    """The plan of a collection's records."""
+    """Return the plan of a collection's records."""
     return CollectionPlan(namespace, settings)

@@ -1,4 +1,4 @@
-"""Changes that cannot become events: what is raised, or put aside on the quarantine topic. Worker."""
+"""Changes that cannot become events: the error, or the record for the quarantine topic. Worker."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tailrace.events.form import Place
 from tailrace.events.quarantine import Change, put_aside, report, too_large
 
 _REMEDY = (
-    "Leave the collection or the field out, or set event.processing.failure.handling.mode to warn to have the change "
+    "Leave the collection or the field out, or set event.processing.failure.handling.mode to warn: then the change is "
     "put aside."
 )
 
 
 def unconvertible(segment: Segment, row: int, error: TailraceError, settings: MongoSettings) -> pa.RecordBatch:
-    """The record that stands for a change that cannot become an event, as a batch of `settings.row_schema`.
+    """Return the quarantine record of a change that cannot become an event, as a batch of `settings.row_schema`.
 
-    Its message is the document as the server sent it. Raises ConversionError under the mode `fail`.
+    Its message is the document as the server sent it. Raises ConversionError in the mode `fail`.
     """
     name = ".".join(segment.namespace)
     time, number = int(segment.time[row]), int(segment.number[row])
@@ -47,7 +47,7 @@ def unconvertible(segment: Segment, row: int, error: TailraceError, settings: Mo
 
 
 def refused(segment: Segment, row: int, reason: str) -> TransformError:
-    """The error for a record that a transform cannot take, for this `reason`: where the change stands."""
+    """Return the error for a record that a transform cannot take, with the `reason` and the position of the change."""
     time, number = int(segment.time[row]), int(segment.number[row])
     return TransformError(
         f"{reason}, in a record of {'.'.join(segment.namespace)} at {time >> 32}:{time & 0xFFFFFFFF}, number {number}.",
@@ -56,7 +56,7 @@ def refused(segment: Segment, row: int, reason: str) -> TransformError:
 
 
 def beyond(segment: Segment, row: int, size: int, settings: MongoSettings) -> pa.RecordBatch:
-    """The record that stands for a change of `size` bytes, which is too large. Raises ConversionError under the mode
+    """Return the quarantine record of a change of `size` bytes, which is too large. Raises ConversionError in the mode
     `fail`."""
     return too_large(_change(segment, row), size, settings.events, chr(segment.op[row]))
 

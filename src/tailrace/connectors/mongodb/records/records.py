@@ -1,6 +1,6 @@
-"""From a segment to the rows that Spark gets: the columnar path from raw BSON to events. Runs in workers.
+"""From a segment to the rows that Spark gets: the columnar path from raw BSON to events. Worker.
 
-A segment is worked off in blocks.
+A segment is converted in blocks.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ _MAX_BYTES = 16 << 20
 
 
 def to_rows(segment: Segment, settings: MongoSettings) -> Iterator[pa.RecordBatch]:
-    """The records of `segment` as batches of `settings.events.row_schema`, in order, at most 8,192 records each.
+    """Yield the records of `segment` as batches of `settings.events.row_schema`, in order, of at most 8,192 records
+    each.
 
-    A change that cannot become an event raises ConversionError, which says where it stands, or is put aside, as
-    `event.processing.failure.handling.mode` says. Raises TransformError where a transform cannot take a record.
+    A change that cannot become an event raises ConversionError with its position, or goes to the quarantine topic, as
+    `event.processing.failure.handling.mode` says. Raises TransformError if a transform cannot take a record.
     """
     for rows, _ in numbered_rows(segment, settings):
         yield rows
 
 
 def numbered_rows(segment: Segment, settings: MongoSettings) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
-    """The same, and for each record the index of its change in `segment`."""
+    """Yield what `to_rows` yields, and for each record the index of its change in `segment`."""
     if settings.events.blocks:
         yield from block_rows(segment, settings)
         return
@@ -66,7 +67,7 @@ def _rows(
     high: int,
     kept: Flags | None,
 ) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
-    """The records of the changes `low` to `high`; those that cannot be converted in their places, put aside."""
+    """Yield the records of the changes `low` to `high`, with quarantine records in the places of changes that fail."""
     if kept is not None and not kept[low:high].any():
         return
     fault: ConversionError | DecodeError | int
@@ -97,7 +98,7 @@ def _rows(
 
 
 def _most_bytes(segment: Segment, settings: MongoSettings, low: int, high: int) -> int:
-    """The size of the largest document of a block if it is too large, else 0."""
+    """Return the size of a block's largest document if it is too large, else 0."""
     most = settings.events.most_change_bytes
     largest = int(segment.sizes()[low:high].max()) if most else 0
     return largest if largest > most else 0

@@ -19,11 +19,11 @@ OPLOG, STREAM, READ = "oplog", "stream", "read"
 class Segment:
     """Changes of `namespace` in the order of the log; `starts[i]` is the place of document i in `data`.
 
-    `kind` says what the documents are: OPLOG, entries or operations within them; STREAM, change events; READ, the
-    documents of a snapshot themselves. `time`, `number`, `op`, `hash`, `hashed` and `order` are those of
-    `stretch.Rows`; of documents that were read `time` is the position to which they belong, and `markers` the codes of
-    `Marker`, `read_ns` the moment at which they were read, in ns since 1970 (0: the source block shows `time`).
-    With transaction metadata `total_order` and `table_order` are an event's numbers in its transaction, 0 outside.
+    `kind` is OPLOG for entries or operations within them, STREAM for change events, READ for documents of a snapshot.
+    `time`, `number`, `op`, `hash`, `hashed` and `order` are as in `stretch.Rows`. For READ `time` is the position of
+    the snapshot, `markers` are codes of `Marker`, and `read_ns` is the time at which the documents were read, in ns
+    since 1970 (0: the source block shows `time`). With transaction metadata `total_order` and `table_order` are an
+    event's numbers in its transaction, 0 outside.
     """
 
     namespace: Namespace
@@ -46,14 +46,14 @@ class Segment:
         return len(self.starts)
 
     def sizes(self) -> Int64s:
-        """The sizes of the documents in bytes."""
+        """Return the sizes of the documents in bytes."""
         found: Int64s = fields.sizes_of(self.data, self.starts)
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The numbers of changes in their transactions: in all and by collection, 0 outside of transactions."""
+    """The numbers of changes in their transactions, in total and by collection; 0 outside of transactions."""
 
     total: Int64s
     table: Int64s
@@ -65,7 +65,7 @@ def segments(
     kind: str,
     numbers: Sequence[Numbers] | None = None,
 ) -> dict[Namespace, list[Segment]]:
-    """The changes by collection, each in the order of the log, over buffers of their own."""
+    """Return the changes by collection, each in the order of the log, over buffers of their own."""
     found: dict[Namespace, list[Segment]] = {}
     for place, part in enumerate(rows):
         for number in np.unique(part.namespace).tolist():
@@ -92,13 +92,13 @@ def segments(
 
 
 def selected(segment: Segment, which: Int64s) -> Segment:
-    """Some of a segment's changes, over a buffer of their own."""
+    """Return some of a segment's changes, over a buffer of their own."""
     data, offsets = fields.gathered(segment.data, segment.starts[which])
     return _part(segment, which, data, offsets[:-1])
 
 
 def cut(segment: Segment, low: int, high: int) -> Segment:
-    """The changes `[low, high)`, over the same buffer."""
+    """Return the changes `[low, high)`, over the same buffer."""
     whole = low == 0 and high == len(segment)
     return segment if whole else _part(segment, slice(low, high), segment.data, segment.starts[low:high])
 
@@ -126,7 +126,7 @@ def read_documents(
     read_ns: int = 0,
     marker: Marker = Marker.TRUE,
 ) -> Segment:
-    """Documents of a snapshot that belongs to the position `time`; `first` is the number of the first one."""
+    """Return documents of a snapshot at the position `time`; `first` is the number of the first document."""
     count = len(starts)
     return Segment(
         namespace,

@@ -1,4 +1,4 @@
-"""The task of a MongoDB batch that makes records of documents: changes of the log, and what windows read. Worker."""
+"""The task that makes records from MongoDB's documents: changes of the log, and documents of windows. Worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogTask:
-    """Segments to make records of, topic after topic, each in log order. Pure: everything that it needs is in it."""
+    """Segments to make records of, topic after topic, each in log order. Self-contained."""
 
     segments: tuple[Segment, ...]
     settings: MongoSettings
@@ -58,7 +58,7 @@ def _ends_before(one: Segment, other: Segment) -> bool:
 
 
 def _places(parts: Sequence[Segment]) -> list[Int64s]:
-    """The place of each change in the order of the log, over all parts."""
+    """Return the place of each change in the order of the log, over all parts."""
     time = np.concatenate([part.time for part in parts])
     number = np.concatenate([part.number for part in parts])
     places = np.empty(len(time), np.int64)

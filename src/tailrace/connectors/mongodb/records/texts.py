@@ -27,21 +27,21 @@ _EMPTY = 5
 
 
 def key_form(settings: MongoSettings) -> Form:
-    """How `_id` is written in keys."""
+    """Return the form of `_id` in keys."""
     return KEY_1_1 if settings.legacy else KEY
 
 
 def document_form(settings: MongoSettings) -> Form:
-    """How documents are written."""
+    """Return the form of documents."""
     return STRICT_1_1 if settings.legacy else STRICT
 
 
 Edit = Callable[[Bytes, Int64s, Bytes], tuple[Bytes, Int64s]]
-"""What makes other documents of a column of them, as the methods of FieldFilter do."""
+"""A function that edits a column of documents, as the methods of FieldFilter do."""
 
 
 def values(data: Bytes, found: Values, form: Form, edit: Edit | None = None) -> Fragment:
-    """Each value as a JSON string, `null` where there is none; documents as `edit` makes them."""
+    """Return each value as a JSON string, `null` if there is none. `edit` is applied to documents first."""
     if edit is None:
         return json_texts(data, found.places, found.kinds, form)
     edited, places = edit(data, found.places, found.kinds)
@@ -49,7 +49,7 @@ def values(data: Bytes, found: Values, form: Form, edit: Edit | None = None) -> 
 
 
 def unquoted(texts: pa.Array) -> pa.Array:
-    """What JSON strings say; null stays null. Hardly any has another escape than that of quotes."""
+    """Return the contents of JSON strings; null stays null. Fast for strings that escape only quotes, as most do."""
     inner = pc.utf8_slice_codeunits(texts, 1, -1)
     odd = pc.or_(
         pc.match_substring(pc.replace_substring(inner, '\\"', ""), "\\"), pc.invert(pc.starts_with(texts, '"'))
@@ -63,7 +63,7 @@ def unquoted(texts: pa.Array) -> pa.Array:
 def update_descriptions(
     data: Bytes, updated: Values, removed: Values, truncated: Values, edits: FieldFilter | None = None
 ) -> Fragment:
-    """The `updateDescription` of each change, `null` where it has none; `edits` leave out and rename fields."""
+    """Return the `updateDescription` of each change, `null` if it has none. `edits` leave out and rename fields."""
     programs = Programs()
     programs.begin()
     programs.literal(b'{"removedFields":')
@@ -85,7 +85,7 @@ def update_descriptions(
 
 
 def update_part(data: Bytes, part: Values, called: str, edits: FieldFilter | None) -> Fragment:
-    """A part of `updateDescription`, by its name; `null` where there is none."""
+    """Return a part of `updateDescription`, by its name; `null` if there is none."""
     if called == "updatedFields":
         return values(data, part, RELAXED, None if edits is None else edits.changes)
 
@@ -98,13 +98,13 @@ def update_part(data: Bytes, part: Values, called: str, edits: FieldFilter | Non
 
 
 Names = Callable[[str], str | None]
-"""What a field is called in events; None where it is left out."""
+"""A function that returns a field's name in events; None if it is left out."""
 
 
 def _lists(
     data: Bytes, found: Values, write: Callable[[Bytes, int, Names], str | None], name: Names, of: int
 ) -> Fragment:
-    """Arrays of values of the type `of` as JSON; `null` for those that are not there or empty, which most are."""
+    """Return arrays of values of the type `of` as JSON; `null` for missing and empty arrays, as most are."""
     arrays = found.kinds == fields.ARRAY
     filled = arrays & (fields.sizes_of(data, np.where(arrays, found.places, -1)) > _EMPTY)
     texts = [b"null"] * len(arrays)
@@ -138,9 +138,9 @@ def _string(data: Bytes, place: int) -> str:
 
 
 def transaction_names(segment: Segment, found: Images, low: int, high: int) -> list[str | None]:
-    """What events call the transactions of the changes `low` to `high`, None outside of one.
+    """Return the names of the transactions of the changes `low` to `high` in events; None outside of transactions.
 
-    Of a stream that is the session as JSON and the transaction's number, of an oplog the entry's `h`.
+    In a stream the name is the session as JSON and the transaction's number, in an oplog the entry's `h`.
     """
     if segment.kind == OPLOG:
         if segment.hash is None or segment.hashed is None:
@@ -162,7 +162,7 @@ def transaction_names(segment: Segment, found: Images, low: int, high: int) -> l
 
 
 def session_text(document: bytes) -> str:
-    """A session's id, a BSON document, as source blocks have it."""
+    """Return a session's id, a BSON document, as source blocks show it."""
     place, kind = np.zeros(1, np.int64), np.full(1, fields.DOCUMENT, np.uint8)
     text = json_texts(np.frombuffer(document, np.uint8), place, kind, STRICT, within_string=False)
     return text.data[: int(text.offsets[-1])].tobytes().decode()

@@ -1,7 +1,7 @@
-"""Transaction metadata: where transactions begin and end, and the numbers of their events. Planner.
+"""Transaction metadata: the boundaries of transactions, and the numbers of their events. Planner.
 
-Today's format knows a transaction by its session and number; it ends with the next event that is not of it. In the 1.1
-form every entry of the oplog with a hash is one, and only those of several operations end.
+The present format identifies a transaction by its session and number; it ends before the next event of another one. In
+the 1.1 format every entry of the oplog with a hash is one, and only those with several operations have an end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _BEGINS, _ENDS = 1 << 40, 1 << 41
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """The transaction whose events came last, for transaction metadata: its name, and its events by collection."""
+    """The transaction of the latest events, for transaction metadata: its name, and its numbers of events by
+    collection."""
 
     name: str
     counts: tuple[tuple[str, int], ...]
@@ -31,7 +32,7 @@ class OpenTransaction:
 
 @dataclass(slots=True)
 class Numbered:
-    """The numbers of the changes of some rows, the boundaries among them, and the transaction that is open after."""
+    """The numbers of changes, the boundaries among them, and the transaction that is still open after them."""
 
     numbers: list[Numbers] = field(default_factory=list)
     boundaries: list[Boundary] = field(default_factory=list)
@@ -45,9 +46,9 @@ def numbered(
     skipped: frozenset[str],
     replica_set: str | None,
 ) -> Numbered:
-    """Number the changes in `rows`, which follow those that left `since` open.
+    """Number the changes in `rows`, which follow the transaction `since`.
 
-    `skipped` are operations that give no events; `replica_set` is its name in the 1.1 format, None in today's.
+    `skipped` are operations without events; `replica_set` is its name in the 1.1 format, None in the present one.
     """
     counting = _Counting(since)
     codes = {ord(letter) for letter in skipped}
@@ -113,7 +114,7 @@ def _oplog_names(rows: Rows) -> list[str | None]:
 
 
 def _is_last(rows: Rows, row: int) -> bool:
-    """Whether the change is the last captured one of a transaction's entry, which is never cut."""
+    """Return True for the last captured change of a transaction's entry, which is never split."""
     assert rows.order is not None
     if not rows.order[row]:
         return False
@@ -136,7 +137,7 @@ def _stream_names(rows: Rows) -> list[str | None]:
 
 
 def _moments(rows: Rows) -> fields.Int64s:
-    """The times of the events in µs, as their source blocks show them."""
+    """Return the times of the events in µs, as their source blocks show them."""
     places, kinds = fields.locate(rows.data, rows.at, ("wallTime",))
     wall = fields.int64s(rows.data, places[0], kinds[0])
     found: fields.Int64s = np.where(kinds[0] == fields.DATE, wall, (rows.time >> 32) * 1000) * 1000

@@ -1,7 +1,7 @@
 """Typed rows of MongoDB: documents as variants, read from BSON. Worker.
 
-Numbers, texts, moments and binary data are those of BSON; an ObjectId is its digits, a UUID its text, a Decimal128 a
-decimal where it has at most 38 digits. What has no kind of its own among variants is an object or a text.
+Numbers, texts, dates and binary data keep their types. An ObjectId becomes its hexadecimal digits, a UUID its text, a
+Decimal128 of at most 38 digits a decimal. Types that a variant does not have become objects or texts.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _UUID = 4
 
 
 def documents(data: Bytes, found: Values, edit: Edit | None = None) -> pa.Array:
-    """Documents as variants, as `edit` makes them; null where there is none. Raises DecodeError."""
+    """Return documents as variants, after `edit`; null if there is none. Raises DecodeError."""
     made = _decoded(data, found, edit)
     return document_variants(made, [one is not None for one in made])
 
 
 def keys(data: Bytes, found: Values) -> pa.Array:
-    """The keys, objects with the one field `id`."""
+    """Return the keys, objects with the one field `id`."""
     places = zip(found.places.tolist(), found.kinds.tolist(), strict=True)
     made = [None if place < 0 else {"id": _value(data, place, kind)} for place, kind in places]
     return document_variants(made, [one is not None for one in made])
 
 
 def updates(data: Bytes, updated: Values, shown: Fragment, edit: Edit | None) -> pa.Array:
-    """The descriptions of updates, whose JSON is `shown`, with the changed fields in types of their own."""
+    """Return the descriptions of updates, whose JSON is `shown`, with the changed fields in types of their own."""
     changed = _decoded(data, updated, edit)
     made: list[dict[str, Any] | None] = []
     for text, fresh in zip(json_array(shown).to_pylist(), changed, strict=True):
@@ -58,7 +58,7 @@ def _decoded(data: Bytes, found: Values, edit: Edit | None) -> list[dict[str, An
 
 
 def _value(data: Bytes, place: int, kind: int) -> Any:
-    """A value of any type, read as the one field of a document."""
+    """Return a value of any type, decoded as the only field of a document."""
     size = int(fields.value_size(data, kind, place, len(data)))
     if size < 0:
         raise DecodeError("A key does not follow the BSON format.", place)
@@ -88,7 +88,7 @@ def _read(document: bytes, place: int) -> Mapping[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value of BSON as one that a variant holds."""
+    """Return a value of BSON as a value that a variant can hold."""
     if value is None or type(value) in (bool, int, float, str, bytes, datetime):
         return value
     if isinstance(value, Mapping):
@@ -127,7 +127,7 @@ def _special(value: Any) -> Any:
 
 
 def regex_options(flags: int) -> str:
-    """The letters of a regular expression's options."""
+    """Return the letters of a regular expression's options."""
     import re
 
     known = {"i": re.IGNORECASE, "l": re.LOCALE, "m": re.MULTILINE, "s": re.DOTALL, "u": re.UNICODE, "x": re.VERBOSE}

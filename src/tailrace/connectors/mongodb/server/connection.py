@@ -1,6 +1,6 @@
-"""Connections to MongoDB: PyMongo's options from a configuration, and its failures in words that help.
+"""Connections to MongoDB: PyMongo's options from a configuration. Driver (checks), planner, worker.
 
-Used by the driver (checks), the planner and the workers. No message ever holds the password.
+No error message contains the password.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Store:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], name: str) -> Store | None:
-        """The one of `mongodb.ssl.keystore` or `mongodb.ssl.truststore`; None where none is given."""
+        """Return the store of `mongodb.ssl.keystore` or `mongodb.ssl.truststore`; None if none is given."""
         option = f"mongodb.ssl.{name}"
         path = config[option]
         return cls(path, config[f"{option}.type"], config[f"{option}.password"] or "") if path else None
@@ -44,9 +44,9 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """How to connect: picklable, holds the password. `options` are PyMongo's, by their names.
+    """The parameters of a connection: picklable, holds the password. `options` are PyMongo's, by their names.
 
-    The stores are files where the connection is made, so on workers as well as on the driver.
+    The stores' files are read by the process that connects, so they must exist on workers as well as on the driver.
     """
 
     uri: str = field(repr=False)
@@ -56,8 +56,8 @@ class Address:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Address:
-        """The address of a configuration. What it gives goes before the connection string, whose options go before
-        the defaults."""
+        """Return the address of a configuration. Its options override those of the connection string, which override
+        defaults."""
         uri = _uri(config)
         return cls(
             uri,
@@ -83,7 +83,7 @@ def _options(config: Mapping[str, Any], uri: str) -> Iterator[tuple[str, Any]]:
         yield "appname", "tailrace"
     for name, own in _TIMES.items():
         if is_set(name) or not _has(uri, own):
-            # PyMongo says None where Debezium says 0: no limit.
+            # no limit is None in PyMongo, 0 in Debezium
             yield own, config[name] or None
     if config["mongodb.user"]:
         yield "username", config["mongodb.user"]
@@ -97,14 +97,14 @@ def _options(config: Mapping[str, Any], uri: str) -> Iterator[tuple[str, Any]]:
 
 
 def _has(uri: str, name: str) -> bool:
-    """Whether a connection string gives the option `name`, which has no case."""
+    """Return True if a connection string gives the option `name`, in any case."""
     return re.search(rf"[?&;]{re.escape(name)}=", uri, re.IGNORECASE) is not None
 
 
 def retries(config: Mapping[str, Any]) -> tuple[int, float, float]:
-    """How often a lost connection is tried again (-1: for ever), and the first and the longest wait, in seconds.
+    """Return the retries of a lost connection (-1: for ever), and the first and the longest pause, in seconds.
 
-    `connect.max.attempts` with its waits, where it is given, goes before today's options.
+    `connect.max.attempts` and its pauses, if given, override the present options.
     """
     attempts = config["connect.max.attempts"]
     if attempts is None:
@@ -115,7 +115,10 @@ def retries(config: Mapping[str, Any]) -> tuple[int, float, float]:
 
 
 def connect(address: Address) -> MongoClient[Any]:
-    """A client, whose first use connects. Raises PrerequisiteError for stores, ConfigError for what PyMongo refuses."""
+    """Return a client, which connects at its first use.
+
+    Raises PrerequisiteError for faulty stores, ConfigError for options that PyMongo refuses.
+    """
     try:
         from pymongo import MongoClient
         from pymongo.errors import ConfigurationError, InvalidURI
@@ -138,19 +141,19 @@ def connect(address: Address) -> MongoClient[Any]:
         why = _blank(str(error), address.uri)
         raise ConfigError(f"PyMongo refuses the connection{why}.", "Correct the options.") from None
     except OSError as error:
-        # The reading of PEM files happens here.
+        # PyMongo reads PEM files here.
         raise PrerequisiteError(f"TLS cannot be set up: {error}.", "Check the files of certificates.") from None
 
 
 def _blank(text: str, uri: str) -> str:
-    """What an error says, behind a colon; nothing where it shows a part of the connection string.
+    """Return an error's text after a colon; "" if the text shows a part of the connection string.
 
-    Where the string is broken, any part of it may be one of the password.
+    In a malformed string any part may belong to the password.
     """
     parts = re.findall(r"[^\W_]{3,}", uri.partition("://")[2])
     words = set(re.findall(r"[^\W_]{3,}", text)) - _WORDS
     return "" if words.intersection(parts) else f": {text.rstrip('. ')}"
 
 
-# Of PyMongo's own sentences and of its options.
+# Words of PyMongo's messages and options.
 _WORDS = frozenset(("mongodb", "srv", "URI", "authSource", "replicaSet", "tls", "ssl", "true", "false", "localhost"))

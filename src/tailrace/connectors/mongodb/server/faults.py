@@ -1,4 +1,4 @@
-"""What the driver's errors mean: which pass by themselves, and what a user should read of the others."""
+"""The driver's errors: whether they are transient, and their explanations for users."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _NO_PRIVILEGE = 13
 _NOT_A_REPLICA_SET = (40573, 20, 123)
 _NO_MAJORITY = 148
 _LOG_IN = 18
-# A primary that steps down, a cursor that is gone with it, an interruption, a lock, a commit point that is not known.
-# The entry that a cursor stands on may be older than what was read last (136): the next cursor sees what is there.
+# A primary that steps down, its lost cursors, an interruption, a lock, an unknown commit point. A capped collection may
+# have dropped the entry at which a cursor stands (136): the next cursor checks the log.
 _PASSING = frozenset({6, 7, 24, 43, 46, 50, 63, 89, 91, 112, 133, 134, 136, 150, 175, 189, 202, 234, 237, 239, 246, 262,
                       267, 9001, 10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436})  # fmt: skip
 
@@ -41,12 +41,12 @@ class NotYetCommitted(Exception):
 
 
 def is_not_yet_committed(error: BaseException) -> bool:
-    """Whether a new primary has to learn first what a majority has."""
+    """Return True if a new primary does not know yet what a majority has."""
     return isinstance(error, NotYetCommitted)
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether the same may succeed a moment later: after a lost connection, an election, a lost cursor."""
+    """Return True if a later attempt may succeed: after a lost connection, an election, a lost cursor."""
     from pymongo.errors import AutoReconnect, ConfigurationError, OperationFailure, ServerSelectionTimeoutError
 
     if isinstance(error, TailraceError | ConfigurationError):
@@ -59,7 +59,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def explained_error(error: BaseException) -> TailraceError:
-    """The error in the words of tailrace. The server's text is shown without what a document may hold."""
+    """Return the error as a TailraceError, without parts of the server's text that may contain documents."""
     from pymongo.errors import OperationFailure, PyMongoError
 
     if isinstance(error, TailraceError):
@@ -107,7 +107,7 @@ def explained_error(error: BaseException) -> TailraceError:
 
 
 def explained(call: Callable[..., Result]) -> Callable[..., Result]:
-    """The planner's call with the driver's errors in the words of tailrace."""
+    """Decorate `call` to raise the driver's errors as `explained_error` returns them."""
 
     @wraps(call)
     def inner(*arguments: Any, **named: Any) -> Result:
@@ -122,7 +122,8 @@ def explained(call: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def _tls_fault(error: BaseException) -> ConnectionFailed | None:
-    """What is wrong with a server's certificate or a client's, as OpenSSL's words within the driver's say."""
+    """Return the error for a fault of a certificate, by OpenSSL's words in the driver's error; None if there are
+    none."""
     text = str(error)
     for expression, reason, remedy in _TLS:
         if re.search(expression, text):
@@ -149,11 +150,11 @@ _TLS = (
     ),
     (
         r"\[SSL\b|\bSSL handshake|WRONG_VERSION_NUMBER",
-        "the server's answer is none of TLS",
-        "Check mongodb.ssl.enabled and the versions of TLS that the server takes.",
+        "the server does not answer in TLS",
+        "Check mongodb.ssl.enabled and the versions of TLS that the server accepts.",
     ),
 )
-"""OpenSSL's words, what they mean, and the remedy."""
+"""OpenSSL's words, their meaning, and the remedy."""
 
 
 def patiently(
@@ -164,7 +165,7 @@ def patiently(
     runtime: Runtime = THREADS,
     passes: Callable[[BaseException], bool] = is_passing,
 ) -> Result:
-    """Do the call, and again `attempts` times (-1: for ever) while what it meets passes by itself.
+    """Call, and retry `attempts` times (-1: for ever) after transient errors.
 
     Pauses double from `delay` to `longest` seconds.
     """
@@ -183,7 +184,7 @@ def patiently(
 
 
 def lacks_majority_reads(error: BaseException) -> bool:
-    """Whether the server cannot read with the concern `majority`."""
+    """Return True if the error says that the server has no read concern `majority`."""
     from pymongo.errors import OperationFailure
 
     return isinstance(error, OperationFailure) and error.code == _NO_MAJORITY

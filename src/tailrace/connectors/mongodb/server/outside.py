@@ -1,4 +1,4 @@
-"""What a planner of MongoDB has of the world: the clients that it makes, and how time passes. Planner."""
+"""The surroundings of MongoDB's planner, which tests replace: clients, and time. Planner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """How a client is made, and time, threads and waiting. `connect` raises what `connection.connect` does."""
+    """A function that makes a client, and time, threads and waiting. `connect` raises what `connection.connect`
+    does."""
 
     connect: Callable[[Address], MongoClient[Any]] = connect
     runtime: Runtime = THREADS

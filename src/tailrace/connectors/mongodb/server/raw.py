@@ -1,6 +1,6 @@
-"""RawCursor: a server's cursor whose answers stay the bytes that they are. Planner and worker.
+"""RawCursor: a server's cursor whose answers stay raw bytes. Planner and worker.
 
-PyMongo's own raw batches copy every document once more and do not hand out the resume token of a batch.
+PyMongo's own raw batches copy every document once more and do not return the resume token of a batch.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from pymongo.client_session import ClientSession
 
 BATCH = 10_000
-"""Documents that a log is asked for at once; the server ends a batch at 16 MB in any case."""
+"""Most documents in an answer of a log; the server also ends a batch at 16 MB."""
 _CURSOR = ("cursor", "operationTime")
 _BATCH = ("firstBatch", "nextBatch", "id", "postBatchResumeToken", "ns", "atClusterTime")
 
 
 def concern(after: int) -> dict[str, Any]:
-    """What lets a read command see what a majority has, and all up to the timestamp `after`; nothing for 0.
+    """Return the read concern for majority data that includes everything up to the timestamp `after`; none for 0.
 
-    A document that an election rolls back has no change in the log that says so.
+    Without it a read may return documents that an election rolls back, and the log has no change that tells of this.
     """
     from bson.timestamp import Timestamp
 
@@ -42,7 +42,7 @@ def concern(after: int) -> dict[str, Any]:
 
 
 def concern_at(time: int) -> dict[str, Any]:
-    """What lets a read command see what a majority has at the timestamp `time`: all up to it, and nothing later."""
+    """Return the read concern for majority data at exactly the timestamp `time`."""
     from bson.timestamp import Timestamp
 
     return {"readConcern": {"level": "snapshot", "atClusterTime": Timestamp(time >> 32, time & 0xFFFFFFFF)}}
@@ -52,9 +52,9 @@ def concern_at(time: int) -> dict[str, Any]:
 class Answer:
     """One answer of a cursor: `data` holds all of it, `starts` the places of its documents.
 
-    `token` is the resume token behind the batch, a BSON document, None where the server gives none; `at` the server's
-    operation time when it answered (seconds in the upper half of an int64), `seen_at` the time at which it has read
-    with `concern_at`. Both are 0 where it says none.
+    `token` is the resume token after the batch, a BSON document; None if the server gives none. `at` is the server's
+    operation time of the answer, a BSON timestamp in 64 bits; `seen_at` is the time of a read with `concern_at`. Both
+    are 0 if unknown.
     """
 
     data: Bytes
@@ -65,8 +65,9 @@ class Answer:
 
 
 def read_answer(data: Bytes) -> tuple[Answer, int, str]:
-    """A server's answer to a command that opens or reads a cursor, the cursor's id, 0 when it has ended, and its
-    namespace. Raises DecodeError.
+    """Return an answer to a command that opens or reads a cursor, the cursor's id (0 at its end), and its namespace.
+
+    Raises DecodeError.
     """
     outer, outer_kinds = fields.locate(data, np.zeros(1, np.int64), _CURSOR)
     if outer_kinds[0, 0] != fields.DOCUMENT:
@@ -77,7 +78,7 @@ def read_answer(data: Bytes) -> tuple[Answer, int, str]:
         raise DecodeError("A cursor of the server has no batch or no id.")
     starts, types = fields.elements(data, int(inner[batch, 0]))
     if (types != fields.DOCUMENT).any():
-        raise DecodeError("A batch of the server has something else than documents.", int(inner[batch, 0]))
+        raise DecodeError("A batch of the server holds something else than documents.", int(inner[batch, 0]))
     token = None
     if kinds[3, 0] == fields.DOCUMENT:
         at = int(inner[3, 0])
@@ -90,7 +91,7 @@ def read_answer(data: Bytes) -> tuple[Answer, int, str]:
 
 @functools.cache
 def _raw_documents() -> CodecOptions[Any]:
-    """Documents stay the bytes that they are."""
+    """Return the options that leave documents as bytes."""
     from bson.codec_options import CodecOptions
     from bson.raw_bson import RawBSONDocument
 
@@ -98,9 +99,9 @@ def _raw_documents() -> CodecOptions[Any]:
 
 
 class RawCursor:
-    """A cursor that `command` opens in `database`; `next` is called by one thread at a time.
+    """A cursor that `command` opens in `database`. One thread at a time may call `next`.
 
-    Raises PyMongo's errors. A cursor that the server has closed has `alive` False.
+    Raises PyMongo's errors. `alive` is False once the server has closed the cursor.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class RawCursor:
         self.alive = True
 
     def next(self) -> Answer:
-        """The next batch, which may be empty; at the end `alive` becomes False."""
+        """Return the next batch, which may be empty. `alive` becomes False at the end."""
         from bson.int64 import Int64
 
         if self._session is None:
@@ -143,7 +144,7 @@ class RawCursor:
         return found
 
     def close(self) -> None:
-        """Let the server forget the cursor; errors are of no matter any more."""
+        """Close the cursor on the server. Errors are ignored."""
         from pymongo.errors import PyMongoError
 
         if self._session is None:

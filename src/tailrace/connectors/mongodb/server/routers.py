@@ -1,4 +1,5 @@
-"""One router of a sharded cluster for cursors: a cursor lives on the mongos that opened it. Planner and worker.
+"""One router of a sharded cluster for cursors, because only the mongos that opened a cursor knows it. Planner and
+worker.
 
 PyMongo takes any mongos for each command. Its own cursors remember theirs; ours are commands (see `raw`).
 """
@@ -22,9 +23,9 @@ PATIENCE = 2.0
 def for_cursors(
     client: MongoClient[Any], address: Address, open_: Callable[[Address], MongoClient[Any]] = connect
 ) -> MongoClient[Any]:
-    """A new client of the nearest of several routers, made by `open_`; `client` itself where there is no choice.
+    """Return a new client of the nearest of several routers, made by `open_`; `client` itself without several routers.
 
-    Raises PyMongo's errors when no server answers.
+    Raises PyMongo's errors if no server answers.
     """
     client.admin.command("ping")
     known = client.topology_description
@@ -35,18 +36,18 @@ def for_cursors(
         found = open_(_of_one(address, *one.address))
         if answers(found):
             return found
-        # what is known of it is of before
+        # the client's knowledge of this router is out of date
         found.close()
     return client
 
 
 def is_sharded(client: MongoClient[Any]) -> bool:
-    """Whether the client speaks with a router of a sharded cluster. False before its first command."""
+    """Return True if the client is connected to a router of a sharded cluster. False before its first command."""
     return any(one.server_type_name == "Mongos" for one in client.topology_description.server_descriptions().values())
 
 
 def answers(client: MongoClient[Any]) -> bool:
-    """Whether the server answers within a moment."""
+    """Return True if the server answers within PATIENCE."""
     import pymongo
     from pymongo.errors import PyMongoError
 
@@ -59,7 +60,7 @@ def answers(client: MongoClient[Any]) -> bool:
 
 
 def _of_one(address: Address, host: str, port: int | None) -> Address:
-    """The address of one server with everything else that the connection string says."""
+    """Return the address of one server, with all other options of the connection string."""
     from pymongo.uri_parser import parse_uri
 
     parsed = parse_uri(address.uri)

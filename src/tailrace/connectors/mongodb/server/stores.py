@@ -1,8 +1,8 @@
-"""Certificates and keys out of PKCS12 files, as PEM files that OpenSSL reads. Planner and worker.
+"""Certificates and keys from PKCS12 files, as PEM files for OpenSSL. Planner and worker.
 
-A decrypted key is in the memory of its process, under a name that the process alone has: nothing is left of it however
-the process ends. Where the system has no such files (Linux has them) it is a temporary file, which the end of the
-process removes, or, where that is killed, the start of the next one.
+A decrypted key is a file in memory that only its process can open, so nothing is left of it however the process ends.
+On systems without such files (Linux has them) it is a temporary file. The end of the process removes it, or, if the
+process is killed, the next start.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _lock = threading.Lock()
 
 
 def client_certificate(path: str, password: str) -> str:
-    """The path of a PEM file with the certificate and the private key of the PKCS12 file at `path`.
+    """Return the path of a PEM file with the certificate and the private key of the PKCS12 file at `path`.
 
-    The file is readable by this user alone and goes with the process, in which alone the path has a
-    meaning. Raises PrerequisiteError.
+    Only this user can read the file. It ends with the process, and other processes cannot use the path. Raises
+    PrerequisiteError.
     """
     return _converted(path, password, True)
 
 
 def authorities(path: str, password: str) -> str:
-    """The path of a PEM file with all certificates of the PKCS12 file at `path`. Raises PrerequisiteError."""
+    """Return the path of a PEM file with all certificates of the PKCS12 file at `path`. Raises PrerequisiteError."""
     return _converted(path, password, False)
 
 
@@ -39,7 +39,7 @@ def _converted(path: str, password: str, with_key: bool) -> str:
         content = Path(path).read_bytes()
     except OSError as error:
         raise PrerequisiteError(f"The store {path} cannot be read: {error.strerror}.", _REMEDY) from None
-    # By content, so that a renewed certificate is taken with the next connection.
+    # Cached by content, so that the next connection uses a renewed certificate.
     with _lock:
         return _written(path, content, password, with_key)
 
@@ -51,7 +51,7 @@ def _written(path: str, content: bytes, password: str, with_key: bool) -> str:
 
 
 def _in_memory(pem: bytes) -> str:
-    """The path of a file that only exists in memory; empty where the system has none, or no names for them."""
+    """Return the path of a file that exists only in memory; "" if the system has none, or no paths for them."""
     if not hasattr(os, "memfd_create"):
         return ""
     try:
@@ -59,7 +59,7 @@ def _in_memory(pem: bytes) -> str:
     except OSError:
         return ""
     os.fchmod(handle, 0o600)
-    # it stays open: the client reads it again when it resolves its servers anew
+    # the file stays open: the client reads it again whenever it resolves its servers
     with os.fdopen(handle, "wb", closefd=False) as file:
         file.write(pem)
     name = f"/proc/self/fd/{handle}"
@@ -90,12 +90,12 @@ def _pem(path: str, content: bytes, password: str, with_key: bool) -> bytes:
     if content.startswith(b"-----BEGIN"):
         raise PrerequisiteError(
             f"The store {path} is a PEM file.",
-            "Say so: mongodb.ssl.keystore.type or mongodb.ssl.truststore.type is PEM.",
+            "Set mongodb.ssl.keystore.type or mongodb.ssl.truststore.type to PEM.",
         )
     try:
         found = pkcs12.load_pkcs12(content, password.encode() if password else None)
     except ValueError:
-        raise PrerequisiteError(f"The store {path} is no PKCS12 file, or has another password.", _REMEDY) from None
+        raise PrerequisiteError(f"The store {path} is not a PKCS12 file, or has another password.", _REMEDY) from None
     certificates = [one.certificate for one in (found.cert, *found.additional_certs) if one is not None]
     parts = [one.public_bytes(Encoding.PEM) for one in certificates]
     if not parts:

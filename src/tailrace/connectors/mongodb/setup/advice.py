@@ -1,4 +1,4 @@
-"""What a session and a user of MongoDB would better not be like, though changes can be captured. Driver; only reads."""
+"""Warnings about sessions and users of MongoDB: unencrypted, or with excessive rights. Driver; only reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BROAD = frozenset(
         *("enableSharding", "backup", "restore"),
     )
 )
-"""Built-in roles that write, or that administer. "Built-In Roles"."""
+"""Built-in roles that write or administer. "Built-In Roles"."""
 
 _WRITES = frozenset(
     (
@@ -30,12 +30,12 @@ _WRITES = frozenset(
         *("createUser", "dropUser", "grantRole", "revokeRole", "createRole", "dropRole", "changePassword", "shutdown"),
     )
 )
-"""Actions that a role of the user's own may have. "Privilege Actions"."""
+"""Writing and administrative actions, for user-defined roles. "Privilege Actions"."""
 
 
 def encryption(client: MongoClient[Any]) -> Iterator[Finding]:
-    """A warning where the client, which has connected, is without TLS and knows members on other hosts."""
-    # the connection string or a name of DNS may have asked for TLS as well
+    """Yield a warning if the connected client has no TLS and members on other hosts."""
+    # the connection string or DNS may also have enabled TLS
     if client.options.pool_options._ssl_context is not None:
         return
     away = sorted(f"{host}:{port}" for host, port in client.nodes if advice.is_elsewhere(host))
@@ -47,7 +47,7 @@ def encryption(client: MongoClient[Any]) -> Iterator[Finding]:
 
 
 def rights(config: Config, client: MongoClient[Any], data: Sequence[Namespace]) -> Iterator[Finding]:
-    """A warning where the user may write or administer, or reads more databases than are captured.
+    """Yield a warning if the user may write or administer, or reads more databases than are captured.
 
     `data` are the captured collections.
     """
@@ -56,7 +56,7 @@ def rights(config: Config, client: MongoClient[Any], data: Sequence[Namespace]) 
         yield Finding(
             "warning",
             "login",
-            "Nobody is logged in, so that whoever reaches the server may do what the connector may.",
+            "Nobody is logged in: everybody who reaches the server may do what the connector may do.",
             f"Start the server with authorization, then: {' '.join(least(config, data))}",
         )
         return
@@ -76,7 +76,7 @@ def _roles(config: Config, roles: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _actions(config: Config, privileges: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What roles of the user's own allow, but for what watermarks in the signal collection need."""
+    """Yield the excessive actions of user-defined roles. Watermarks need to write the signal collection."""
     signals = split(str(config["signal.data.collection"] or "."))
     for privilege in privileges:
         resource = privilege["resource"]
@@ -91,7 +91,7 @@ def _actions(config: Config, privileges: Sequence[Mapping[str, Any]]) -> Iterato
 
 
 def least(config: Config, data: Sequence[Namespace]) -> list[str]:
-    """The shell's statements that make a user with no more rights than the configuration needs."""
+    """Return the shell's statements that create a user with only the rights that the configuration needs."""
     admin = 'db.getSiblingDB("admin")'
     signals = split(str(config["signal.data.collection"] or "."))
     written = bool(signals[1]) and not config["read.only"] and config["capture.mode"] != "oplog"

@@ -1,6 +1,6 @@
-"""What a MongoDB must offer before changes can be captured, checked one by one. Driver; only reads.
+"""MongoDB's prerequisites for capture, checked one by one. Driver; only reads.
 
-`check` opens its own connection; `demand` turns the errors among the findings into one exception, for the start of a
+`check` opens its own connection; `demand` raises the errors among the findings as one exception, at the start of a
 pipeline.
 """
 
@@ -36,21 +36,21 @@ OLDEST = (4, 2)
 _PRE_IMAGES, _SPLIT = (6, 0), (6, 0, 9)
 _UNAUTHORIZED, _NO_MAJORITY = 13, 148
 _LITTLE_S = 3600
-"""An oplog that reaches back less than this is worth a warning: a longer stop loses changes."""
+"""An oplog that reaches back less than these seconds gives a warning: a longer stop loses changes."""
 
 log = logging.getLogger("tailrace")
 
 
 def check(config: Config) -> list[Finding]:
-    """Everything that was found, in the order of the checks, and then advice.
+    """Return all findings, in the order of the checks, followed by advice.
 
-    Raises ConnectionFailed or PrerequisiteError when no connection comes about: then there is nothing to look at.
+    Raises ConnectionFailed or PrerequisiteError if there is no connection: then nothing can be checked.
     """
     return _inspected(config, advised=True)
 
 
 def demand(config: Config) -> list[Finding]:
-    """The same findings without the advice; raises PrerequisiteError with all errors among them when there are any."""
+    """Return the findings without the advice. Raises PrerequisiteError with all errors among them if there are any."""
     return demanded(_inspected(config, advised=False))
 
 
@@ -119,14 +119,14 @@ class _Inspection:
         try:
             return dict(self.client.admin.command("hello"))
         except ConfigurationError as error:
-            # A server too old for the driver, or a name that DNS does not know.
+            # the server is too old for the driver, or DNS does not know its name
             raise PrerequisiteError(f"PyMongo cannot use the server: {str(error).rstrip('.')}.") from None
 
     def _version(self) -> tuple[int, ...]:
         return tuple(self.client.admin.command("buildInfo")["versionArray"][:3])
 
     def log_rights(self) -> Iterator[Finding]:
-        """The right to read the log, by asking for what will be asked for."""
+        """Check the right to read the log, by reading it."""
         from pymongo.errors import OperationFailure
 
         what = "the oplog" if self.reads_oplog else "a change stream"
@@ -182,7 +182,7 @@ class _Inspection:
         return f'db.getSiblingDB("admin").grantRolesToUser(…, [{{ role: "read", db: "{split(target)[0]}" }}]);'
 
     def features(self, version: tuple[int, ...]) -> Iterator[Finding]:
-        """What the options ask of the server's version."""
+        """Check that the server's version supports the options."""
         wanted: list[tuple[str, tuple[int, ...]]] = []
         if "pre_image" in self.config["capture.mode"]:
             wanted.append((f"capture.mode = {self.config['capture.mode']}", _PRE_IMAGES))
@@ -197,13 +197,13 @@ class _Inspection:
                 )
 
     def window(self) -> Iterator[Finding]:
-        """How far the oplog reaches back, and whether that is as far as the checkpoint."""
+        """Check how far the oplog reaches back, and whether it reaches the checkpoint."""
         from pymongo.errors import OperationFailure
 
         try:
             ends = [self.client.local["oplog.rs"].find_one(sort=[("$natural", way)]) for way in (1, -1)]
         except OperationFailure:
-            # Neither mongos nor a user of change streams needs to be let in; the stream itself will show.
+            # a mongos has no oplog, and users of change streams need no right to read it; the stream itself will show
             return
         if ends[0] is None or ends[1] is None:
             return
@@ -235,7 +235,7 @@ class _Inspection:
             yield Finding("ok", "oplog", f"The oplog reaches back {_span(reach)}.")
 
     def _position(self) -> int | None:
-        """The seconds of the checkpoint's position in the log; None without one."""
+        """Return the seconds of the checkpoint's log position; None without one."""
         stored = stored_offset(checkpoint_directory(self.config))
         try:
             seconds = 0 if stored is None else MongoOffset.from_json(stored).log.time >> 32
@@ -309,7 +309,7 @@ class _Inspection:
             yield Finding("ok", "select", f"The user {self.user} may read every captured collection.")
 
     def _images(self, data: Sequence[Namespace]) -> Iterator[Finding]:
-        """Collections whose documents before or after a change are wanted and not kept."""
+        """Check that the server keeps the documents before and after changes that the options ask for."""
         before = "pre_image" in self.config["capture.mode"]
         after = self.config["capture.mode.full.update.type"] == "post_image"
         if not before and not after:
@@ -350,7 +350,7 @@ def _moment(seconds: int) -> str:
 
 
 def _span(seconds: int) -> str:
-    """A duration in words: the largest unit of which there are two or more."""
+    """Return a duration in words, in the largest unit of which there are two or more."""
     for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}"

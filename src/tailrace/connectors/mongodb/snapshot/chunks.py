@@ -1,7 +1,7 @@
-"""Snapshots: which documents are read, in which chunks, and the task that reads one. Planner and worker.
+"""Snapshots: the collections to read, their division into chunks, and the task that reads a chunk. Planner and worker.
 
 A chunk is a range of `_id` in the order of its index: `min` and `max` of the find command compare across types, which
-`$gt` and `$lt` do not. A collection that is one chunk is read in its natural order.
+`$gt` and `$lt` do not. A collection of one chunk is read in its natural order.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 CHUNK_DOCUMENTS = 65_536
-# Samples for each bound: with ten of them chunks differ by a third or so.
+# Samples for each bound: with ten of them the sizes of chunks differ by about a third.
 _SAMPLES = 10
-# Levels of a query; servers take some two hundred, and the query becomes part of a command.
+# Most levels of a query: servers accept some two hundred, and the query is nested in a command.
 _DEEPEST = 150
 _OVERRIDES = "snapshot.collection.filter.overrides"
 
 
 def collections(client: MongoClient[Any], captured: CollectionFilter, old: bool) -> list[Namespace]:
-    """The captured collections that exist, in the order in which a snapshot reads them.
+    """Return the captured collections that exist, in the order of a snapshot.
 
-    Debezium takes databases in the order of a Java HashSet and their collections as the server lists them; later ones
-    than 1.1 (`old`) sort these by their name alone.
+    Debezium takes databases in the order of a Java HashSet, and collections as the server lists them. Versions after
+    1.1 (`old`) sort the collections by name without database.
     """
     found: list[Namespace] = []
     for database in in_java_order(client.list_database_names()):
@@ -66,14 +66,14 @@ def collections(client: MongoClient[Any], captured: CollectionFilter, old: bool)
 
 
 def chosen(config: Mapping[str, Any], found: Sequence[Namespace], captured: CollectionFilter) -> list[Namespace]:
-    """Those of the captured collections that the initial snapshot reads: never that of the signals."""
+    """Return the captured collections that the initial snapshot reads. The signal collection is never one."""
     wanted = [compile_expression(text) for text in config["snapshot.include.collection.list"]]
     names = [one for one in found if one != captured.signals]
     return [one for one in names if not wanted or any(pattern.fullmatch(".".join(one)) for pattern in wanted)]
 
 
 def filters(config: Mapping[str, Any]) -> tuple[tuple[Namespace, str], ...]:
-    """The conditions of `snapshot.collection.filter.overrides`, by collection."""
+    """Return the conditions of `snapshot.collection.filter.overrides`, by collection."""
     found = []
     for listed in config.get(_OVERRIDES) or ():
         database, _, name = listed.partition(".")
@@ -89,9 +89,9 @@ def plan(
     *,
     after: int = 0,
 ) -> SnapshotPlan:
-    """The plan for the collections `names` in this order; those without a document that is wanted are left out.
+    """Return the plan for the collections `names` in this order, without those that have no matching document.
 
-    `after` is the timestamp up to which a majority's documents are seen, as `raw.concern` takes it.
+    `after` is the timestamp that a majority read must have reached, as for `raw.concern`.
     """
     by_name = dict(conditions)
     split: list[tuple[Namespace, list[str]]] = []
@@ -108,7 +108,7 @@ def plan(
 
 
 def _options() -> JSONOptions:
-    """Return how extended JSON is read: dates beyond Python's years as their milliseconds."""
+    """Return the options to read extended JSON: dates beyond Python's years stay milliseconds."""
     from bson.codec_options import DatetimeConversion
     from bson.json_util import JSONOptions
 
@@ -116,9 +116,10 @@ def _options() -> JSONOptions:
 
 
 def condition(text: str) -> dict[str, Any]:
-    """A query from its extended JSON, or the shell's; all documents for an empty text.
+    """Return a query from extended JSON or the shell's notation; an empty text matches all documents.
 
-    Raises ValueError for what is none, or cannot be sent to a server, in words that hold nothing of it.
+    Raises ValueError for a text that is no query or cannot be sent to a server. The message contains nothing of the
+    text.
     """
     from bson import encode, json_util
     from bson.errors import BSONError
@@ -128,10 +129,10 @@ def condition(text: str) -> dict[str, Any]:
     try:
         found = json_util.loads(strict_json(text), json_options=_options())
         if isinstance(found, dict):
-            # numbers beyond 64 bits and names with a zero byte are JSON, and no BSON
+            # JSON allows numbers beyond 64 bits and names with a zero byte, BSON does not
             encode(found)
     except (BSONError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, UnicodeError):
-        # what json_util raises for {"$oid": 1} and the like
+        # json_util raises these for {"$oid": 1} and the like
         raise ValueError("is no extended JSON") from None
     if not isinstance(found, dict):
         raise ValueError("is no JSON object")
@@ -145,7 +146,7 @@ def condition(text: str) -> dict[str, Any]:
 
 
 def bounds(client: MongoClient[Any], name: Namespace, chunks: int) -> list[str]:
-    """Where to cut a collection into `chunks` of about the same size; no cuts for one that cannot be sampled."""
+    """Return bounds that cut a collection into `chunks` of similar size; none if it cannot be sampled."""
     from pymongo.errors import OperationFailure
 
     if chunks < 2:
@@ -165,20 +166,20 @@ def bounds(client: MongoClient[Any], name: Namespace, chunks: int) -> list[str]:
 
 
 def _bound(answer: Answer, start: int) -> str:
-    """The `_id` of a document as a plan has it."""
+    """Return the `_id` of a document as plans hold it."""
     size = int.from_bytes(answer.data[start : start + 4].tobytes(), "little")
     return encoded_id(answer.data[start : start + size].tobytes())
 
 
 def encoded_id(document: bytes) -> str:
-    """The value of the only field of a document `{_id: value}` as a plan has it: under an empty name."""
-    # the field's name is replaced on the bytes, so that the value stays what it is
+    """Return the value of a document `{_id: value}` as plans hold it: under an empty name."""
+    # the field's name is replaced in the bytes, so that the value is not converted
     body = document[4:5] + b"\0" + document[9:-1]
     return base64.b64encode((len(body) + 5).to_bytes(4, "little") + body + b"\0").decode()
 
 
 def index_bound(text: str) -> Any:
-    """A bound of a plan as `min` and `max` of the find command take it: `{_id: value}`."""
+    """Return a bound of a plan for `min` and `max` of the find command: `{_id: value}`."""
     from bson.raw_bson import RawBSONDocument
 
     body = base64.b64decode(text)
@@ -187,7 +188,7 @@ def index_bound(text: str) -> Any:
 
 
 def find_command(chunk: Chunk, filter_: str, batch_size: int, after: int) -> dict[str, Any]:
-    """The command that reads a chunk; `after` as `raw.concern` takes it."""
+    """Return the command that reads a chunk; `after` is as for `raw.concern`."""
     command: dict[str, Any] = {"find": chunk.namespace[1], "filter": condition(filter_), **concern(after)}
     if chunk.lower or chunk.upper:
         command["hint"] = {"_id": 1}
@@ -201,7 +202,8 @@ def find_command(chunk: Chunk, filter_: str, batch_size: int, after: int) -> dic
 
 
 def last_filled(client: MongoClient[Any], plan: SnapshotPlan, first: int, after: int) -> int:
-    """The last chunk from `first` on that holds a document now; the plan's last one where none does."""
+    """Return the number of the last chunk, not before `first`, that holds a document now; the plan's last if none
+    does."""
     for number in range(len(plan.chunks) - 1, first - 1, -1):
         chunk = plan.chunks[number]
         command = find_command(chunk, plan.filter(chunk.namespace), 0, after)
@@ -213,15 +215,16 @@ def last_filled(client: MongoClient[Any], plan: SnapshotPlan, first: int, after:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTask:
-    """One chunk to read with the connection `address` (holds the password). Worker.
+    """A task that reads one chunk over a connection to `address` (holds the password). Worker.
 
-    `filter` is a condition in extended JSON; `at` the position of the log at which the snapshot began; `after` the
-    timestamp up to which a majority's documents are seen, as `raw.concern` takes it; `number` the chunk's own, which
-    marks its documents off from those of others. A chunk that is the last one and has become empty gives
-    the last document of those `earlier`, each with its condition, once more: the end of a snapshot is marked whatever
-    is deleted meanwhile. Where the condition is one that a signal has asked for (`asked`) and it fails, that is logged
-    and the rest of the chunk is left out: the batch is planned, and would fail again at each start. Raises
-    ConnectionFailed and PrerequisiteError.
+    `filter` is a condition in extended JSON; `at` is the log position of the snapshot's start; `after` is the timestamp
+    that a majority read must have reached, as for `raw.concern`. The chunk's `number` keeps the numbers of its
+    documents apart from those of other chunks.
+
+    The end of a snapshot is always marked: if the last chunk has become empty, the task repeats the last document of
+    the `earlier` chunks, each with its condition. If a condition of a signal (`asked`) fails, the task logs it and
+    leaves out the rest of the chunk, because the planned batch would fail again at each start. Raises ConnectionFailed
+    and PrerequisiteError.
     """
 
     address: Address
@@ -258,7 +261,7 @@ class SnapshotTask:
             raise explained_error(error) from None
 
     def _segments(self, client: MongoClient[Any]) -> Iterator[Segment]:
-        """The documents, an answer at a time; the last one of a snapshot is marked."""
+        """Yield the documents, an answer at a time. The last document of a snapshot is marked."""
         from pymongo.errors import OperationFailure
 
         command = find_command(self.chunk, self.filter, self.batch_size, self.after)
@@ -271,9 +274,9 @@ class SnapshotTask:
             except OperationFailure as error:
                 if not self.asked or not self.filter or is_passing(error):
                     raise
-                # the server's words may hold what the condition computed
+                # the server's message may contain data that the condition computed
                 log.warning(
-                    "the condition of a signal for %s fails (code %s): its other documents are left out",
+                    "the condition of a signal for %s fails (code %s): the other documents are left out",
                     ".".join(self.chunk.namespace),
                     error.code,
                 )

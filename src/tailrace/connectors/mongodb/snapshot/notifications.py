@@ -1,4 +1,4 @@
-"""CollectionNotifications: what is to be reported of snapshots of collections. Planner."""
+"""CollectionNotifications: the notifications about snapshots of collections. Planner."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where the documents of a window go: behind the older changes of their keys. Planner.
+"""Place the documents of a window in a batch's tasks, after older changes of their keys. Planner.
 
 The tasks of a batch run at the same time. A document whose key was changed before the window, in the same batch, must
-follow those changes in their task; any other may be read by a task of its own.
+follow these changes in their task. A task of its own may read any other document.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tailrace.events import names
 
 
 def placed(tasks: Sequence[LogTask], documents: Sequence[Segment], settings: MongoSettings) -> list[LogTask]:
-    """The tasks of a batch with the `documents` of its window, each at the end of the task that changes its key."""
+    """Return the tasks of a batch with the `documents` of its window, each at the end of the task that changes its
+    key."""
     found = list(tasks)
     alone: list[LogTask] = []
     every = [*documents, *(part for task in tasks for part in task.segments)]
@@ -49,9 +50,9 @@ def placed(tasks: Sequence[LogTask], documents: Sequence[Segment], settings: Mon
 
 
 def _among(keys: Int64s | None, changed: Sequence[Int64s | None]) -> Flags:
-    """Which of the keys are changed, by their hashes: two keys of one hash cost nothing but a place.
+    """Return which keys are changed, by their hashes. A hash collision only moves a document to another task.
 
-    Where a key has no text, all of the topic's changes are in one task, and so is what follows them.
+    Where a key has no text, all changes of the topic are in one task, and all its documents follow them.
     """
     known = [one for one in changed if one is not None]
     if keys is None or len(known) < len(changed):
@@ -60,7 +61,7 @@ def _among(keys: Int64s | None, changed: Sequence[Int64s | None]) -> Flags:
 
 
 def _keys(segment: Segment, settings: MongoSettings) -> Int64s | None:
-    """A hash of the text of each document's key; None where one has no text."""
+    """Return a hash of the text of each document's key; None if a key has no text."""
     try:
         keys = texts.values(segment.data, images(segment).key, texts.key_form(settings))
     except (ConversionError, DecodeError):

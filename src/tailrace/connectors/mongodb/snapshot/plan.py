@@ -1,4 +1,4 @@
-"""SnapshotPlan: which documents a snapshot reads, in chunks of `_id` ranges, and in which order. Values only.
+"""SnapshotPlan: the documents of a snapshot, in chunks of `_id` ranges, in reading order. Values only.
 
 A range is half open, `[lower, upper)` in the order of the index over `_id`, which compares across types. Bounds are
 BSON values; in an offset each is the base64 of a document `{"": value}`.
@@ -15,9 +15,9 @@ from tailrace.connectors.mongodb.log.stretch import Namespace
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Documents of `namespace` from `lower` on and before `upper`, base64 texts as above; empty for no bound.
+    """Documents of `namespace` in `[lower, upper)`, base64 texts as above; "" for no bound.
 
-    `last` says that its last document ends the snapshot.
+    `last` is True if the chunk's last document ends the snapshot.
     """
 
     namespace: Namespace
@@ -28,7 +28,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPlan:
-    """The chunks in the order of reading; `filters` are conditions of single collections, in extended JSON."""
+    """The chunks in reading order; `filters` are conditions of single collections, in extended JSON."""
 
     chunks: tuple[Chunk, ...]
     filters: tuple[tuple[Namespace, str], ...] = ()
@@ -52,14 +52,14 @@ class SnapshotPlan:
         return planned(split, filters)
 
     def filter(self, namespace: Namespace) -> str:
-        """The condition of a collection, empty for all documents."""
+        """Return the condition of a collection; "" for all documents."""
         return dict(self.filters).get(namespace, "")
 
 
 def planned(
     collections: list[tuple[Namespace, list[str]]], filters: tuple[tuple[Namespace, str], ...] = ()
 ) -> SnapshotPlan:
-    """The plan that reads `collections`, each cut at its bounds."""
+    """Return the plan that reads `collections`, each cut at its bounds."""
     chunks: list[Chunk] = []
     for namespace, bounds in collections:
         edges = ["", *bounds, ""]
@@ -72,9 +72,9 @@ def planned(
 
 @dataclass(frozen=True, slots=True)
 class SnapshotProgress:
-    """A snapshot of which `done` chunks have been read; `at` is the position of the log at which it began.
+    """A snapshot of which `done` chunks have been read; `at` is the log position of its start.
 
-    by its `number` it differs from the one before it, which may be equal to it.
+    `number` distinguishes it from an equal snapshot before it.
     """
 
     plan: SnapshotPlan

@@ -1,4 +1,4 @@
-"""A signal as a document of the signal collection. Driver."""
+"""Send a signal as a document of the signal collection. Driver."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tailrace.errors import ConfigError, PrerequisiteError
 from tailrace.snapshot.signals import ExecuteSnapshot, Signal, read
 
 SIGNALS = f"{advice.ROLE}Signals"
-"""The name of the role that `signal_role` makes."""
+"""The name of the role that `signal_role` creates."""
 
 _UNAUTHORIZED = 13
 
 
 def send(config: Config, signal: Signal) -> str:
-    """Insert the document; returns the collection's name, with its database.
+    """Insert the signal's document, and return the collection's name with its database.
 
-    Raises ConfigError where no collection is named, or a condition is no query; ConnectionFailed; and
-    PrerequisiteError when the server refuses the document.
+    Raises ConfigError if no collection is named or a condition is no query; ConnectionFailed; and PrerequisiteError if
+    the server refuses the document.
     """
     from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 
@@ -57,7 +57,7 @@ def send(config: Config, signal: Signal) -> str:
 
 
 def signal_role(config: Mapping[str, Any]) -> str:
-    """The call that makes a role which writes the signal collection, and nothing else."""
+    """Return the call that creates a role which may only write the signal collection."""
     database, collection = split(str(config["signal.data.collection"]))
     deletes = config["incremental.snapshot.watermarking.strategy"] == "insert_delete"
     actions = '"insert", "remove"' if deletes else '"insert"'
@@ -68,7 +68,7 @@ def signal_role(config: Mapping[str, Any]) -> str:
 
 
 def _document(signal: Signal) -> dict[str, Any]:
-    """The document in Debezium's form: `_id`, `type`, and `data` as a document where the signal has any."""
+    """Return the document in Debezium's form: `_id`, `type`, and `data` as a document if the signal has any."""
     action = read(signal)
     if isinstance(action, ExecuteSnapshot):
         for of, text in action.conditions:

@@ -1,8 +1,8 @@
-"""MongoDB's windows: documents read between two watermarks, beside the change stream. Planner.
+"""MongoDB's windows: documents read between two watermarks, while the change stream goes on. Planner.
 
-No snapshot can be shared with tasks, so the planner reads the documents of a window itself, in the order of `_id`, and
-the batch ends with the closing watermark's own event. A document whose key has an event between the two is left out.
-Without a signal collection the server's operation times take the place of the watermarks.
+Tasks cannot share a snapshot, so the planner itself reads the documents of a window, in the order of `_id`. The batch
+ends with the closing watermark's own event. A document whose key has an event between the two watermarks is left out.
+Without a signal collection the server's operation times replace the watermarks.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
-# How long a closing watermark may take until it is in the stream; then the window is void. Where shards have nothing to
-# write, a stream goes on once in 10 s.
+# The window is void if its closing watermark is not in the stream after this time, in s. The stream of idle shards goes
+# on every 10 s.
 WINDOW_SECONDS = 30.0
-# An automatic window holds up to so many chunks, and is read within about so many seconds.
+# Most chunks of an automatic window, and the seconds that reading it should take.
 MOST_CHUNKS = 64
 WINDOW_PACE = 0.25
-# Documents of a window have numbers behind those of changes.
+# Documents of a window have greater numbers than changes.
 _NUMBERS = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """Where the batch of a window begins, and who reads the log from there."""
+    """The start of a window's batch, and the reader of the log."""
 
     reader: LogReader
     start: Position
@@ -66,7 +66,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The timestamp behind the closing watermark, and the position at which the batch ends."""
+    """The timestamp of the closing watermark, and the position at which the batch ends."""
 
     time: int
     position: Position
@@ -79,12 +79,12 @@ Incremental = Windows[LogPlace, int, Documents, Closed, Changes, Segment]
 
 
 class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segment]):
-    """Opens the windows of a query; see WindowSource. What a window's documents are found under is the timestamp of
-    its opening watermark: they are read as they were then, or later.
+    """Opens the windows of a query; implements WindowSource. The View of a window is the timestamp of its opening
+    watermark: documents are read as of this time or later.
 
-    `list_captured` lists the collections that may be read, `is_captured` says it of one; `signals_in` is the signal
-    collection; `kind` is that of the log's documents, as `segment` names it; `present` gives the timestamp of the
-    server's newest operation, and `sees_majority` whether a collection can be read as a majority has it.
+    `list_captured` lists the collections that may be read, `is_captured` tells it of one; `signals_in` is the signal
+    collection; `kind` is the kind of the log's segments; `present` returns the timestamp of the server's newest
+    operation, and `sees_majority` True if the server has majority reads of a collection.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
         return True
 
     def mark(self, watermark: Watermark | None) -> int:
-        """Write a watermark; the server's operation time behind it, as a BSON timestamp in 64 bits."""
+        """Write a watermark, and return the server's operation time after it, as a BSON timestamp in 64 bits."""
         with _void_where_away():
             client = self._connect()
             if watermark is None:
@@ -141,15 +141,16 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
             yield opened_at
 
     def locate(self, at: LogPlace, closing: Watermark | None, closed_at: int) -> Closed:
-        """Where the watermarks are in the log, as soon as it has been read so far."""
+        """Return the end of the window once the log has been read up to the closing watermark. Raises Void after
+        WINDOW_SECONDS."""
         reader = at.reader
         reader.demand(Position(closed_at, WHOLE))
         until = self._runtime.monotonic() + WINDOW_SECONDS
         while self._runtime.monotonic() < until:
-            # nothing but a watermark has its timestamp
+            # no other entry has the timestamp of a watermark
             marked = closing is not None and reader.reached.time >= closed_at
             if marked or reader.has_read(closed_at):
-                # a batch without any change still has its window: then this is its start
+                # in a batch without changes this is the batch's start
                 return Closed(closed_at, reader.plan(at.start, 1 << 62, 1 << 62, Position(closed_at, WHOLE)))
             reader.wait(0.05)
         log.warning("a window of an incremental snapshot is void: the log is behind")
@@ -158,7 +159,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
     # --- the log -------------------------------------------------------------------------------------------------
 
     def signals(self, changes: Changes) -> list[tuple[Signal, str]]:
-        """The documents that were inserted into the signal collection."""
+        """Return the documents that were inserted into the signal collection."""
         if self._signals_in is None or self._signals_in not in changes.names:
             return []
         number = list(changes.names).index(self._signals_in)
@@ -219,7 +220,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
         return Found([(namespace, *part) for part in found], moved, count)
 
     def _maximum(self, collection: Collection, after: int) -> str | None:
-        """The greatest `_id`, as a plan has it; None for an empty collection."""
+        """Return the greatest `_id`, as plans hold it; None for an empty collection."""
         command = {
             "find": collection.table, "filter": condition(collection.filter or ""), "sort": {"_id": -1}, "limit": 1,
             "projection": {"_id": 1}, "singleBatch": True, **concern(after),
@@ -230,7 +231,8 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
     def _documents(
         self, collection: Collection, cursor: Cursor, after: int, wanted: int
     ) -> list[tuple[Answer, fields.Int64s]]:
-        """The next documents behind the cursor, in the order of the index over `_id`, which compares across types."""
+        """Return the next documents after the cursor, in the order of the index over `_id`, which compares across
+        types."""
         if not cursor.maximum:
             return []
         maximum = index_bound(cursor.maximum[0])
@@ -254,7 +256,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
             answer = raw.next()
             starts = answer.starts
             if cursor.last is not None and len(starts) and not found and left == wanted:
-                # the bound itself was read before, unless it is gone
+                # the bound itself, unless deleted, was read before
                 starts = starts[1:] if _id(answer, int(starts[0])) == cursor.last[0] else starts
             starts = starts[:left]
             left -= len(starts)
@@ -266,7 +268,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
 
 @contextmanager
 def _void_where_away() -> Iterator[None]:
-    """A server that cannot be reached makes a window void: the reader of the log counts how often it may be away."""
+    """Turn the error of an unreachable server into Void. The reader of the log counts such failures."""
     from pymongo.errors import PyMongoError
 
     try:
@@ -284,7 +286,7 @@ def _signal(rows: Rows, row: int) -> Signal | None:
 
     place = int(rows.at[row])
     try:
-        # a signal may have fields of its sender's own, with dates beyond Python's years
+        # a signal may have further fields, with dates beyond Python's years
         options: CodecOptions[dict[str, Any]] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
         document = decode(rows.data[place : place + int(fields.load(rows.data, place))].tobytes(), options)
         content = document.get("fullDocument") or {}
@@ -292,13 +294,13 @@ def _signal(rows: Rows, row: int) -> Signal | None:
         text = data if isinstance(data, str) or data is None else json_util.dumps(data)
         return Signal(str(content.get("_id", "")), str(content.get("type", "")), text)
     except Exception as error:
-        # whoever may write a signal chooses its bytes, and it stays in the log
-        log.warning("a document of the signal collection is no signal and is ignored (%s)", type(error).__name__)
+        # the sender of a signal chooses its bytes, and the log keeps them: an error would end every later run
+        log.warning("a document of the signal collection is not a signal and is ignored (%s)", type(error).__name__)
         return None
 
 
 def _id(answer: Answer, start: int) -> str:
-    """The `_id` of the document at `start` as a plan has it."""
+    """Return the `_id` of the document at `start` as plans hold it."""
     places, kinds = fields.locate(answer.data, np.array([start], np.int64), ("_id",))
     place, kind = int(places[0, 0]), int(kinds[0, 0])
     size = int(fields.value_size(answer.data, kind, place, len(answer.data)))
@@ -307,7 +309,7 @@ def _id(answer: Answer, start: int) -> str:
 
 
 def _keys(segment: Segment) -> list[bytes]:
-    """The keys of a segment's events as bytes: the type and value of `_id`."""
+    """Return the keys of a segment's events as bytes: the type and value of `_id`."""
     key = images(segment).key
     found = []
     for place, kind in zip(key.places.tolist(), key.kinds.tolist(), strict=True):
@@ -319,7 +321,7 @@ def _keys(segment: Segment) -> list[bytes]:
 def _changed(
     changes: Changes, namespace: Namespace, low: Position, high: Position, skipped: Sequence[int], kind: str
 ) -> set[bytes]:
-    """The keys of a collection that have an event in `(low, high]`; `skipped` operations give none."""
+    """Return the keys of a collection with an event in `(low, high]`. Operations in `skipped` have no events."""
     if namespace not in changes.names:
         return set()
     number = list(changes.names).index(namespace)
