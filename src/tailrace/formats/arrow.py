@@ -141,12 +141,18 @@ def folded(node: Node) -> Node:
     """Return a layout of known values with computed nodes replaced by constants. Raises Refused."""
     if isinstance(node, Struct):
         return replace(node, members=tuple(replace(part, node=folded(part.node)) for part in node.members))
+    if isinstance(node, Text) and all(isinstance(part, str) for part in node.parts):
+        return Constant("".join(map(str, node.parts)), node.type)
     if not isinstance(node, Computed):
         return node
     value = computed(node, None, np.zeros(1, np.int32), as_shown=True)
     if pa.types.is_temporal(value.type):
         value = untyped(value)
-    return Constant(shown(value[0].as_py(maps_as_pydicts="strict")), node.type)
+    found = shown(value[0].as_py(maps_as_pydicts="strict"))
+    if pa.types.is_float32(value.type) and found is not None:
+        # with as few digits as tell it from other floats
+        found = float(str(np.float32(found)))
+    return Constant(found, node.type)
 
 
 def untyped(values: pa.Array) -> pa.Array:
@@ -166,7 +172,7 @@ def shown(value: Any) -> Any:
         return base64_text(unscaled_bytes(unscaled(value, -int(value.as_tuple().exponent))))
     if isinstance(value, dict):
         return {name: shown(part) for name, part in value.items()}
-    return [shown(part) for part in value] if isinstance(value, list) else value
+    return [shown(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def read_json(written: Fragment, kind: LogicalType) -> pa.Array:

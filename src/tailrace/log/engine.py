@@ -378,8 +378,9 @@ class LogEngine(Generic[O, P, T]):
     def _tasks(self, since: O, until: O, end: Offset) -> list[Task]:
         tasks = self._source.tasks(since, until)
         beside: list[Task] = []
-        if until.progress.notifications != since.progress.notifications and self._notifications.are_records:
-            beside.append(NotificationTask(until.progress.notifications, until.place, self._settings))
+        told = until.progress.notifications
+        if told and told != since.progress.notifications and self._notifications.are_records:
+            beside.append(NotificationTask(told, until.place, self._settings))
         if until.heartbeat_ms > since.heartbeat_ms:
             beside.append(HeartbeatTask(until.heartbeat_ms, until.place, self._settings))
         # the log stands still while a snapshot runs; a snapshot that mends a gap cannot read the log within the gap

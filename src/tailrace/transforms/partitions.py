@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.columns.logical import INT32
+from tailrace.columns.logical import INT32, LogicalType
 from tailrace.formats.arrow import untyped
 from tailrace.records.layout import Computed, Node, RecordLayout, Struct
 from tailrace.records.transform import Refused
@@ -47,6 +47,11 @@ class _Partition:
 
 def _as_java(values: pa.Array, is_date: bool) -> pa.Array:
     """The values as Kafka Connect has them: numbers of moments and days, instants in UTC as text."""
+    if pa.types.is_list(values.type):
+        parts = _as_java(values.flatten(), is_date)
+        ends = pa.array(np.append(0, np.cumsum(pc.fill_null(pc.list_value_length(values), 0))), pa.int32())
+        known = pa.concat_arrays([values.is_valid(), pa.array([True])])
+        return pa.ListArray.from_arrays(pc.if_else(known, ends, pa.scalar(None, pa.int32())), parts)
     if not pa.types.is_temporal(values.type):
         return values
     shown = untyped(values)
@@ -77,10 +82,15 @@ class PartitionRouting:
                 found.append(_hashed(node, path))
         if not found:
             return record
-        dates = tuple(node.type.name in _DATES for node in found)
+        dates = tuple(_is_date(node.type) for node in found)
         function = _Partition(self.partitions, self.function, dates)
         made = Computed(tuple(found), function, INT32.with_optional(True))
         return replace(record, partition=made)
+
+
+def _is_date(kind: LogicalType) -> bool:
+    """Return True for what Kafka Connect has as java.util.Date, and for lists of it."""
+    return kind.name in _DATES if kind.items is None else _is_date(kind.items)
 
 
 def _hashed(node: Node, path: tuple[str, ...]) -> Node:

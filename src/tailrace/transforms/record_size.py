@@ -19,6 +19,7 @@ from tailrace.records.layout import Computed, Constant, Leaf, Member, Node, Reco
 from tailrace.records.transform import Rewritten, either
 from tailrace.transforms.given import Given
 from tailrace.transforms.nodes import is_envelope, opened
+from tailrace.values.arrow import with_numbers
 
 Int64s = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
@@ -47,7 +48,8 @@ class Estimate:
 
 def _sizes(values: pa.Array, kind: LogicalType) -> Int64s:
     if pa.types.is_nested(values.type):
-        return np.array([_size(value, kind) for value in values.to_pylist()], np.int64)
+        numbers = values.cast(with_numbers(values.type))
+        return np.array([_size(value, kind) for value in numbers.to_pylist()], np.int64)
     present = values.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
     if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
         own = _TEXT if kind.connect == "string" else _BYTES

@@ -209,6 +209,19 @@ def _plain(conversion: Conversion, text: bytes) -> tuple[int, Any]:
         return LOST, None
 
 
+def with_numbers(kind: pa.DataType) -> pa.DataType:
+    """Return a type with numbers in the place of its dates and timestamps, as Python has no values for all of them."""
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(with_numbers(kind.value_type)).with_nullable(True))
+    if pa.types.is_struct(kind):
+        return pa.struct([part.with_type(with_numbers(part.type)).with_nullable(True) for part in kind])
+    return kind
+
+
 def numbers_of(made_by: Callable[..., Any], texts: Texts, argument: int, of: pa.DataType) -> Typed:
     """The numbers that a kernel makes of texts, as an array of the type `of`, which has 32 or 64 bits."""
     out, outcome = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.uint8)

@@ -54,8 +54,16 @@ def values_fragment(values: pa.Array) -> Fragment:
     if pa.types.is_decimal(values.type) and 0 <= values.type.scale <= _MOST_PLACES:
         numbers = ColumnPlan(0, "", "", BYTES, fixed(values.type.scale, values.type.precision), b"null", b"null")
         return column_fragment(numbers, values.cast(pa.string()), None)[0]
-    # the keys of maps are texts
-    return strings_fragment([dumps(shown(value)).encode() for value in values.to_pylist(maps_as_pydicts="strict")])
+    # as Kafka Connect's converter has maps: of texts as objects, of other keys as pairs
+    found = values.to_pylist(maps_as_pydicts="strict" if _has_texts(values.type) else None)
+    return strings_fragment([dumps(shown(value)).encode() for value in found])
+
+
+def _has_texts(kind: pa.DataType) -> bool:
+    """Return True if the keys of all maps in a type are texts."""
+    if pa.types.is_map(kind):
+        return pa.types.is_string(kind.key_type) and _has_texts(kind.item_type)
+    return all(_has_texts(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _doubles(values: pa.Array) -> Fragment:

@@ -17,6 +17,7 @@ from tailrace.columns.blocks import Form
 from tailrace.columns.reduction import NONE, Flags, Int64s, before, flagged, groups, listed, roots
 from tailrace.sinks.tables.rows import former, gathered, link, missed, row_schema
 from tailrace.sinks.tables.statements import UNKNOWN, Clause, Merge, literal, quoted, told_apart, type_of
+from tailrace.values.arrow import with_numbers
 
 _UNTIL = (
     pa.field("to_position", pa.string()),
@@ -152,25 +153,12 @@ def _alike(values: pa.Array, others: pa.Array) -> Flags:
         values, others = (pc.if_else(pc.is_nan(side), nan, side).view(bits) for side in (values, others))
     if pa.types.is_nested(values.type):
         # numbers, since Python knows no year before 1 and none behind 9999
-        values, others = (side.cast(_of_numbers(side.type)) for side in (values, others))
+        values, others = (side.cast(with_numbers(side.type)) for side in (values, others))
         pairs = zip(values.to_pylist(), others.to_pylist(), strict=True)
         return np.array([value == other for value, other in pairs], np.bool_)
     equal = pc.coalesce(pc.equal(values, others), pc.and_(values.is_null(), others.is_null()))
     found: Flags = np.asarray(equal)
     return found
-
-
-def _of_numbers(kind: pa.DataType) -> pa.DataType:
-    """Return a nested type with numbers in the place of its dates and timestamps."""
-    if pa.types.is_date32(kind):
-        return pa.int32()
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_of_numbers(kind.value_type)))
-    if pa.types.is_struct(kind):
-        return pa.struct([part.with_type(_of_numbers(part.type)) for part in kind])
-    return kind
 
 
 def _ended(rows: pa.Table, previous: Int64s, target: Form) -> pa.Table:
