@@ -1,4 +1,4 @@
-"""Configurations: typed options, the files they come in, the lists that filter tables; of no connector of its own."""
+"""Configurations: typed options, the files they come from, the lists that filter tables; for all connectors."""
 
 from tailrace.config.config import Config, Foreign, examine, parse
 from tailrace.config.filters import PrefixFilter, TableFilter

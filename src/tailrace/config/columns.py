@@ -1,4 +1,4 @@
-"""What the options that shape columns say, in their names and values: lengths, digests, salts, keys. No I/O."""
+"""The options that shape columns, by names and values: lengths, digests, salts, keys. No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MASK = re.compile(r"column\.mask\.with\.(\d+)\.chars", re.IGNORECASE)
 HASH = re.compile(r"column\.mask\.hash\.(v2\.)?([^.]+)\.with\.salt\.(.+)", re.IGNORECASE | re.DOTALL)
 _NEARLY_HASH = re.compile(r"column\.mask\.(?:with\.)?hash\.|column\.mask\.(?=.*salt)", re.IGNORECASE)
 _LONGEST = 10_000_000
-# Java's standard names of message digests, and its aliases, as hashlib calls them. MD2 is the one that it lacks.
+# Java's standard names of message digests, and its aliases, with hashlib's names. hashlib lacks only MD2.
 _DIGESTS = {
     "MD5": "md5", "SHA": "sha1", "SHA1": "sha1", "SHA-1": "sha1", "SHA-224": "sha224", "SHA-256": "sha256",
     "SHA-384": "sha384", "SHA-512": "sha512", "SHA-512/224": "sha512_224", "SHA-512/256": "sha512_256",
@@ -29,11 +29,10 @@ _DIGESTS = {
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """What one option does to the text of the columns that it lists.
+    """The effect of one option on the text of the columns that it lists.
 
-    `kind` is `truncate`, `mask` or `hash`; `length` counts the characters that are left or put; `digest` is
-    hashlib's name and `version` 1 or 2, the two ways to feed it. `columns` are expressions over
-    schema.table.column.
+    `kind` is `truncate`, `mask` or `hash`; `length` counts the characters that are kept or inserted; `digest` is
+    hashlib's name, and `version`, 1 or 2, the way to feed it. `columns` are expressions over schema.table.column.
     """
 
     kind: str
@@ -46,26 +45,26 @@ class Treatment:
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """One entry of `message.key.columns`: the columns of the key of every table that `table` matches."""
+    """One entry of `message.key.columns`: the key columns of every table that `table` matches."""
 
     table: Expression
     columns: tuple[str, ...]
 
 
 def without_salt(name: str) -> str:
-    """The name of an option as it may be shown: a salt in it is hidden."""
+    """Return the name of an option for display, with a salt in it hidden."""
     found = HASH.fullmatch(name)
     if found is None:
-        # a slip before the salt leaves the salt where it is
+        # a misspelling before the salt does not expose it
         found = _NEARLY_HASH.match(name)
         return f"{name[: found.end()]}***" if found else name
     return f"{name[: found.start(3)]}***"
 
 
 def treatment(name: str, expressions: list[str]) -> Treatment | None:
-    """What the option `name` does; None for an option that shapes no text.
+    """Return the effect of the option `name`; None for an option that shapes no text.
 
-    Raises ValueError, in words that follow the option's name, for a length or digest that is none.
+    Raises ValueError for an invalid length or digest; the message follows the option's name.
     """
     if found := _TRUNCATE.fullmatch(name):
         length = _length(found[1])
@@ -81,9 +80,9 @@ def treatment(name: str, expressions: list[str]) -> Treatment | None:
 
 
 def treatments(values: Mapping[str, Any]) -> tuple[Treatment, ...]:
-    """Those of all options in `values`, in the order in which they count: the first that names a column decides.
+    """Return the treatments of all options in `values`, by precedence: the first that names a column applies.
 
-    Cuts come before masks, and these before hashes of version 1 and 2; among equals the order is that of the options.
+    Cuts come before masks, masks before hashes, and version 1 before version 2; equals keep the order of the options.
     """
     found = [made for name, listed in values.items() if (made := treatment(name, listed)) is not None]
     ranks = ("truncate", "mask", "hash")
@@ -91,7 +90,7 @@ def treatments(values: Mapping[str, Any]) -> tuple[Treatment, ...]:
 
 
 def key_columns(text: str) -> tuple[KeyColumns, ...]:
-    """The entries of `message.key.columns`; raises ValueError in words that follow the option's name."""
+    """Return the entries of `message.key.columns`. Raises ValueError; the message follows the option's name."""
     entries = []
     for part in filter(str.strip, text.split(";")):
         table, colon, listed = part.rpartition(":")
@@ -103,7 +102,7 @@ def key_columns(text: str) -> tuple[KeyColumns, ...]:
 
 
 def faults(values: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with the options of this module among the typed `values`."""
+    """Yield the faults of this module's options among the typed `values`."""
     include, exclude = COLUMN_LISTS
     if values.get(include) and values.get(exclude):
         yield f"{include} and {exclude} exclude each other: give one of them"
@@ -120,7 +119,7 @@ def faults(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def expressions(listed: list[str]) -> tuple[Expression, ...]:
-    """A list's expressions, compiled; `faults` has named broken ones before."""
+    """Return a list's expressions, compiled. `faults` has reported invalid ones before."""
     return _compiled(listed)
 
 

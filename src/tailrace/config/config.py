@@ -1,4 +1,4 @@
-"""Config: a connector's options as typed values; `parse` makes one, `examine` tells of every option. No I/O."""
+"""Config: a connector's options as typed values. `parse` makes one, `examine` reports on every option. No I/O."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ _UNKNOWN = "tailrace.unknown.options"
 _LIKE = 0.6
 
 Foreign = Callable[[str], str]
-"""Says why a name, in small letters, that a connector has no option of has no effect; empty for one that is unknown."""
+"""Returns the reason why an option that the connector lacks, named in lower case, has no effect; "" if unknown."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Config(Mapping[str, Any]):
     """A connector's configuration: `config[name]` is the typed value, with the default applied. Picklable.
 
-    The types are those of `tailrace.config.option.Kind`; an option without value or default is None. Some values
-    are settled beyond the table: `topic.prefix` is the logical name however it was given, `event.format` is the
-    chosen format, and each connector settles what its own options say together.
-    `traits` are the connector's. `given` holds the option texts as they were given, under the names of the table;
-    `hidden` are those of them whose texts are never shown, `idle` those that have no effect; `notices` the sentences
-    about deprecated names and options without effect.
+    The types are those of `tailrace.config.option.Kind`; an option without value or default is None. Some values are
+    settled beyond the table: `topic.prefix` is the logical name, however it was given; `event.format` is the chosen
+    format; and each connector settles rules between its options. `traits` are the connector's. `given` has the texts of
+    the given options, under the names of the table. Of these, `hidden` are never shown and `idle` have no effect.
+    `notices` are sentences about deprecated names and options without effect.
     """
 
     traits: Traits
@@ -55,7 +54,7 @@ class Config(Mapping[str, Any]):
         return len(self.typed)
 
     def is_set(self, name: str) -> bool:
-        """Whether the user gave the option himself."""
+        """Return True if the user gave the option."""
         return name in self.given
 
     @property
@@ -65,17 +64,16 @@ class Config(Mapping[str, Any]):
 
     @property
     def texts(self) -> dict[str, str]:
-        """The options as texts that `parse` makes the same configuration of, without those that have no effect.
+        """The options as texts from which `parse` makes the same configuration, without those that have no effect.
 
-        Holds the secrets. The format goes with them: under which names the options were given, and with them the
-        generation, is not to be seen any more.
+        Contains the secrets. It includes the format, since the texts no longer show the names that chose it.
         """
         texts = {name: text for name, text in self.given.items() if name not in self.idle}
         return texts | {"event.format": self.event_format}
 
     @property
     def event_format(self) -> str:
-        """The version of the connector's document, or `3`: whose wire format is written."""
+        """The wire format: the version of the connector's document, or `3`."""
         return str(self.typed["event.format"])
 
     @property
@@ -92,10 +90,10 @@ class Config(Mapping[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What options say: the configuration, None where there are faults, and what becomes of each option.
+    """The result of examining options: the configuration, None if there are faults, and the outcome of each option.
 
-    `outcomes` are those of the options in their order; a fault that is of one of them is there as well. `implied` are
-    options that the names of others decide, as texts.
+    `outcomes` are in the order of the options, and include faults of single options. `implied` are options, as texts,
+    that the names of others decide.
     """
 
     config: Config | None
@@ -106,18 +104,18 @@ class Examined:
 
 
 def parse(traits: Traits, options: Options, given: Mapping[str, str], foreign: Foreign | None = None) -> Config:
-    """The configuration that the texts `given` describe, for a connector with `traits` and `options`.
+    """Return the configuration of the texts `given`, for a connector with `traits` and `options`.
 
-    Names are matched without regard to case. `foreign` knows names that other programs and connectors have.
+    Names are matched without regard to case. `foreign` knows names of other programs and connectors.
 
-    Raises ConfigError with every fault in one message: unknown names with the nearest known one, broken values,
-    options that are not supported with the reason.
+    Raises ConfigError with every fault in one message: unknown names with the nearest known one, invalid values, and
+    unsupported options with the reason.
     """
     return demanded(examine(traits, options, given, foreign))
 
 
 def demanded(examined: Examined) -> Config:
-    """The configuration that was examined; raises ConfigError with every fault in one message."""
+    """Return the examined configuration. Raises ConfigError with every fault in one message."""
     if examined.config is None:
         raise config_error(examined.faults)
     announce(examined.notices)
@@ -139,10 +137,10 @@ def examine(
     foreign: Foreign | None = None,
     unknown: Collection[str] = (),
 ) -> Examined:
-    """As `parse`, but faults are told and not raised, and nothing is logged.
+    """Call `parse`, but return faults instead of raising them, and log nothing.
 
-    `unknown` are the names in `given` whose texts nobody knows yet, as they refer to what is elsewhere: the typed
-    values of these are not theirs, and such a configuration is never to be run.
+    `unknown` are the names in `given` whose texts are references that cannot be resolved yet. Their typed values are
+    substitutes, and such a configuration must never run.
     """
     reading = _Reading(options, given, foreign, unknown)
     for name, text in given.items():
@@ -166,7 +164,7 @@ def _is_of(fault: str, names: Collection[str]) -> bool:
 
 
 def config_error(faults: Sequence[str]) -> ConfigError:
-    """The error that tells of all faults."""
+    """Return the error that reports all faults."""
     if len(faults) == 1:
         return ConfigError(f"{faults[0]}.", "Correct the configuration.")
     listed = "".join(f"\n  - {fault}" for fault in faults)
@@ -174,7 +172,7 @@ def config_error(faults: Sequence[str]) -> ConfigError:
 
 
 def _likeness(one: str, other: str) -> float:
-    """How much two names are alike, up to 1, also where their words stand in another order; 0 for less than _LIKE."""
+    """Return the similarity of two names, up to 1, also if their words are in another order; 0 below _LIKE."""
     found = 0.0
     for pair in ((one, other), (".".join(sorted(one.split("."))), ".".join(sorted(other.split("."))))):
         matcher = difflib.SequenceMatcher(None, *pair)
@@ -185,7 +183,7 @@ def _likeness(one: str, other: str) -> float:
 
 
 class _Reading:
-    """The state of one `parse`: what was given under which name, and what is wrong with it."""
+    """The state of one `parse`: what was given under which name, and the faults."""
 
     def __init__(
         self, options: Options, given: Mapping[str, str], foreign: Foreign | None, unknown: Collection[str]
@@ -213,7 +211,7 @@ class _Reading:
         self._aliases = {alias.lower(): option for option in table for alias in option.aliases}
 
     def told(self) -> Iterator[Outcome]:
-        """What becomes of each option, as the notices of the rules between options say it too."""
+        """Yield the outcome of each option, including those from notices of rules between options."""
         for written, outcome in self.outcomes.items():
             start = f"{columns.without_salt(written.strip())} has no effect: "
             said = next((notice for notice in self.notices if notice.startswith(start)), "")
@@ -221,11 +219,11 @@ class _Reading:
             yield Outcome(written, "without effect", said[len(start) :].rstrip(".")) if idle else outcome
 
     def row(self, name: str) -> Option:
-        """The row of an option that was given: the one of its name, else that of its family."""
+        """Return the row of a given option: by exact name, then by pattern."""
         return self._names.get(name.lower()) or next(option for option in self.table if option.matches(name))
 
     def take(self, written: str, text: str) -> None:
-        """Read one option as it was written."""
+        """Read one option."""
         name = written.strip()
         lower = name.lower()
         option = self._names.get(lower) or self._older.get(lower) or self._aliases.get(lower)
@@ -258,7 +256,7 @@ class _Reading:
         self._read(option, written, canonical, text)
 
     def _read(self, option: Option, written: str, canonical: str, text: str) -> None:
-        """Take the value of an option."""
+        """Read the value of an option."""
         name = written.strip()
         replaced = option.replacement(text)
         if replaced is not None:
@@ -278,7 +276,7 @@ class _Reading:
         self.values[canonical] = value
 
     def _take_unknown(self, written: str, lower: str) -> None:
-        """What follows a name that the table does not have."""
+        """Handle a name that the table does not have: note it as foreign, or as a fault."""
         shown = columns.without_salt(written.strip())
         reason = self._foreign(lower) if self._foreign is not None else ""
         if not reason and self._is_lenient:
@@ -293,7 +291,8 @@ class _Reading:
         self.notices.append(f"{columns.without_salt(written.strip())} has no effect: {reason}.")
 
     def _is_first(self, canonical: str, written: str, text: str) -> bool:
-        """Whether the option was not given before; today's name goes before an older one where topic.prefix is used."""
+        """Return True if the option was not given before. With topic.prefix, today's name takes precedence over an
+        older one."""
         before = self._written.get(canonical)
         if before is None or self.given[canonical] == text:
             return True
@@ -311,12 +310,12 @@ class _Reading:
         return newer[0] == written
 
     def _usable(self, option: Option, written: str, text: str, value: Any) -> bool:
-        """Whether a value that was read has an effect here; says so when it is refused or has none."""
+        """Return True if a value has an effect here; else report that it is refused or idle."""
         name = written.strip()
         is_default = value == option.default or value in option.neutral
         if option.unsupported and not is_default:
             if text.strip():
-                # a family has members that nobody here knows of
+                # a family may have unknown members, whose values are not shown
                 shown = name if option.pattern or option.hides(name) else f"{name} = {text.strip()}"
                 self.faults.append(f"{shown} is not supported: {option.unsupported}")
             return False
@@ -334,7 +333,7 @@ class _Reading:
         return f"; the nearest is {known[nearest]}" if likeness >= _LIKE else ""
 
     def settle(self) -> dict[str, Any]:
-        """All values with their defaults, after the rules that concern several options."""
+        """Return all values with their defaults, after applying the rules between options."""
         options, given = self.options, self.values
         chosen = next(
             (value for name, value in options.generations.items() if name in self._used), options.event_format
@@ -377,7 +376,7 @@ class _Reading:
         return values
 
     def _drop_orphans(self, given: dict[str, Any]) -> None:
-        """Leave out the options of transforms and predicates that are not named, as Kafka Connect passes them over."""
+        """Drop the options of transforms and predicates that are not named, as Kafka Connect ignores them."""
         for family in ("transforms", "predicates", processors.FAMILY):
             named = given.get(family) or []
             for name in [name for name in given if name.lower().startswith(f"{family}.")]:
@@ -418,7 +417,7 @@ class _Reading:
             del self.given[name], values[name]
 
     def _settle_field_names(self, values: dict[str, Any]) -> None:
-        """The 1.x switch stands for one mode of today's option."""
+        """Translate the 1.x switch into a mode of today's option."""
         if not values.get("sanitize.field.names"):
             return
         mode = "field.name.adjustment.mode"
@@ -437,7 +436,7 @@ class _Reading:
             )
 
     def _check_lists(self, values: dict[str, Any]) -> None:
-        """Every pair of an include and an exclude list, and every expression; columns have a check of their own."""
+        """Check every pair of include and exclude lists, and every expression, except those of columns."""
         kinds = {option.name: option.kind for option in self.table}
         for name in [name for name in values if name.endswith((".include.list", ".exclude.list"))]:
             if name in columns.COLUMN_LISTS or kinds.get(name) is not Kind.EXPRESSIONS:
@@ -445,7 +444,7 @@ class _Reading:
             other = name.replace(".include.", ".exclude.")
             if name != other and values[name] and values.get(other):
                 self.faults.append(f"{name} and {other} exclude each other: give one of them")
-            # Names as they are need not be expressions.
+            # With literal matching, names need not be expressions.
             literal = values.get("filters.match.mode") == "literal"
             for expression in () if literal else values[name] or ():
                 try:

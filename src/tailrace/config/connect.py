@@ -1,4 +1,4 @@
-"""Options of Kafka Connect that stand in a connector's configuration: converters, offset storage, the worker's rest."""
+"""Kafka Connect's options in a connector's configuration: converters, offset storage, and options of the worker."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ def _converter(part: str) -> tuple[Option, ...]:
 
 @dataclass(slots=True)
 class Read:
-    """What became of the options of converters: `idle` has those without effect, each with the reason; `keeps_nulls`
-    tells of the parts whose converter has its own word for what becomes of a null where there is a default."""
+    """What became of the converters' options: `idle` lists those without effect, with the reason.
+
+    `keeps_nulls` has the parts whose converter decides by itself whether a null stays null despite a default.
+    """
 
     faults: list[str] = field(default_factory=list)
     idle: list[tuple[str, str]] = field(default_factory=list)
@@ -55,7 +57,7 @@ class Read:
 
 
 def read_converters(values: Mapping[str, Any], given: Mapping[str, str]) -> Read:
-    """What the converters make of their options. A converter passes over what it does not know."""
+    """Return the effect of the converters' options. A converter ignores options that it does not know."""
     found, passed = Read(), {part: dict[str, str]() for part in PARTS}
     for part in PARTS:
         try:

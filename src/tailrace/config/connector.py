@@ -1,4 +1,4 @@
-"""Options and Traits: what a connector's configuration consists of, and the options that every one has. No I/O."""
+"""Options and Traits: the parts of a connector's configuration, and the options that all connectors share. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tailrace.config.naming import STRATEGIES
 from tailrace.config.option import Kind, Option, at_least, matching
 
 NO_JVM = "it names a Java class, and no Java plug-ins are loaded"
-"""Why classes are refused."""
+"""The reason why classes are refused."""
 
 _NO_METRICS = "there are no Java metrics; the status line and Spark's progress tell of the pipeline"
 
@@ -20,12 +20,12 @@ NO_QUEUE = "there is no queue between reader and converter that it could tune"
 
 @dataclass(slots=True)
 class Draft:
-    """A configuration that is being settled: the typed `values` with their defaults, to be completed in place.
+    """A configuration being settled: the typed `values` with their defaults, to be completed in place.
 
-    `given` are the names, as the table has them, of the options that were given, `used` the same as they were written,
-    in small letters, and `event_format` is whose events are made. `faults` and `notices` are sentences; those of faults
-    have no end. `implied` are texts of options that count as given from then on; `idle` are
-    names, as the table has them, of options that have no effect beside others.
+    `given` are the names in the table of the given options, `used` the names as written, in lower case. `event_format`
+    is the format of the events. `faults` and `notices` are sentences; faults have no end. `implied` are texts of
+    options that count as given from then on; `idle` are names in the table of options that have no effect beside
+    others.
     """
 
     values: dict[str, Any]
@@ -39,21 +39,22 @@ class Draft:
 
 
 def _settled(draft: Draft) -> None:
-    """No rules between options."""
+    """Apply no rules between options."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What configurations and events ask of a connector, in the place of its name. Picklable.
+    """The properties of a connector that configurations and events use instead of its name. Picklable.
 
-    `connector` is its name, `event_name` what events call it. `versions` are the versions of Debezium that source
-    blocks show, by the event format. `system_tables` matches the server's own tables, as schema.table, which are never
-    captured. `several_databases` says that one query may read several databases, so that topics (since Debezium 2),
-    transaction metadata and notifications call a table by its database too; `schema_changes_name_database` that
-    records of schema changes do. `transforms` are the places of those that it brings itself, as
-    `module:attribute`, by the text of `transforms.<name>.type`; they go before those of `tailrace.config.transforms`.
-    `gives_blocks` says that its changes can be had as blocks of typed rows (`tailrace.columns.blocks`), `splits_tables`
-    that a batch's changes of one table can be read by several tasks (`event.order=key`).
+    - `connector`: its name; `event_name`: its name in events.
+    - `versions`: the version of Debezium in source blocks, by event format.
+    - `system_tables`: matches the server's own tables, as schema.table, which are never captured.
+    - `several_databases`: one query may read several databases, so topics (since Debezium 2), transaction metadata and
+      notifications name the database too; `schema_changes_name_database`: so do records of schema changes.
+    - `transforms`: its own transforms as `module:attribute`, by the text of `transforms.<name>.type`. They take
+      precedence over those of `tailrace.config.transforms`.
+    - `gives_blocks`: its changes are available as blocks of typed rows (`tailrace.columns.blocks`).
+    - `splits_tables`: several tasks may read a batch's changes of one table (`event.order=key`).
     """
 
     connector: str
@@ -71,11 +72,11 @@ class Traits:
 class Options:
     """The options of one connector.
 
-    `areas` are the options under their headings, in the order of the reference page; `required` the names of those
-    without which nothing works. `event_format` is that of the document that the connector follows; today's is `3`.
-    `generations` says which format the name of an option chooses, if none is given otherwise: an earlier entry goes
-    before a later one. `modes` are older words for snapshot modes. `settle` holds the rules that concern several
-    options; they run after those that all connectors share.
+    `areas` are the options under their headings, in the order of the reference page; `required` are the names of
+    mandatory options. `event_format` is that of the document that the connector follows; today's is `3`. `generations`
+    maps names of options to the format that they choose if none is given otherwise; earlier entries take precedence.
+    `modes` are older words for snapshot modes. `settle` applies rules between options, after those that all connectors
+    share.
     """
 
     areas: tuple[tuple[str, tuple[Option, ...]], ...]
@@ -200,7 +201,7 @@ SPOOLED = (
     Option("max.queue.size", Kind.INTEGER, "Most changes that wait.", 8192, check=at_least(1),
            notice="the spool is bounded in bytes: max.queue.size.in.bytes"),
 )  # fmt: skip
-"""FLOW where a spool holds what was read."""
+"""FLOW for connectors with a spool."""
 
 OWN = (
     Option("tailrace.unknown.options", Kind.TEXT,
@@ -242,6 +243,6 @@ OWN = (
 
 
 def formats(event_format: str, chosen: str) -> Option:
-    """`event.format` of a connector whose document has `event_format`; `chosen` says what follows when it is unset."""
+    """Return `event.format` of a connector whose document has `event_format`; `chosen` describes the default."""
     return Option("event.format", Kind.TEXT, f"Whose wire format is written: {event_format} or 3. Unset: {chosen}.",
                   choices=(event_format, "3"))  # fmt: skip

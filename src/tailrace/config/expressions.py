@@ -1,9 +1,9 @@
-"""Expression: a regular expression of Java's, as options and signals hold them, to be matched with whole names. No I/O.
+"""Expression: a Java regular expression from options or signals, matched with whole names. No I/O.
 
-Names come from whoever may create a table, and expressions from whoever may write a signal: no pair of them may hold
-the planner up. An expression that Python's engine matches in linear time is left to it, as it is the fastest; any
-other one goes to RE2. What RE2 has no equal of (looking around, references back, possessive quantifiers) is taken from
-the configuration, which the operator writes, and never from a signal.
+Anyone who may create a table chooses names, and anyone who may send a signal chooses expressions: no pair of them may
+block the planner. An expression that Python's engine matches in linear time is left to it, since it is the fastest.
+Others go to RE2. What RE2 lacks (lookaround, backreferences, possessive quantifiers) is accepted from the
+configuration, which the operator writes, and never from a signal.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from functools import lru_cache
 from tailrace.config import linear
 
 LONGEST = 1000
-"""Most characters of an expression that a signal holds."""
+"""The most characters of a signal's expression."""
 
 _POSIX = {
     "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "a-zA-Z", "lower": "a-zA-Z",
     "xdigit": "0-9a-fA-F", "space": r" \t\n\x0b\f\r", "blank": r" \t", "ascii": r"\x00-\x7f",
     "cntrl": r"\x00-\x1f\x7f", "punct": r"!-/:-@\[-`{-~", "graph": "!-~", "print": " -~",
 }  # fmt: skip
-r"""Java's `\p{…}` classes over ASCII. The lists match without regard to case, so Upper and Lower are any letter."""
+r"""Java's `\p{…}` classes over ASCII. The lists ignore case, so Upper and Lower are any letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression that names are matched with as a whole. Picklable; equal where the text and the case are.
+    """An expression that matches whole names. Picklable; equal if text and case sensitivity are.
 
-    `pattern` is the expression as it was written; `size` grows with the time that one character of a name takes.
+    `pattern` is the expression as written; `size` grows with the matching time per character of a name.
     """
 
     pattern: str
@@ -42,35 +42,35 @@ class Expression:
 
     @property
     def backtracking(self) -> str | None:
-        """The expression as Python writes it; None for one that is left to RE2."""
+        """The expression in Python's syntax; None if RE2 matches it."""
         return None if self._backtracking is None else self._backtracking.pattern
 
     def fullmatch(self, name: str) -> bool:
-        """Whether the whole of `name` matches."""
+        """Return True if the whole of `name` matches."""
         if self._backtracking is not None:
             return self._backtracking.fullmatch(name) is not None
         return linear.matches(self._linear, [name])[0]
 
     def among(self, names: Sequence[str]) -> list[bool]:
-        """Which of `names` match, each as a whole."""
+        """Return, for each of `names`, whether the whole name matches."""
         if self._backtracking is not None:
             return [self._backtracking.fullmatch(name) is not None for name in names]
         return linear.matches(self._linear, names)
 
 
 def compile_expression(expression: str, *, ignore_case: bool = True) -> Expression:
-    """An expression of the configuration.
+    r"""Return a compiled expression of the configuration.
 
-    ASCII alone folds case and makes `\\w`, `\\d`, `\\s`, as in Java by default. Raises ValueError with the reason
-    for a broken expression and for the few constructs that Python has no equal of.
+    Case folding and `\w`, `\d`, `\s` cover only ASCII, as in Java by default. Raises ValueError with the reason for an
+    invalid expression and for the few constructs that Python lacks.
     """
     return _compiled(expression, ignore_case, trusted=True)
 
 
 def signal_expression(expression: str) -> Expression:
-    """An expression of a signal, in which case counts: as `compile_expression`, if it can be matched in linear time.
+    """Return a compiled expression of a signal, which is case-sensitive and must match in linear time.
 
-    Raises ValueError, whose text holds nothing of the expression, in words that follow its name.
+    Raises ValueError; the message contains nothing of the expression, and follows its name.
     """
     if len(expression) > LONGEST:
         raise ValueError(f"has more than {LONGEST} characters")
@@ -84,7 +84,7 @@ def signal_expression(expression: str) -> Expression:
 
 @lru_cache(256)
 def compile_groups(expression: str) -> re.Pattern[str]:
-    """An expression of the configuration in which case counts, as Python's, to take the groups of names from.
+    """Return a case-sensitive expression of the configuration as Python's, for groups of names.
 
     Raises ValueError as `compile_expression` does.
     """
@@ -94,9 +94,9 @@ def compile_groups(expression: str) -> re.Pattern[str]:
 
 @lru_cache(256)
 def linear_expression(expression: str) -> str | None:
-    """An expression of the configuration in which case counts as RE2 reads it, to be found in a text as a whole.
+    """Return a case-sensitive expression of the configuration in RE2's syntax, matching a whole text.
 
-    None where RE2 has no equal of it. Raises ValueError as `compile_expression` does.
+    None if RE2 lacks a construct. Raises ValueError as `compile_expression` does.
     """
     tree, _ = _parsed(expression, False)
     try:
@@ -106,7 +106,7 @@ def linear_expression(expression: str) -> str | None:
 
 
 def literal(name: str) -> Expression:
-    """The expression that `name` alone matches."""
+    """Return the expression that only `name` matches."""
     return Expression(name, False, len(name), re.compile(re.escape(name)))
 
 
@@ -127,7 +127,7 @@ def _parsed(expression: str, ignore_case: bool) -> tuple[linear.Tree, re.Pattern
     translated = _translate(expression)
     try:
         with warnings.catch_warnings():
-            # of what a later Python may read in another way; Java's classes have it as it stands
+            # ignore Python's warnings of future syntax: Java's classes have the present meaning
             warnings.simplefilter("ignore", FutureWarning)
             tree = linear.Tree(translated, ignore_case=ignore_case)
             return tree, re.compile(translated, re.ASCII | (re.IGNORECASE if ignore_case else 0))
@@ -136,7 +136,7 @@ def _parsed(expression: str, ignore_case: bool) -> tuple[linear.Tree, re.Pattern
 
 
 def _translate(expression: str) -> str:
-    """The expression with what Java writes in another way rewritten."""
+    """Return the expression with Java's own syntax rewritten."""
     out: list[str] = []
     at, depth = 0, 0
     while at < len(expression):
@@ -166,7 +166,7 @@ def _translate(expression: str) -> str:
 
 
 def _escape(expression: str, at: int, in_class: bool) -> tuple[str, int]:
-    """The rewritten escape that starts at `at`, and where the text goes on."""
+    """Return the rewritten escape that starts at `at`, and where the text goes on."""
     if at + 1 == len(expression):
         raise ValueError(f"{expression!r} ends with a lone backslash")
     letter = expression[at + 1]

@@ -1,8 +1,8 @@
-"""RunConfig: what one pipeline runs, and the files that describe it. Reads files; driver only.
+"""RunConfig: a pipeline's configuration, and the files that describe it. Reads files; driver only.
 
-Three kinds of files are understood: Debezium Server's `application.properties`, a Kafka Connect connector as JSON
-(`{"name": …, "config": {…}}`, the options alone, or Strimzi's resource), and a connector's plain `.properties`. The
-latter two name no sink; entries `debezium.sink.*` beside the options do.
+Three kinds of files are understood: Debezium Server's `application.properties`; a Kafka Connect connector as JSON
+(`{"name": …, "config": {…}}`, the options alone, or Strimzi's resource); and a connector's plain `.properties`. The
+latter two name no sink, so entries `debezium.sink.*` beside the options do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tailrace.errors import ConfigError
 
 _FORMATS = dict.fromkeys(("clientprovided", "connect"), "it is not written")
 
-# So that the error for a file which names one of them says so, and not that it is misspelt.
+# Known words, so that the error for such a file does not call them misspelt.
 SERVER_SINKS = (
     "kafka", "kinesis", "pubsub", "pubsublite", "eventhubs", "http", "pulsar", "redis", "nats-streaming",
     "nats-jetstream", "rabbitmq", "rabbitmqstream", "rocketmq", "pravega", "infinispan", "sqs", "sns", "milvus",
@@ -42,13 +42,13 @@ _REFERRED = re.compile(r"\$\{([^${}:]+)[:}]")
 _VARIABLES = re.compile(r"DEBEZIUM_(?:SOURCE|SINK|FORMAT|TRANSFORMS|PREDICATES)_")
 _UNKNOWN = "tailrace.unknown.options"
 
-# The runtime's own, and what stands in the environment of Debezium Server's processes.
+# Entries of the Java runtime, as found beside Debezium Server's.
 _RUNTIME = ("quarkus.", "%", "smallrye.", "mp.", "java.", "log4j", "logging.", "debezium.api.", "debezium.metrics.")
 
 Examine = Callable[[Mapping[str, str], Collection[str]], Examined]
-"""Says what options mean to the connector that `connector.class` names among them, as `tailrace.config.examine` does.
+"""Returns the meaning of options for the connector of their `connector.class`, like `tailrace.config.examine`.
 
-The second argument are the names of those whose texts nobody knows yet. Raises ConfigError for a class that is none.
+The second argument has the names of options whose texts are not known yet. Raises ConfigError for an unknown class.
 """
 
 _log = logging.getLogger("tailrace")
@@ -64,7 +64,7 @@ class SinkConfig:
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """Everything that one pipeline needs: the source's options, the sink, and the sentences about what has no effect.
+    """Everything that one pipeline needs: the source's options, the sink, and notices about entries without effect.
 
     Picklable. `name` names the checkpoint and the query.
     """
@@ -79,12 +79,12 @@ class RunConfig:
 
     @property
     def checkpoint(self) -> Path | None:
-        """The directory of Spark's checkpoint; None when it is in no local file system."""
+        """The directory of Spark's checkpoint; None if it is not in a local file system."""
         return checkpoint_directory(self.source)
 
     @property
     def checkpoint_location(self) -> str:
-        """Where Spark's checkpoint is, as Spark takes it: an absolute path, or what was given when it has a scheme."""
+        """The location of Spark's checkpoint for Spark: an absolute path, or the given text if it has a scheme."""
         named = str(self.source["checkpoint.location"] or "")
         if _SCHEME.match(named) or self.checkpoint is None:
             return named
@@ -95,9 +95,10 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:/")
 
 
 def checkpoint_directory(config: Config) -> Path | None:
-    """The directory of Spark's checkpoint: `checkpoint.location`, else `.tailrace/<name>` where we run.
+    """Return the directory of Spark's checkpoint: `checkpoint.location`, or `.tailrace/<name>` in the working
+    directory.
 
-    None when it is elsewhere than in the local file system: s3a://…, hdfs://….
+    None if it is not in the local file system: s3a://…, hdfs://….
     """
     named = config["checkpoint.location"]
     if not named:
@@ -110,11 +111,11 @@ def checkpoint_directory(config: Config) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What becomes of a file: `entries` are its own, in their order, and `outcomes` those of each.
+    """The result of examining a file: its `entries`, in order, and the `outcomes` of each.
 
-    `waiting` are the entries that refer to a variable or file which is not there; `run` is the pipeline as far as it
-    can be known without them, None where there are `faults`. Those are the ones that are among the outcomes, too.
-    `implied` are entries that the names of others decide.
+    `waiting` are the entries that refer to a missing variable or file. `run` is the pipeline as far as it is known
+    without them, None if there are `faults`; these are among the outcomes too. `implied` are entries that the names of
+    others decide.
     """
 
     entries: Mapping[str, str] = field(repr=False)
@@ -134,11 +135,11 @@ def read(
     checkpoint: str | None = None,
     sinks: Collection[str] = (),
 ) -> RunConfig:
-    """The pipeline that a file describes, with `overrides` (entries of the same kind) over its own.
+    """Return the pipeline that a file describes, with `overrides` (entries of the same kind) over its own.
 
-    Those of Debezium Server that stand in the environment come between.
-    `checkpoint` takes the place of `checkpoint.location`; `examine` and `sinks` as in `from_entries`.
-    Raises ConfigError when the file cannot be read or understood, and for every fault of its options.
+    Entries of Debezium Server in the environment come between. `checkpoint` replaces `checkpoint.location`; `examine`
+    and `sinks` as in `from_entries`. Raises ConfigError if the file cannot be read or understood, and for faults of its
+    options.
     """
     entries = read_entries(path)
     if _is_servers(entries):
@@ -150,7 +151,7 @@ def read(
 
 
 def _with_environment(entries: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Debezium Server's entries, with those over them that stand in the environment: DEBEZIUM_SOURCE_TOPIC_PREFIX."""
+    """Return Debezium Server's entries, overridden by those in the environment, like DEBEZIUM_SOURCE_TOPIC_PREFIX."""
     written = {re.sub(r"[^A-Za-z0-9]", "_", entry).upper(): entry for entry in entries}
     found = {
         written.get(variable, variable.lower().replace("_", ".")): text.replace("${", "$${")
@@ -161,7 +162,7 @@ def _with_environment(entries: Mapping[str, str], environment: Mapping[str, str]
 
 
 def read_entries(path: str | Path) -> dict[str, str]:
-    """The entries of a file as they are written. Raises ConfigError when it cannot be read or understood."""
+    """Return the entries of a file as written. Raises ConfigError if it cannot be read or understood."""
     try:
         text = Path(path).read_text()
     except OSError as error:
@@ -182,12 +183,12 @@ def from_entries(
     *,
     sinks: Collection[str] = (),
 ) -> RunConfig:
-    """The pipeline that a file's entries describe; `examine` knows the connectors.
+    """Return the pipeline that a file's entries describe; `examine` knows the connectors.
 
-    Entries of another sink than the one in use are passed over, with a notice, when it is one of Debezium Server's or
-    of `sinks`, which are the words of `tailrace.sinks.names()`. Raises ConfigError.
+    Entries of a sink not in use are ignored with a notice if the sink is Debezium Server's or one of `sinks`, the words
+    of `tailrace.sinks.names()`. Raises ConfigError.
     """
-    # Debezium Server reads its file with expressions, Kafka Connect's connectors know providers alone.
+    # Debezium Server reads its file with expressions; Kafka Connect's connectors know only providers.
     resolved = resolve(entries, environment, expressions=_is_servers(entries))
     found = _examined(entries, resolved, examine, sinks, ())
     if found.run is None:
@@ -203,10 +204,10 @@ def examine_entries(
     *,
     sinks: Collection[str] = (),
 ) -> Examination:
-    """What becomes of each of a file's entries, by the file alone.
+    """Return the outcome of each of a file's entries, from the file alone.
 
-    A reference to a variable or a file that is not there is no fault. Raises ConfigError for a reference that can
-    never be replaced, and for a connector that is not there.
+    A reference to a missing variable or file is not a fault. Raises ConfigError for a reference that can never be
+    replaced, and for an unknown connector.
     """
     waiting: list[str] = []
     resolved = resolve(entries, environment, expressions=_is_servers(entries), waiting=waiting)
@@ -214,7 +215,7 @@ def examine_entries(
 
 
 def _is_servers(entries: Mapping[str, str]) -> bool:
-    """Whether entries are of Debezium Server's file, and not of Kafka Connect's."""
+    """Return True for entries of Debezium Server's file, False for Kafka Connect's."""
     return any(name.startswith(_SOURCE) for name in entries)
 
 
@@ -273,7 +274,7 @@ def _connector_json(path: str | Path, text: str) -> dict[str, str]:
 
 
 def _of_resource(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The connector of Strimzi's resource, whose name, class and number of tasks stand beside its options."""
+    """Return the connector of Strimzi's resource, whose name, class and number of tasks are beside its options."""
     parts = [document.get(name) for name in ("metadata", "spec")]
     metadata, spec = (part if isinstance(part, dict) else {} for part in parts)
     beside = {"connector.class": spec.get("class"), "tasks.max": spec.get("tasksMax")}
@@ -293,10 +294,10 @@ def _text(name: str, value: Any) -> str:
 
 
 class _Sorting:
-    """A file's entries by what they are for: the connector's options, the sink, the rest; and what is wrong with them.
+    """A file's entries by purpose: the connector's options, the sink, the rest; and their faults.
 
-    `options` are the connector's, `origins` the entries that they are of. `outcomes` are those of all entries, as far
-    as the options do not tell more. `referred` are names that entries refer to.
+    `options` are the connector's, `origins` their entries. `outcomes` are those of all entries, unless the options say
+    more. `referred` are names to which entries refer.
     """
 
     def __init__(self, entries: Mapping[str, str], sinks: Collection[str], referred: Collection[str]) -> None:
@@ -337,7 +338,7 @@ class _Sorting:
         elif area == "format":
             self._take_format(entry, name, text.strip())
         elif area in ("transforms", "predicates"):
-            # Of the entries that Debezium Server has for transforms, each is the connector's own option.
+            # Each of Debezium Server's entries for transforms is an option of the connector.
             if text.strip():
                 self._option(entry.removeprefix("debezium."), entry, text)
         else:
@@ -360,7 +361,7 @@ class _Sorting:
             self.faults.append(fault)
 
     def _take_bare(self, entry: str, text: str) -> None:
-        """Alone, a bare name is how a plain connector names an option; Debezium Server reads none such."""
+        """Take an entry without prefix: an option of a plain connector. Debezium Server reads no such entries."""
         if not self.is_servers or entry == _UNKNOWN:
             self._option(entry, entry, text)
         elif entry in self._referred:
@@ -379,13 +380,13 @@ class _Sorting:
         elif owner == self._sink_type:
             self._sink_options[option] = text
         elif owner in self._sinks:
-            # One file may serve several sinks in turn, the one in use named on the command line.
+            # One file may serve several sinks in turn, with the sink named on the command line.
             self._pass_over(entry, "events go to another sink")
         else:
             self._unknown(entry, f"{entry} does not belong to the sink {self._sink_type}")
 
     def _take_producers(self) -> None:
-        """Hand the options of a connector's own producer to the sink, where that has one. Only a worker reads them."""
+        """Move the options of the connector's producer to the sink, if it has a producer. Only a worker reads them."""
         for name in [name for name in self.options if name.lower().startswith(_OVERRIDE)]:
             option = f"producer.{name[len(_OVERRIDE) :]}"
             if self._sink_type == "kafka" and not self.is_servers and option not in self._sink_options:
@@ -395,7 +396,7 @@ class _Sorting:
                 self.outcomes[entry] = Outcome(entry, "translated", "the sink's producer is the only one", becomes)
 
     def _take_format(self, entry: str, name: str, text: str) -> None:
-        """One `debezium.format.*` entry: the format of keys, values or headers, or an option of their converters."""
+        """Take a `debezium.format.*` entry: the format of keys, values or headers, or an option of their converters."""
         part, _, option = name.partition(".")
         if part not in ("key", "value", "header"):
             self._option(f"converter.{name}", entry, text)

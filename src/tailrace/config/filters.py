@@ -1,4 +1,4 @@
-"""Include and exclude lists: Debezium's anchored, case-insensitive Java expressions, as names meet them. No I/O."""
+"""Include and exclude lists: Debezium's anchored, case-insensitive Java expressions. No I/O."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 class TableFilter:
-    """Which tables are captured, after the four lists of a configuration. Picklable.
+    """The captured tables, by the four lists of a configuration. Picklable.
 
     The lists are `schema.include.list`, `schema.exclude.list`, `table.include.list` and `table.exclude.list`. Raises
-    ValueError for a broken expression; `tailrace.config.parse` has turned that into a ConfigError before. The signal
-    tables, `signal.data.collection`, are captured whatever the lists say, except in the formats of Debezium 1.x, where
-    they need to be listed like any other.
+    ValueError for an invalid expression; `tailrace.config.parse` has reported it as a ConfigError before. The signal
+    tables, `signal.data.collection`, are always captured, except in the formats of Debezium 1.x, where they must be
+    listed like any other.
     """
 
     def __init__(self, settings: Config) -> None:
@@ -30,7 +30,7 @@ class TableFilter:
         self._tables = _Lists.of(settings["table.include.list"], settings["table.exclude.list"])
 
     def includes(self, schema: str, table: str) -> bool:
-        """Whether `schema.table` is captured; the server's own tables never are."""
+        """Return True if `schema.table` is captured; the server's own tables never are."""
         if self._system_tables is not None and self._system_tables.fullmatch(f"{schema}.{table}"):
             return False
         if (schema, table) in self._signals:
@@ -39,12 +39,12 @@ class TableFilter:
 
     @property
     def is_open(self) -> bool:
-        """Whether no list restricts the tables."""
+        """True if no list restricts the tables."""
         return not (self._schemas.restrict or self._tables.restrict)
 
 
 class PrefixFilter:
-    """Which logical messages are captured, by their prefixes, after `message.prefix.include.list` and its opposite.
+    """The captured logical messages, by prefix, after `message.prefix.include.list` or `message.prefix.exclude.list`.
 
     Picklable. Raises ValueError as TableFilter does.
     """
@@ -53,12 +53,12 @@ class PrefixFilter:
         self._lists = _Lists.of(settings["message.prefix.include.list"], settings["message.prefix.exclude.list"])
 
     def includes(self, prefix: str) -> bool:
-        """Whether messages with `prefix` are captured."""
+        """Return True if messages with `prefix` are captured."""
         return self._lists.include(prefix)
 
     @property
     def excludes_all(self) -> bool:
-        """Whether no message can be captured, so that the server need not send any."""
+        """True if no message can be captured, so that the server need not send any."""
         return any(expression.pattern == ".*" for expression in self._lists.excluded)
 
 
@@ -82,7 +82,7 @@ class _Lists:
 
 
 def quoted_parts(name: str) -> tuple[str, ...] | None:
-    """The parts of a name of which at least one is in double quotes (`""` within them is one); None for any other."""
+    """Return the parts of a name with at least one part in double quotes (`""` within them is one), else None."""
     if '"' not in name:
         return None
     parts: list[str] = []
@@ -113,7 +113,7 @@ def quoted_parts(name: str) -> tuple[str, ...] | None:
 
 
 def table_name(name: str) -> tuple[str, str]:
-    """Schema and table of a name, whose parts may be in double quotes; a database's name may precede them.
+    """Return schema and table of a name, whose parts may be in double quotes, after an optional database.
 
     The schema is empty for a name of one part.
     """

@@ -1,7 +1,7 @@
-"""Names that stand in connectors' files and belong to another program, or to a database that is not read here. No I/O.
+"""Names in connectors' files that belong to another program, or to a database that is not supported. No I/O.
 
-Debezium passes over what it has no option for, so such a name changes no event: it is told and not refused. Every name
-here is a known one of a known program; a name that nobody knows is nearly always a misspelt one, and an error.
+Debezium ignores options that it does not have, so such a name changes no event: it is reported, not refused. Every name
+here is a known one of a known program. Any other name is probably misspelt, and so an error.
 """
 
 from __future__ import annotations
@@ -73,5 +73,5 @@ _COMPILED = tuple((re.compile(pattern, re.IGNORECASE), reason) for pattern, reas
 
 
 def reason(name: str) -> str:
-    """Why the option `name`, which the connector at hand does not have, has no effect; empty for an unknown name."""
+    """Return why the option `name`, which the connector does not have, has no effect; "" for an unknown name."""
     return next((said for pattern, said in _COMPILED if pattern.fullmatch(name)), "")

@@ -65,8 +65,8 @@ OF_ALL = ("schemas.enable", "replace.null.with.default")
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format with the options of its converter: those that begin with the part that it is for, `key`, `value` or
-    `header`, and `.converter.`, without that beginning."""
+    """A format with its converter's options, without the prefix `key.converter.`, `value.converter.` or
+    `header.converter.`; `part` is `key`, `value` or `header`."""
 
     name: str
     part: str
@@ -74,23 +74,23 @@ class Format:
 
 
 def format_of(converter: str) -> str:
-    """The name of the format that a converter writes: the one it names, ours for other projects' own words."""
+    """Return the name of a converter's format: tailrace's name for other projects' converters, else the name itself."""
     return _WORDS.get(converter.lower(), converter)
 
 
 def is_known(converter: str, part: str = "value") -> bool:
-    """Whether there is a format for the converter; for headers there are fewer."""
+    """Return True if there is a format for the converter; headers have fewer formats."""
     name = format_of(converter)
     if part == "header":
         return name in _OF_HEADERS
     if name in _ONLY_OF_HEADERS:
         return False
-    # only where it must: to look for other packages takes a tenth of a second
+    # only if necessary: looking for other packages takes 0.1 s
     return name in KNOWN.places or name in KNOWN.names()
 
 
 def part_format(values: Mapping[str, Any], part: str) -> Format | str:
-    """The format of the keys, values or headers; its name alone where its converter has no options."""
+    """Return the format of the keys, values or headers; only its name if its converter has no options."""
     converter = values[f"{part}.converter"]
     name, options = format_of(converter), dict(_options(values, part))
     if name == "avro" and converter.lower() == name and any(one.startswith("apicurio.registry.") for one in options):
@@ -102,7 +102,7 @@ def part_format(values: Mapping[str, Any], part: str) -> Format | str:
 
 
 def form_of(values: Mapping[str, Any], part: str) -> Literal["json", "text", "bytes"]:
-    """Return what the bytes of keys, values or headers are: JSON, other text, or neither as far as is known."""
+    """Return what the bytes of keys, values or headers are: JSON, other text, or bytes if neither is known."""
     name = format_of(values[f"{part}.converter"])
     if name == "cloudevents":
         serializers = [text for option, text in _options(values, part) if option == "serializer.type"]
@@ -113,9 +113,9 @@ def form_of(values: Mapping[str, Any], part: str) -> Literal["json", "text", "by
 
 
 def _options(values: Mapping[str, Any], part: str) -> Iterator[tuple[str, str]]:
-    """The options of a part's converter: those of keys and values both, and over them its own."""
+    """Yield the options of a part's converter: those for keys and values, then its own, which override them."""
     own = f"{part}.converter."
-    # few of the options are of converters, and a configuration has hundreds
+    # few of the hundreds of options belong to converters
     names = [name for name in values if "converter." in name.lower()]
     for start in (own,) if part == "header" else ("converter.", own):
         for name in names:
@@ -129,7 +129,9 @@ def _found(name: str) -> Any:
 
 
 def taken(values: Mapping[str, Any], part: str) -> Any:
-    """What the format of a part makes of its converter's options, a tailrace.formats.base.Taken; None where it takes
-    none. Raises ConfigError."""
+    """Return the format of a part with its converter's options, a tailrace.formats.base.Taken; None without options.
+
+    Raises ConfigError.
+    """
     found = part_format(values, part)
     return None if isinstance(found, str) else _found(found.name).with_options(part, dict(found.options))

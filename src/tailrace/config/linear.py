@@ -1,9 +1,8 @@
-"""Expressions for an engine whose time grows with the text alone: RE2, which Arrow brings. No I/O.
+"""Expressions for RE2, which comes with Arrow: its time grows only with the length of the text. No I/O.
 
-Python's engine tries every way in which an expression may match, and `(.+)+x` has more ways over forty characters than
-can be tried in hours. RE2 follows all ways at once. What it is given is written anew from the tree that Python's parser
-makes of an expression, so that both engines mean the same by it: which letters fold, what a dot, a blank or a line's
-end is.
+Python's engine tries every way in which an expression may match; for `(.+)+x` and forty characters that takes hours.
+RE2 follows all ways at once. Its expression is rewritten from the tree of Python's parser, so that both engines agree
+on which letters fold and on what a dot, a blank and a line's end are.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _WORD: _Ranges = [(48, 57), (65, 90), (95, 95), (97, 122)]
 _PLACES = {
     codes.AT_BEGINNING: r"\A",
     codes.AT_BEGINNING_STRING: r"\A",
-    # Python's `$` is before the last line's end as well, but nothing may follow it there in a match of the whole.
+    # Python's `$` also matches before the last line's end, but nothing may follow it there in a match of the whole.
     codes.AT_END: r"\z",
     codes.AT_END_STRING: r"\z",
     codes.AT_BOUNDARY: r"\b",
@@ -39,8 +38,8 @@ _LACKING = {
     codes.ATOMIC_GROUP: "has an atomic group",
     codes.POSSESSIVE_REPEAT: "has a possessive quantifier",
 }
-# Above these a backtracking engine may take long: the ways through an expression that do not depend on the text's
-# length, and the steps of one of them.
+# Above these limits a backtracking engine may take long: the number of ways through an expression, independent of the
+# text's length, and the steps of one way.
 _MOST_WAYS, _MOST_STEPS = 1000, 10_000
 
 
@@ -49,9 +48,9 @@ class NotLinear(ValueError):
 
 
 class Tree:
-    """An expression of Python's as its parser reads it, under the flags ASCII and, perhaps, IGNORECASE.
+    """A Python expression as its parser reads it, under the flags ASCII and optionally IGNORECASE.
 
-    Raises ValueError for a broken one.
+    Raises ValueError for an invalid one.
     """
 
     def __init__(self, expression: str, *, ignore_case: bool) -> None:
@@ -63,26 +62,26 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """The steps of the longest way through it, a measure of RE2's time for each character of a text."""
+        """The steps of the longest way through the expression, which measure RE2's time per character of a text."""
         return _size(self._root)
 
     @property
     def is_harmless(self) -> bool:
-        """Whether trying every way takes no longer than a text is long, but for a bounded factor."""
+        """True if trying every way takes linear time, up to a bounded factor."""
         ways, loops = _ways(self._root)
         return ways <= _MOST_WAYS and (not loops or (loops == 1 and self.size <= _MOST_STEPS))
 
     def linear(self) -> str:
-        """The same expression as RE2 reads it, to be found in a text as a whole.
+        """Return the expression in RE2's syntax, matching a whole text.
 
-        Raises NotLinear for one that RE2 has no equal of, or that is too large for it.
+        Raises NotLinear if RE2 lacks a construct, or if the expression is too large for it.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
 
         try:
             made = rf"\A(?:{_written(self._root, self._flags)})\z"
-            # RE2 has limits of its own, for counts and for the program that it makes
+            # RE2 has its own limits for counts and for the size of its program
             pc.match_substring_regex(pa.array([""]), made)
         except pa.ArrowInvalid:
             raise NotLinear("repeats more than a thousand times, or is too large") from None
@@ -92,7 +91,7 @@ class Tree:
 
 
 def matches(expression: str, texts: Sequence[str]) -> list[bool]:
-    """Which of `texts` the result of `Tree.linear` matches as a whole."""
+    """Return, for each of `texts`, whether the result of `Tree.linear` matches it as a whole."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -101,7 +100,7 @@ def matches(expression: str, texts: Sequence[str]) -> list[bool]:
 
 
 def _ways(tree: Any) -> tuple[float, float]:
-    """In how many ways a text may match, and how often their number grows with the text's length."""
+    """Return in how many ways a text may match, and the power by which that grows with the text's length."""
     ways, loops = 1.0, 0.0
     for code, value in tree:
         more, further = _ways_of(code, value)
@@ -123,7 +122,7 @@ def _ways_of(code: Any, value: Any) -> tuple[float, float]:
             return (1, 1) if most is codes.MAXREPEAT else (int(most) - least + 1, 0)
         if least == most and least * inner[0] <= _MOST_WAYS:
             return min(inner[0], _MOST_WAYS + 1) ** min(least, 20), inner[1] * least
-    # A repetition of what has several ways itself, or of what only Python's engine knows.
+    # A repetition of something that has several ways itself, or that only Python's engine knows.
     return float("inf"), float("inf")
 
 
@@ -173,7 +172,7 @@ def _piece(code: Any, value: Any, flags: int) -> str:
 
 
 def _ranges(code: Any, value: Any) -> Iterator[tuple[int, int]]:
-    """The characters of one part of a class."""
+    """Yield the characters of one part of a class."""
     if code is codes.LITERAL:
         yield value, value
     elif code is codes.RANGE:
@@ -185,7 +184,7 @@ def _ranges(code: Any, value: Any) -> Iterator[tuple[int, int]]:
 
 
 def _folded(ranges: _Ranges, flags: int) -> _Ranges:
-    """With the other case of every ASCII letter, where case does not count."""
+    """Return the ranges with the other case of every ASCII letter, if case is ignored."""
     found = list(ranges)
     if flags & re.IGNORECASE:
         for low, high in ranges:
@@ -196,7 +195,7 @@ def _folded(ranges: _Ranges, flags: int) -> _Ranges:
 
 
 def _others(ranges: Iterable[tuple[int, int]]) -> _Ranges:
-    """All characters that are in none of the ranges."""
+    """Return all characters outside the ranges."""
     found, at = [], 0
     for low, high in sorted(ranges):
         if low > at:

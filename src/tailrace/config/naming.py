@@ -1,4 +1,4 @@
-"""`topic.naming.strategy`: which topic a table's records go to, and what distinguishes the tables that share one.
+"""`topic.naming.strategy`: the topic of a table's records, and the key field that distinguishes tables within a topic.
 
 Values only: hashable, picklable, no I/O.
 """
@@ -19,7 +19,7 @@ STRATEGIES = {
     "io.debezium.schema.SchemaRegexTopicNamingStrategy": (True, True),
     "io.debezium.schema.DefaultRegexTopicNamingStrategy": (False, True),
 }
-"""Debezium's strategies: whether names have the schema, and whether an expression makes them anew."""
+"""Debezium's strategies: whether names have the schema, and whether an expression rewrites them."""
 
 _REGEX_OPTIONS = (
     "topic.regex",
@@ -36,10 +36,10 @@ _REFERENCE = re.compile(
 
 @lru_cache(1 << 14)
 def substituted(expression: re.Pattern[str], replacement: str, text: str) -> str | None:
-    r"""`text` with the first match of `expression` replaced as Java does; None unless all of `text` matches.
+    r"""Return `text` with the first match of `expression` replaced as in Java; None unless all of `text` matches.
 
-    In the replacement `$1` and `${name}` are groups, a group without a match is nothing, `\` takes the character
-    behind it as it is, and of the digits behind `$` only as many count as there are groups.
+    In the replacement, `$1` and `${name}` are groups, a group without a match is empty, and `\` quotes the next
+    character. After `$`, only as many digits count as give an existing group.
     """
     if expression.fullmatch(text) is None:
         return None
@@ -61,10 +61,10 @@ def substituted(expression: re.Pattern[str], replacement: str, text: str) -> str
 
 @dataclass(frozen=True, slots=True)
 class TopicNaming:
-    """How tables get their topics. `by_schema`: schema and table make the name, else the table alone.
+    """How tables get their topics. `by_schema`: the name has schema and table, else only the table.
 
-    `expression`, where there is one, makes a new name of the whole one by `replacement`. Then `key_field`, unless it
-    is empty, is a field of every key that holds the name before; `key_expression` and `key_replacement` shorten it.
+    `expression`, if present, replaces the whole name by `replacement`. Then `key_field`, unless empty, is a field of
+    every key with the original name; `key_expression` and `key_replacement` shorten it.
     """
 
     by_schema: bool = True
@@ -76,7 +76,7 @@ class TopicNaming:
 
     @classmethod
     def from_options(cls, values: Mapping[str, Any]) -> TopicNaming:
-        """Read typed options; those that are absent name topics by schema and table."""
+        """Read typed options; by default topics are named by schema and table."""
         by_schema, by_expression = STRATEGIES.get(values.get("topic.naming.strategy") or "", (True, False))
         if not by_expression:
             return cls(by_schema)
@@ -91,11 +91,11 @@ class TopicNaming:
         )
 
     def routed(self, name: str) -> str | None:
-        """The topic that the expression makes of `name`; None where it makes none."""
+        """Return the topic that the expression makes of `name`; None if it makes none."""
         return None if self.expression is None else substituted(self.expression, self.replacement, name)
 
     def key_value(self, name: str) -> str:
-        """What the key's field holds for the table whose topic would be `name`."""
+        """Return the value of the key's field for the table whose topic would be `name`."""
         if self.key_expression is None:
             return name
         found = substituted(self.key_expression, self.key_replacement, name)
@@ -103,7 +103,7 @@ class TopicNaming:
 
 
 def faults(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
-    """What is wrong with the options about topics, as sentences without an end."""
+    """Return the faults of the options about topics, as sentences without an end."""
     _, by_expression = STRATEGIES[values["topic.naming.strategy"]]
     if not by_expression:
         return [f"{name} needs a topic.naming.strategy by expression" for name in _REGEX_OPTIONS if name in given]
@@ -120,7 +120,7 @@ def faults(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
 
 
 def replacement_fault(name: str, regex: str, option: str, replacement: str) -> str:
-    """What is wrong with the expression of the option `name` and the replacement of `option`; empty: nothing."""
+    """Return the fault of the expression of option `name` and the replacement of `option`; "" if none."""
     try:
         expression = compile_groups(regex)
     except ValueError as fault:

@@ -1,4 +1,4 @@
-"""Option: one row of a connector's table of options, and how its text becomes a typed value. No I/O, picklable."""
+"""Option: one row of a connector's table of options, which parses its text into a typed value. No I/O, picklable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Kind(Enum):
-    """What an option's text stands for. The Python type of the value follows the arrow."""
+    """The kind of an option's value. The Python type follows the arrow."""
 
     TEXT = "text"  # -> str
     SECRET = "secret"  # -> str, never shown
@@ -32,31 +32,32 @@ _LOGIN = re.compile(r"//[^/\s]*@")
 
 
 def holds_secret(name: str) -> bool:
-    """Whether the option called `name`, known or not, may hold a secret, so that its value is never shown."""
+    """Return True if the option `name`, known or not, may hold a secret, so that its value is never shown."""
     return _SECRET.search(name) is not None
 
 
 def holds_login(text: str) -> bool:
-    """Whether a value is a URL with a login before its host, so that it is never shown."""
+    """Return True if a value is a URL with a login before its host, so that it is never shown."""
     return _LOGIN.search(text) is not None
 
 
 Check = Callable[[Any], str]
-"""Says what is wrong with a typed value, in words that follow the option's name; empty when nothing is."""
+"""Returns what is wrong with a typed value, in words that follow the option's name; "" if nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option of a connector.
 
-    `name` is Debezium's spelling, or ours. `default` is the typed value when the option is absent, `default_1x`
-    that of the 1.x generation where it differs. `choices` are the accepted words, compared without regard to case.
-    `deprecated_names` are older spellings, accepted with a warning; `aliases` are accepted without one.
-    `unsupported` is the reason why only the default is accepted; `refused` holds the reason for single choices of
-    an option that is supported otherwise. `notice` says why an option that is accepted has no effect here.
-    `pattern` makes the row stand for a family of names; it is matched in full, without regard to case.
-    `neutral` are further values of an unsupported option that mean the same as its default. `instead` are words that
-    others are taken for, with the reason: `(word, the one that is taken, reason)`.
+    - `name`: Debezium's spelling, or tailrace's own.
+    - `default`: the typed value if the option is absent; `default_1x`: that of the 1.x generation, if it differs.
+    - `choices`: the accepted words, compared without regard to case.
+    - `deprecated_names`: older spellings, accepted with a warning; `aliases`: accepted without one.
+    - `unsupported`: the reason why only the default is accepted; `neutral`: further values that mean the same as it.
+    - `refused`: single choices of a supported option that are refused, with the reason.
+    - `notice`: why an accepted option has no effect here.
+    - `pattern`: for a family of names, matched in full without regard to case.
+    - `instead`: words that are replaced, as `(word, replacement, reason)`.
     """
 
     name: str
@@ -76,7 +77,7 @@ class Option:
     instead: tuple[tuple[str, str, str], ...] = ()
 
     def parse(self, text: str) -> Any:
-        """The typed value of `text`; raises ValueError whose message follows the option's name in a sentence."""
+        """Return the typed value of `text`. Raises ValueError; its message follows the option's name in a sentence."""
         value = _PARSERS[self.kind](text)
         if self.choices and isinstance(value, str):
             value = self._choose(value)
@@ -97,50 +98,50 @@ class Option:
         raise ValueError(f"must be one of {', '.join(self.choices)}, not {value.strip()!r}")
 
     def replacement(self, text: str) -> tuple[str, str] | None:
-        """The word that is taken in the place of `text`, and why; None where the text itself is read."""
+        """Return the word that replaces `text`, and why; None if the text itself is read."""
         word = text.strip().lower()
         return next(((taken, reason) for given, taken, reason in self.instead if given.lower() == word), None)
 
     @property
     def stand_in(self) -> Any:
-        """A value for an option that is given with a text which nobody knows yet; None where no text would do."""
+        """A substitute for a value that is not known yet; None if there is none."""
         if self.default is not None:
             return self.default
         value = self.choices[0] if self.choices else _STAND_INS[self.kind]
         return None if self.check is not None and self.check(value) else value
 
     def hides(self, name: str) -> bool:
-        """Whether the value that was given under `name` is never shown."""
+        """Return True if the value given under `name` is never shown."""
         return self.kind is Kind.SECRET or holds_secret(name)
 
     def matches(self, name: str) -> bool:
-        """Whether `name` belongs to the family of names that this row stands for."""
+        """Return True if `name` belongs to this row's family of names."""
         return bool(self.pattern) and re.fullmatch(self.pattern, name, re.IGNORECASE) is not None
 
 
 def at_least(least: int) -> Check:
-    """A check that a number is not below `least`."""
+    """Return a check that a number is not below `least`."""
     return lambda value: "" if value >= least else f"must be at least {least}, not {value}"
 
 
 def between(least: int, most: int) -> Check:
-    """A check that a number lies in a closed range."""
+    """Return a check that a number lies in a closed range."""
     return lambda value: "" if least <= value <= most else f"must lie between {least} and {most}, not {value}"
 
 
 def matching(expression: str, words: str) -> Check:
-    """A check that a text matches `expression` in full; `words` describe what is expected."""
+    """Return a check that a text matches `expression` in full; `words` describe what is expected."""
     compiled = re.compile(expression)
     return lambda value: "" if compiled.fullmatch(value) else f"must be {words}, not {value!r}"
 
 
 def split_list(text: str) -> list[str]:
-    r"""The parts of a list: separated by commas, blanks around them dropped; `\,` is a comma within a part."""
+    r"""Return the parts of a list: separated by commas, without surrounding blanks; `\,` is a comma within a part."""
     return [part.replace("\\,", ",").strip() for part in re.split(r"(?<!\\),", text) if part.strip()]
 
 
 def split_statements(text: str) -> list[str]:
-    """SQL statements separated by `;`; `;;` is a semicolon within a statement."""
+    """Return SQL statements separated by `;`; `;;` is a semicolon within a statement."""
     parts = re.split(r"(?<!;);(?!;)", text)
     return [part.replace(";;", ";").strip() for part in parts if part.strip()]
 
@@ -153,7 +154,7 @@ def _boolean(text: str) -> bool:
 
 
 def _integer(text: str) -> int:
-    # 64 bits, which some positions need
+    # some positions need 64 bits
     if not re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", text) or not -(1 << 63) <= int(text) < 1 << 63:
         raise ValueError(f"must be a whole number, not {text.strip()!r}")
     return int(text)

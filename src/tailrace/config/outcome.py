@@ -1,4 +1,4 @@
-"""Outcome: what becomes of one entry of a configuration. No I/O."""
+"""Outcome: the result for one entry of a configuration. No I/O."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ State = Literal["kept", "translated", "without effect", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What becomes of one entry.
+    """The result for one entry.
 
-    `name` is the entry's as it was written, a salt in it included. `text` says why the entry has no effect, or what
-    takes its place; of one that is refused it goes on where the name ends. It holds no value that may be a secret. Of
-    an entry that is translated `becomes` is the name that is used today, and `value` the text that is taken for its
-    own, None where that stands.
+    `name` is the entry as written, including a salt. `text` says why the entry has no effect, or what replaces it; for
+    a refused entry it continues after the name. It contains no value that may be a secret. For a translated entry,
+    `becomes` is today's name, and `value` the text that replaces its own, None if that stays.
     """
 
     name: str
@@ -31,9 +30,9 @@ class Outcome:
 def attributed(
     outcomes: Iterable[Outcome], faults: Iterable[str], unknown: Iterable[str] = ()
 ) -> tuple[dict[str, Outcome], list[str]]:
-    """The outcomes by their names, with each fault at the entry that it begins with; and the faults of no entry.
+    """Return the outcomes by name, with each fault at the entry with which it begins; and the other faults.
 
-    A fault of an entry in `unknown`, whose value is not known yet, is none.
+    Faults of entries in `unknown`, whose values are not known yet, are dropped.
     """
     found = {outcome.name: outcome for outcome in outcomes}
     passed = set(unknown)

@@ -1,4 +1,4 @@
-"""What post.processors names: columns of an event that are read again from the table. No I/O, any process."""
+"""Post-processors: columns of an event that are reselected from the table. No I/O, any process."""
 
 from __future__ import annotations
 
@@ -37,18 +37,17 @@ OPTIONS = (
 
 
 def refused(reason: str) -> tuple[Option, ...]:
-    """The same options for a connector that has no post-processors, for this `reason`."""
+    """Return the same options, refused for this `reason`, for a connector without post-processors."""
     return tuple(replace(option, unsupported=reason) for option in OPTIONS)
 
 
 @dataclass(frozen=True, slots=True)
 class Reselection:
-    """Which values of events are read again from their tables. Hashable, picklable.
+    """The values of events to reselect from their tables. Hashable, picklable.
 
     `included` and `excluded` are expressions over `schema.table:column`, at most one of them filled. `unavailable` and
-    `nulls` say which values are; `by_event_key` that rows are looked for by the event's key; `fails` that a row which
-    is gone, or cannot be read, is an error. `left_out` are tables, as the options name them, that nothing is read of:
-    those of signals.
+    `nulls` select values; `by_event_key`: rows are found by the event's key; `fails`: a row that is gone or unreadable
+    is an error. `left_out` are signal tables, as the options name them, from which nothing is read.
     """
 
     included: tuple[Expression, ...] = ()
@@ -60,7 +59,7 @@ class Reselection:
     left_out: tuple[str, ...] = ()
 
     def concerns(self, table: str, column: str) -> bool:
-        """Whether the column of a table, called as schema.table, is one that is read again."""
+        """Return True if the column of a table, named schema.table, is reselected."""
         if any(name == table or name.endswith(f".{table}") for name in self.left_out):
             return False
         name = f"{table}:{column}"
@@ -70,8 +69,10 @@ class Reselection:
 
 
 class Made(NamedTuple):
-    """The post-processors in their order; what is wrong with them, as sentences without an end, which name options and
-    never values; and the options without effect, each with the reason."""
+    """The post-processors in order, their faults, and the options without effect, each with the reason.
+
+    Faults are sentences without an end that name options, never values.
+    """
 
     processors: tuple[Reselection, ...]
     faults: list[str]
@@ -79,7 +80,7 @@ class Made(NamedTuple):
 
 
 def today(written: str, given: Mapping[str, str]) -> str:
-    """Today's name of an option that is written as `<name>.<option>`, where post.processors names it; else empty."""
+    """Return today's name of an option written as `<name>.<option>`, if post.processors names it; else ""."""
     names = next((text for name, text in given.items() if name.strip().lower() == FAMILY), "")
     for name in filter(None, (part.strip() for part in names.split(","))):
         rest = written[len(name) + 1 :]
@@ -89,7 +90,7 @@ def today(written: str, given: Mapping[str, str]) -> str:
 
 
 def processors(values: Mapping[str, Any]) -> Made:
-    """The post-processors that `values`, a configuration's, name."""
+    """Return the post-processors that a configuration's `values` name."""
     found = Made((), [], [])
     made = []
     left_out = values.get("signal.data.collection") or ()

@@ -10,9 +10,9 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Name and value of each entry, in order; the last of several with one name counts, as in Java.
+    r"""Return name and value of each entry, in order; the last one of a name counts, as in Java.
 
-    Raises ConfigError for a broken `\\u` escape.
+    Raises ConfigError for an invalid `\u` escape.
     """
     entries: dict[str, str] = {}
     for line in _logical_lines(text):
@@ -22,7 +22,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Lines joined where one ends in an odd number of backslashes; blank and comment lines dropped."""
+    """Return lines, joined after an odd number of backslashes, without blank and comment lines."""
     lines: list[str] = []
     pending = ""
     continued = False
@@ -42,7 +42,7 @@ def _logical_lines(text: str) -> list[str]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """The name ends at the first `=`, `:` or blank that is not escaped."""
+    """Return name and value; the name ends at the first `=`, `:` or blank that is not escaped."""
     at = 0
     while at < len(line) and line[at] not in "=: \t\f":
         at += 2 if line[at] == "\\" else 1

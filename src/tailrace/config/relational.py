@@ -1,4 +1,4 @@
-"""Options that the connectors of relational databases share, in the groups that their tables are made of. No I/O."""
+"""Options that the connectors of relational databases share, in the groups of which their tables consist. No I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _keys_fault(text: str) -> str:
 
 
 def placeholder_fault(text: str) -> str:
-    """What is wrong with unavailable.value.placeholder; empty when nothing is."""
+    """Return the fault of unavailable.value.placeholder; "" if none."""
     try:
         if not text.startswith("hex:") or bytes.fromhex(text[4:]):
             return ""

@@ -1,4 +1,4 @@
-"""What the rows of a query hold: the options `rows` and `row.columns`, and what goes with them. No I/O."""
+"""The rows of a query: the options `rows` and `row.columns`, and the rules about them. No I/O."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 TYPED = "typed"
 GENERATION = "3"
-"""The event format of typed rows where the configuration names none: they are no document's."""
+"""The default event format of typed rows, which no document describes."""
 
 
 def is_typed(values: Mapping[str, Any]) -> bool:
-    """Whether rows are typed."""
+    """Return True if rows are typed."""
     return bool(values["rows"] == TYPED)
 
 
 def keeps_copies(values: Mapping[str, Any]) -> bool:
-    """Return True where rows are for a table that is to equal its source, and not Debezium's events alone."""
+    """Return True if rows are for a table that must equal its source, instead of for Debezium's events alone."""
     return is_typed(values) or bool(values["row.blocks"]) or bool(values["row.copy"])
 
 
 def faults(values: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the options."""
+    """Return the faults of the options."""
     found = []
     named = values["row.columns"]
     if named is not None:
@@ -34,14 +34,14 @@ def faults(values: Mapping[str, Any]) -> list[str]:
 
 
 def notices(values: Mapping[str, Any], given: Iterable[str]) -> list[str]:
-    """What has no effect on typed rows."""
+    """Return the notices about options without effect on typed rows."""
     if is_typed(values) and "tombstones.on.delete" in given and values["tombstones.on.delete"]:
         return ["tombstones.on.delete has no effect: typed rows have no tombstones"]
     return []
 
 
 def _columns(names: list[str], typed: bool) -> str:
-    """What is wrong with a list of the row's columns."""
+    """Return the fault of a list of the row's columns; "" if none."""
     from tailrace.columns.row import COLUMNS, FURTHER
     from tailrace.columns.typed import TYPED_COLUMNS, UPDATE
 

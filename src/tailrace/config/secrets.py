@@ -1,9 +1,9 @@
 """References in option values: those of Kafka Connect's config providers and of Debezium Server. Driver only.
 
-Both kinds of a file have providers: `${env:NAME}` is a variable of the environment, `${file:PATH:KEY}` an entry of a
+Both kinds of files have providers: `${env:NAME}` is a variable of the environment, `${file:PATH:KEY}` an entry of a
 .properties file, `${dir:PATH:NAME}` (or `directory`) the whole text of a file in a directory. Debezium Server's files
-have expressions, too: `${NAME}` is another entry, or else a variable, also in capitals with `_` for other characters,
-and `${NAME:default}` falls back to a text that may hold references again. `$${` is a `${` that means nothing.
+have expressions too: `${NAME}` is another entry, or else a variable, also in capitals with `_` for other characters;
+`${NAME:default}` falls back to a text that may contain references. `$${` stands for a literal `${`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tailrace.config.properties import parse_properties
 from tailrace.errors import ConfigError
 
 PROVIDERS = ("env", "file", "dir", "directory")
-"""The providers that are known."""
+"""The known providers."""
 
-# In expressions a word before the colon may be a variable. These are the usual names of providers that only look up
-# secrets: what stands behind the colon is never meant as a default.
+# In expressions a word before the colon may be a variable. These are usual names of providers that only look up
+# secrets: the text after the colon is never meant as a default.
 _VAULTS = frozenset(
     (
         "vault",
@@ -45,10 +45,10 @@ _VAULTS = frozenset(
 )
 _CONNECT = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 
-# Where `${…}` has a meaning of its own: groups of an expression, the database in a statement, the code of a transform.
+# Options in which `${…}` has another meaning: groups of an expression, the database in a statement, code.
 _OWN_MEANING = re.compile(r"(?:.*\.)?(?:transforms|predicates)\..+|.+\.(?:replacement|query)", re.IGNORECASE)
 
-# Families with members that nobody here knows of.
+# Families that may have unknown members.
 _FAMILIES = re.compile(r"(?:debezium\.source\.)?(?:driver|signal\.consumer|producer\.override)\.", re.IGNORECASE)
 
 _log = logging.getLogger("tailrace")
@@ -61,12 +61,12 @@ def resolve(
     expressions: bool = True,
     waiting: list[str] | None = None,
 ) -> dict[str, str]:
-    """The options with every reference replaced; `expressions` says whether they are those of Debezium Server.
+    """Return the options with every reference replaced; `expressions`: they are those of Debezium Server.
 
-    Without them `${NAME}` stays as it is. What a provider or a variable gives is not searched again. Raises ConfigError
-    that names each option whose reference cannot be replaced, never a value. Where `waiting` is given, it gets the
-    names of options that refer to what is not there, or hold `${NAME}` for another program to replace; these stay as
-    they are, and no fault is made of them.
+    Without `expressions`, `${NAME}` stays unchanged. Replacements are not searched again. Raises ConfigError with the
+    name of each option whose reference cannot be replaced, never a value. If `waiting` is given, it receives the names
+    of options that refer to something missing, or hold `${NAME}` for another program; these stay unchanged and are no
+    faults.
     """
     known = os.environ if environment is None else environment
     faults: list[str] = []
@@ -91,7 +91,7 @@ def resolve(
 
 
 class _Reading:
-    """The references in the value of one option, and what is wrong with them."""
+    """The references in the value of one option, and their faults."""
 
     def __init__(
         self, option: str, options: Mapping[str, str], environment: Mapping[str, str], expressions: bool
@@ -106,7 +106,7 @@ class _Reading:
         self._within: list[str] = []
 
     def provided(self, text: str) -> str:
-        """As Kafka Connect writes them: `${provider:[path:]key}`, and nothing else."""
+        """Replace Kafka Connect's references: `${provider:[path:]key}`, and nothing else."""
 
         def replace(found: re.Match[str]) -> str:
             if found[1] is None:
@@ -121,7 +121,7 @@ class _Reading:
         return _CONNECT.sub(replace, text)
 
     def expanded(self, text: str) -> str:
-        """As Debezium Server writes them: expressions, one within another, and providers."""
+        """Replace Debezium Server's references: nested expressions, and providers."""
         out: list[str] = []
         at = 0
         while at < len(text):
@@ -152,7 +152,7 @@ class _Reading:
         return self._missing(f"${{{inside}}}")
 
     def _variable(self, name: str) -> str | None:
-        """Another entry, its own references replaced, or a variable of the environment."""
+        """Return another entry, with its references replaced, or a variable of the environment."""
         entry = self._options.get(name)
         if entry is not None and name != self.option and name not in self._within:
             self._within.append(name)
@@ -164,7 +164,7 @@ class _Reading:
         return value if value is not None else self._environment.get(re.sub(r"[^A-Za-z0-9]", "_", name).upper())
 
     def _from(self, provider: str, rest: str, shown: str) -> str:
-        """What a provider gives for `[path:]key`; `shown` is the reference as it was written."""
+        """Return a provider's value for `[path:]key`; `shown` is the reference as written."""
         look_up = _LOOK_UPS.get(provider)
         if look_up is None:
             default = "; ${NAME:default} is for Debezium Server's files" if not self._expressions else ""
@@ -189,7 +189,7 @@ class _Reading:
         return ""
 
     def _may_show(self, reference: str) -> bool:
-        """Whether a reference may be shown: within a secret, `${…}` may be a part of it that was meant as it stands."""
+        """Return True if a reference may be shown: within a secret, `${…}` may be a literal part of it."""
         provider = reference[2:].partition(":")[0]
         is_plain = provider in PROVIDERS or provider.lower() in _VAULTS
         is_whole = self._options[self.option].strip() == reference
@@ -203,7 +203,7 @@ def _entry(path: str, key: str) -> str | None:
 
 
 def _file(folder: str, name: str) -> str | None:
-    # A name, not a path: what lies elsewhere is not the directory's.
+    # The name must not be a path to a file elsewhere.
     return (Path(folder) / name).read_text() if folder and name and Path(name).name == name else None
 
 
@@ -216,7 +216,7 @@ _LOOK_UPS: Mapping[str, Callable[[str, str], str | None]] = {
 
 
 def _closing(text: str, at: int) -> int:
-    """The place of the brace that closes a reference whose inside begins at `at`; -1 when none does."""
+    """Return the place of the brace that closes a reference whose inside begins at `at`; -1 if there is none."""
     depth = 1
     while at < len(text):
         if text.startswith("${", at):
@@ -231,7 +231,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def _colon(inside: str) -> int:
-    """The place of the first colon outside of inner references; -1 when there is none."""
+    """Return the place of the first colon outside of inner references; -1 if there is none."""
     depth = 0
     for at, char in enumerate(inside):
         if inside.startswith("${", at):

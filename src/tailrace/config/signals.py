@@ -12,10 +12,10 @@ _NO_RETRIES = "a watermark that cannot be written stops the pipeline, as any los
 it is written again after the restart"
 
 CHANNELS = ("source", "kafka", "file")
-"""Where signals may come from."""
+"""The sources of signals."""
 
 SINKS = ("sink", "log")
-"""Where notifications may go."""
+"""The destinations of notifications."""
 
 _JMX = "jmx"
 
@@ -23,7 +23,7 @@ _NAME = r'(?:"(?:[^"]|"")+"|[^".]+)'
 
 
 def _among(known: Sequence[str]) -> Check:
-    """A check that a list has known words only, in small letters or not; `settle` takes care of Java's own channel."""
+    """Return a check that a list has only known words, without regard to case; `settle` handles Java's own channel."""
 
     def check(values: list[str]) -> str:
         for value in values:
@@ -90,7 +90,7 @@ SIGNALS = (
 
 
 def settle(values: dict[str, Any], notices: list[str]) -> list[str]:
-    """Put the defaults that depend on other options into `values`; returns the faults between them, adds `notices`."""
+    """Put the defaults that depend on other options into `values`; append to `notices`; return the faults."""
     for name, others in (("signal.enabled.channels", CHANNELS), ("notification.enabled.channels", SINKS)):
         words = [word.lower() for word in values[name]]
         values[name] = [word for word in words if word != _JMX]

@@ -10,7 +10,7 @@ _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)
 
 
 def timezone(name: str) -> dt.tzinfo:
-    """The zone; raises ValueError, in words that follow an option's name, where there is none of that name."""
+    """Return the zone. Raises ValueError for an unknown name; the message follows an option's name."""
     text = name.strip()
     if text.upper() in ("Z", "UTC", "GMT", "UT"):
         return dt.UTC

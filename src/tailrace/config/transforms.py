@@ -1,4 +1,4 @@
-"""The transforms that a configuration names, made of their options. No I/O, any process."""
+"""The transforms that a configuration names, made from their options. No I/O, any process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TODAY = "3"
 
 
 def _of_parts(name: str, room: str, start: str = "of_") -> dict[str, str]:
-    """The places of a transform of Kafka Connect that has one class for keys and one for values."""
+    """Return the places of a Kafka Connect transform that has one class for keys and one for values."""
     return {f"{_CONNECT}{name}${part}": f"{_OURS}{room}:{start}{part.lower()}" for part in ("Key", "Value")}
 
 
@@ -63,7 +63,7 @@ KNOWN = Extensions(
     },
     ConfigError,
 )
-"""Transforms by the text of `transforms.<name>.type`; each place holds what makes one of its options."""
+"""Transforms by the text of `transforms.<name>.type`; each place holds a function of the options that makes one."""
 
 PREDICATES = Extensions(
     "tailrace.predicates",
@@ -84,11 +84,11 @@ _REFUSED = {
     f"{_DEBEZIUM}ExtractSchemaToNewRecord": "It adds a field that tells columns' types, which is not written here",
     f"{_DEBEZIUM}openlineage.OpenLineage": "No lineage is reported here",
 }
-"""Transforms of Debezium that are not there, with the reason."""
+"""Debezium's transforms that are not supported, with the reason."""
 
 
 class Made(NamedTuple):
-    """The transforms in their order, what is wrong with them, and what their users should know, as sentences.
+    """The transforms in order, their faults, and notices for their users, as sentences.
 
     Faults, which have no end, and notices name options and never their values.
     """
@@ -99,7 +99,7 @@ class Made(NamedTuple):
 
 
 def transforms(values: Mapping[str, Any], own: Mapping[str, str] | None = None) -> Made:
-    """The transforms that `values`, a configuration's, name; `own` are the places of the connector's own, by type."""
+    """Return the transforms that a configuration's `values` name; `own` are the connector's own places, by type."""
     faults: list[str] = []
     predicates = _parts(values, "predicates", PREDICATES, ("of_topic", "of"), faults)
     conditions: dict[str, tuple[str, bool]] = {}
@@ -122,7 +122,7 @@ def _parts(
     faults: list[str],
     conditions: dict[str, tuple[str, bool]] | None = None,
 ) -> dict[str, Any]:
-    """The transforms or predicates by their names, in their order; `conditions` get the predicates of transforms."""
+    """Return the transforms or predicates by name, in order; `conditions` receives the predicates of transforms."""
     options = {name: str(values[name]).strip() for name in values if name.lower().startswith(f"{area}.")}
     made: dict[str, Any] = {}
     for name in values.get(area) or []:
@@ -147,7 +147,7 @@ def _parts(
 
 
 def _condition(name: str, own: dict[str, str], conditions: dict[str, tuple[str, bool]]) -> list[str]:
-    """Take a transform's predicate out of its options; what is wrong with it."""
+    """Remove a transform's predicate from its options; return the faults."""
     predicate, negate = own.pop("predicate", ""), own.pop("negate", "").lower()
     if negate not in ("", "true", "false"):
         return [f"transforms.{name}.negate must be true or false"]
@@ -165,11 +165,13 @@ def _made(known: Extensions, kind: str, options: Mapping[str, str], methods: tup
 
 
 def _maker(known: Extensions, kind: str) -> Any:
-    """What makes the transform or predicate of a type: its class in Java, or the last part of that where one alone has
-    it. A transform that comes with one of Debezium's connectors is known by its class, whichever connector that is."""
+    """Return the maker of the transform or predicate of a type: its Java class, or the unambiguous last part of that.
+
+    A transform of one of Debezium's connectors is found by its class, whichever connector it names.
+    """
     own = re.sub(r"io\.debezium\.connector\.(v2\.)?\w+\.", _ANY_CONNECTOR, kind)
     if own in known.places:
-        # to look for other packages takes a tenth of a second
+        # looking for other packages takes 0.1 s
         return known.own(own)
     if own in _REFUSED:
         raise ConfigError(_REFUSED[own], "Leave the transform out.")

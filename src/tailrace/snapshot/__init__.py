@@ -1,1 +1,1 @@
-"""Snapshots as all connectors share them: plans of chunks, signals and their channels, windows beside the log."""
+"""Snapshots, shared by all connectors: plans of chunks, signals and their channels, windows beside the log."""

@@ -1,4 +1,4 @@
-"""Channel: what a source of signals beside the log is, and a signal as JSON. Planner."""
+"""Channel: a source of signals beside the log, and signals as JSON. Planner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from tailrace.snapshot.signals import LONGEST_DATA, MalformedSignal, Signal
 
 Polled = list[tuple[Signal | None, int]]
-"""What was found, each signal with the position behind it; None where there is nothing to do but to move on."""
+"""Signals, each with the position after it; None if only the position moves."""
 
 
 class Channel(Protocol):
@@ -17,10 +17,10 @@ class Channel(Protocol):
     name: str
 
     def poll(self, position: int | None) -> Polled:
-        """What has come since `position`, in order; empty when there is nothing new.
+        """Return what has come since `position`, in order; empty if there is nothing new.
 
-        Asked again with the same position it gives the same again. `position` None: the channel has never been read;
-        the answer then says where it begins. Raises ConfigError for a channel that can never work.
+        The same position gives the same result again. `position` None: the channel has never been read, and the result
+        says where it begins. Raises ConfigError for a channel that can never work.
         """
         ...
 
@@ -28,9 +28,9 @@ class Channel(Protocol):
 
 
 def parse(text: bytes, name: str) -> Signal:
-    """The signal of a JSON object with `type`, and, where they are given, `id` (else it is `name`) and `data`.
+    """Return the signal of a JSON object with `type` and optionally `id` (default: `name`) and `data`.
 
-    `data` is an object or its JSON as a text. Raises MalformedSignal, which says what is wrong but not what was given.
+    `data` is an object or its JSON as text. Raises MalformedSignal with what is wrong, but without the content.
     """
     if len(text) > LONGEST_DATA:
         raise MalformedSignal(f"it has more than {LONGEST_DATA:,} bytes")
@@ -54,7 +54,7 @@ def parse(text: bytes, name: str) -> Signal:
 
 
 def written(signal: Signal) -> str:
-    """The JSON object, on one line, that `parse` makes `signal` of."""
+    """Return the JSON object, on one line, from which `parse` makes `signal`."""
     fields: dict[str, Any] = {"id": signal.id, "type": signal.type}
     if signal.data is not None:
         fields["data"] = json.loads(signal.data)

@@ -1,7 +1,7 @@
-"""Channels: where signals come from beside the log, a file or a Kafka topic, and how far each has been read.
+"""Channels: sources of signals beside the log, a file or a Kafka topic, and the positions up to which they were read.
 
-A channel keeps no position of its own. The planner stores the position after each signal in its offset and hands it
-back, so that a signal takes effect exactly once, whatever is killed when. Planner.
+A channel stores no position. The planner stores the position after each signal in its offset and passes it back, so
+that a signal takes effect exactly once, whatever process is killed and when. Planner.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ log = logging.getLogger("tailrace")
 
 
 class FileChannel:
-    """`signal.file`: one JSON object a line, `{"id": …, "type": …, "data": …}`. A position counts bytes.
+    """`signal.file`: one JSON object per line, `{"id": …, "type": …, "data": …}`. A position counts bytes.
 
-    A file that is shorter than the position was written anew and is read from its start. A last line without its end
-    is taken as soon as it is a whole object, which no beginning of a longer one is. A file that is missing is empty.
+    If the file is shorter than the position, it was written anew and is read from its start. A last line without its
+    end is accepted once it is a whole object, since no prefix of a longer object is one. A missing file is empty.
     """
 
     name = "file"
@@ -63,11 +63,11 @@ class FileChannel:
         return found
 
     def close(self) -> None:
-        """There is nothing to close: the file is opened for each look."""
+        """Do nothing: the file is opened for each poll."""
 
 
 class Channels:
-    """The channels of one query beside the log, each read at most every `interval` seconds."""
+    """The channels of one query beside the log, each polled at most every `interval` seconds."""
 
     def __init__(
         self, channels: Mapping[str, Channel], interval: float, clock: Callable[[], float] = time.monotonic
@@ -79,7 +79,7 @@ class Channels:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Channels:
-        """Those that `signal.enabled.channels` names. Nothing is opened before the first look."""
+        """Return the channels of `signal.enabled.channels`. Nothing is opened before the first poll."""
         enabled = config["signal.enabled.channels"]
         found: dict[str, Channel] = {}
         if "file" in enabled:
@@ -91,13 +91,13 @@ class Channels:
         return cls(found, config["signal.poll.interval.ms"] / 1000)
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Return True if there are channels."""
         return bool(self._channels)
 
     def poll(self, positions: Mapping[str, int]) -> tuple[list[Signal], dict[str, int]]:
-        """The signals since `positions` (by the channels' names), and the positions behind them.
+        """Return the signals since `positions` (by the channels' names), and the positions after them.
 
-        Nothing new before the interval has passed. What is not kept in an offset comes again with the next look.
+        Returns nothing new before the interval has passed. A signal comes again until its position is in an offset.
         """
         reached = dict(positions)
         now = self._clock()

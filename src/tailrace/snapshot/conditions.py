@@ -1,8 +1,8 @@
-"""Conditions of signals: SQL that whoever may send a signal writes, and that runs with the connector's rights.
+"""Conditions of signals: SQL written by anyone who may send signals, executed with the connector's rights.
 
-Some servers refuse a second statement by themselves, and some conditions are no SQL. Other databases' drivers send what
-they are given: there the text is looked at first, so that it stays within the parentheses that it
-is put in, where the grammar has room for nothing but expressions and selects.
+Some servers refuse a second statement by themselves, and some conditions are not SQL. Other databases' drivers send any
+text. For these the text is checked first: it must stay within the parentheses around it, where the grammar allows only
+expressions and selects.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 FORBIDDEN = "signal.filters.enabled is false"
 
-# What a text is made of: literals and quoted names, where a quote is doubled; comments; words; single characters.
-# Possessive: a doubled quote is never taken for two, so that what is open at the end is seen to be.
+# The tokens of a text: literals and quoted names, with doubled quotes; comments; words; single characters. The patterns
+# are possessive, so that a doubled quote is never taken for two, and an unclosed quote is noticed.
 _STRING = r"'(?:[^']|'')*+'"
 _NAME = r'"(?:[^"]|"")*+"'
 _BRACKETED = r"\[(?:[^\]]|\]\])*+\]"
@@ -28,24 +28,24 @@ _TOKENS = {
     )
     for brackets in (False, True)
 }
-# Statements that change something, and functions that send SQL to another server, or to this one by another session.
+# Statements that change something, and functions that send SQL to another server, or to this one in another session.
 _NOT_READING = frozenset(
     ("alter", "backup", "call", "create", "dbcc", "declare", "delete", "deny", "drop", "exec", "execute", "grant",
      "insert", "into", "kill", "merge", "opendatasource", "openquery", "openrowset", "restore", "revert", "revoke",
      "shutdown", "truncate", "update", "waitfor")
 )  # fmt: skip
-# Some programs take these for the end of a line, and with it of a comment.
+# Some programs take these for the end of a line, and so of a comment.
 _LINE_ENDS = re.compile("\r(?!\n)|[\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 def fault(sql: str, *, brackets: bool) -> str:
-    """Why `sql` cannot be one condition or one select, as the rest of a sentence; empty where it can.
+    """Return why `sql` cannot be one condition or one select, as the rest of a sentence; "" if it can.
 
-    With `brackets` names may stand in square ones, as in Transact-SQL. A text that the server might read in
-    another way than this does is refused.
+    With `brackets`, names may be in square brackets, as in Transact-SQL. A text that the server might read differently
+    is refused.
     """
     depth = 0
-    # a select may end with one
+    # a select may end with a semicolon
     sql = sql.rstrip("; \t\r\n")
     for token in _TOKENS[brackets].finditer(sql):
         kind, text = token.lastgroup, token[0]
@@ -56,7 +56,7 @@ def fault(sql: str, *, brackets: bool) -> str:
             if depth < 0:
                 return "it closes a parenthesis that it has not opened"
         elif kind == "comment":
-            # nested comments are not the same to all servers
+            # servers differ on nested comments
             if "/*" in text[2:] or _LINE_ENDS.search(text.rstrip("\r\n")):
                 return "it has a comment that can be read in two ways"
             if text.startswith("--") and not text.endswith("\n"):
@@ -73,9 +73,10 @@ def fault(sql: str, *, brackets: bool) -> str:
 
 
 def refusal(config: Mapping[str, Any], looked_at: Callable[[str], str] | None = None) -> Callable[[str], str]:
-    """Why a signal's condition is refused, as the rest of a sentence; empty where it is not.
+    """Return a function that gives the reason to refuse a signal's condition, as the rest of a sentence; "" to accept
+    it.
 
-    `looked_at` says so of the text itself.
+    `looked_at` checks the text itself.
     """
     if not config["signal.filters.enabled"]:
         return lambda _: FORBIDDEN

@@ -1,7 +1,7 @@
-"""IncrementalSnapshot: how far an incremental snapshot is. Part of the offset; immutable; no I/O.
+"""IncrementalSnapshot: the state of an incremental snapshot. Part of the offset; immutable; no I/O.
 
-Tables are read one after another, ordered by key, in chunks. What a table's key is, and where its chunks end, the
-connector finds out; keys are kept as the server's text.
+Tables are read one after another, ordered by key, in chunks. The connector determines a table's key and where its
+chunks end. Keys are kept as the server's text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A table to read: the rows for which the SQL condition `filter` holds, ordered by `surrogate` or by the key."""
+    """A table to read: the rows that satisfy the SQL condition `filter`, ordered by `surrogate` or by the key."""
 
     schema: str
     table: str
@@ -30,12 +30,12 @@ class Collection:
 
 
 class Unusable(Exception):
-    """A table that cannot be read in chunks; the argument is the status that its notification gives."""
+    """A table that cannot be read in chunks; the argument is the status in its notification."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far the first table has been read: through the row with key `last`, of the rows up to key `maximum`.
+    """The position in the first table: read through the row with key `last`, of the rows up to key `maximum`.
 
     `maximum` None: nothing of the table has been read yet. `rows` counts the rows read so far.
     """
@@ -47,7 +47,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What a user may want to know: `type` of the aggregate, with `data` as text (Debezium's "Notifications")."""
+    """A message to the user: `type` of the aggregate, with `data` as text (Debezium's "Notifications")."""
 
     id: str
     aggregate: str
@@ -60,7 +60,7 @@ INCREMENTAL, INITIAL = "Incremental Snapshot", "Initial Snapshot"
 
 @dataclass(frozen=True, slots=True)
 class IncrementalSnapshot:
-    """A snapshot that a signal called `id` started: `collections` are still to be read, the first one by `cursor`."""
+    """A snapshot started by the signal `id`: `collections` are still to be read, the first one from `cursor` on."""
 
     id: str
     collections: tuple[Collection, ...]
@@ -72,11 +72,12 @@ class IncrementalSnapshot:
         return self.collections[0]
 
     def added(self, signal: str, collections: Sequence[Collection]) -> IncrementalSnapshot:
-        """With further tables behind the others; one that waits already is read twice, as it is asked for twice."""
+        """Return the snapshot with further tables at the end. A table requested twice is read twice."""
         return replace(self, id=signal, collections=self.collections + tuple(collections))
 
     def without(self, entries: Sequence[str]) -> IncrementalSnapshot | None:
-        """Without the tables that `entries` name, or without any if there are no entries; None when none is left."""
+        """Return the snapshot without the tables that `entries` name, or without any if there are no entries; None if
+        empty."""
         names = [(one.schema, one.table) for one in self.collections]
         finder = Finder(names)
         gone = {name for entry in entries for name in finder.named(entry)} if entries else set(names)
@@ -90,7 +91,7 @@ class IncrementalSnapshot:
         return replace(self, cursor=cursor)
 
     def next_table(self) -> IncrementalSnapshot | None:
-        """After the first table has been read; None when it was the last."""
+        """Return the snapshot after the first table has been read; None if it was the last one."""
         left = self.collections[1:]
         return replace(self, collections=left, cursor=Cursor()) if left else None
 
@@ -120,7 +121,7 @@ class IncrementalSnapshot:
 
 
 def requested(action: ExecuteSnapshot, tables: Sequence[tuple[str, str]]) -> list[Collection]:
-    """The tables of a request, each with the first condition that is meant for it. Raises MalformedSignal."""
+    """Return the requested tables, each with the first condition that names it. Raises MalformedSignal."""
     finder = Finder(tables)
     conditions: dict[tuple[str, str], str] = {}
     for entry, sql in action.conditions:
@@ -130,7 +131,7 @@ def requested(action: ExecuteSnapshot, tables: Sequence[tuple[str, str]]) -> lis
 
 
 class Notifications:
-    """Notifications of one connector, with the contents that Debezium gives them."""
+    """The notifications of one connector, with the contents that Debezium gives them."""
 
     def __init__(self, connector: str) -> None:
         self._connector = connector
@@ -140,16 +141,16 @@ class Notifications:
         return Notification(signal, aggregate, kind, named)
 
     def listing(self, snapshot: IncrementalSnapshot, kind: str) -> Notification:
-        """STARTED, PAUSED and RESUMED: with the tables that are to be read."""
+        """Return STARTED, PAUSED or RESUMED, with the tables to be read."""
         return self.of(snapshot.id, kind, data_collections=_names(snapshot))
 
     def stopped(self, snapshot: IncrementalSnapshot, gone: Sequence[Collection] = ()) -> Notification:
-        """ABORTED: the whole snapshot, or only the tables `gone` when the rest goes on."""
+        """Return ABORTED: for the whole snapshot, or for the tables `gone` if the rest goes on."""
         named = {"data_collections": ",".join(map(str, gone))} if gone else {}
         return self.of(snapshot.id, "ABORTED", **named)
 
     def progress(self, snapshot: IncrementalSnapshot) -> Notification:
-        """IN_PROGRESS: which table is being read, through which key, up to which key."""
+        """Return IN_PROGRESS: the table being read, the last key and the maximum key."""
         cursor = snapshot.cursor
         return self.of(
             snapshot.id,
@@ -161,7 +162,7 @@ class Notifications:
         )
 
     def scanned(self, snapshot: IncrementalSnapshot, status: str) -> Notification:
-        """TABLE_SCAN_COMPLETED of the first table."""
+        """Return TABLE_SCAN_COMPLETED of the first table."""
         return self.of(
             snapshot.id,
             "TABLE_SCAN_COMPLETED",
@@ -173,17 +174,17 @@ class Notifications:
 
 
 class InitialNotifications:
-    """Notifications about the initial snapshot of one connector, each with an id of its own, as in Debezium."""
+    """The notifications about a connector's initial snapshot, each with its own id, as in Debezium."""
 
     def __init__(self, connector: str) -> None:
         self._connector = connector
 
     def of(self, kind: str, **data: str) -> Notification:
-        """STARTED, COMPLETED, ABORTED (it failed) and SKIPPED (the mode asks for none, or it was taken before)."""
+        """Return STARTED, COMPLETED, ABORTED (it failed) or SKIPPED (the mode has none, or it was taken before)."""
         return Notification(str(uuid.uuid4()), INITIAL, kind, (("connector_name", self._connector), *data.items()))
 
     def begun(self, tables: Sequence[tuple[str, str]], current: tuple[str, str]) -> Notification:
-        """IN_PROGRESS: the table `current` of the snapshot's `tables`, `(schema, table)`, is going to be read."""
+        """Return IN_PROGRESS: the table `current` of the snapshot's `tables`, `(schema, table)`, is read next."""
         return self.of(
             "IN_PROGRESS", data_collections=_listed(tables), current_collection_in_progress=".".join(current)
         )
@@ -191,7 +192,7 @@ class InitialNotifications:
     def scanned(
         self, tables: Sequence[tuple[str, str]], current: tuple[str, str], rows: int, status: str = "SUCCEEDED"
     ) -> Notification:
-        """TABLE_SCAN_COMPLETED: all `rows` rows of `current` were read; of an empty table 0, SUCCEEDED as well."""
+        """Return TABLE_SCAN_COMPLETED: all `rows` rows of `current` were read; 0 and SUCCEEDED for an empty table."""
         return self.of(
             "TABLE_SCAN_COMPLETED",
             data_collections=_listed(tables),

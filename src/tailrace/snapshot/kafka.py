@@ -1,4 +1,4 @@
-"""KafkaChannel: signals that come as records of a Kafka topic. Planner; the one place that imports a Kafka client."""
+"""KafkaChannel: signals as records of a Kafka topic. Planner; the only module that imports a Kafka client."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _client_log = logging.getLogger("tailrace.kafka")
 _PREFIX = "signal.consumer."
 _RECORDS = 500
 _METADATA_S, _SEND_S = 2.0, 15.0
-# Asking brokers that do not answer holds the planner up, so it is not done at every look.
+# Asking brokers that do not answer blocks the planner, so it is not done at every poll.
 _RETRY_S = 30.0
 
-# What is decided here, and what belongs to Java alone.
+# Options that the channel decides, and options for Java only.
 _OURS = ("bootstrap.servers", "group.id", "enable.auto.commit", "enable.auto.offset.store")
 _IGNORED = ("key.deserializer", "value.deserializer", "auto.commit.interval.ms")
 _JKS = ("ssl.truststore.", "ssl.keystore.")
@@ -35,17 +35,17 @@ _SHARED = ("security.", "sasl.", "ssl.", "socket.", "client.", "broker.", "metad
 class KafkaChannel:
     """The records of `signal.kafka.topic` whose key is `topic.prefix`. A position is the next offset of partition 0.
 
-    Read for the first time it begins with the first record that was written since the query started, by the record's
-    time: the first look may come hours later, behind a snapshot or when the brokers can be reached. With
-    `signal.consumer.auto.offset.reset` `earliest` it begins at the topic's beginning; a topic that does not exist yet
-    with its first record. While the brokers cannot be reached there are no signals, and one warning says so: capture
-    goes on. Nothing is committed to the brokers: what was read is in the query's offset, with what came of it.
+    The first read begins with the first record written since the query started, by the record's time: the first poll
+    may come hours later, after a snapshot or once the brokers can be reached. With `signal.consumer.auto.offset.reset`
+    `earliest` it begins at the topic's beginning. A topic that does not exist yet begins with its first record. While
+    the brokers cannot be reached, there are no signals, one warning says so, and capture goes on. Nothing is committed
+    to the brokers: the position is in the query's offset, together with the effects of the signals.
     """
 
     name = "kafka"
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Connects to nothing. Raises ConfigError where there is no Kafka client, or for options that it lacks."""
+        """Connect to nothing. Raises ConfigError without a Kafka client, or for options that it lacks."""
         _require_client()
         self._topic: str = config["signal.kafka.topic"]
         self._key = str(config["topic.prefix"]).encode()
@@ -78,7 +78,7 @@ class KafkaChannel:
                 fault = message.error()
                 if fault is not None:
                     self._warn(fault)
-                    # What was fetched behind it is asked for again.
+                    # Records fetched after it are requested again.
                     self._next = None
                     return found
                 self._trouble = ""
@@ -97,7 +97,8 @@ class KafkaChannel:
         self._consumer, self._next = None, None
 
     def _begin(self, position: int | None) -> int | None:
-        """Assign the partition from `position`, or from where it is read first; None when there is no partition."""
+        """Assign the partition from `position`, or from the first position to read; return it, None without a
+        partition."""
         from confluent_kafka import Consumer, TopicPartition
 
         if self._consumer is None:
@@ -124,7 +125,7 @@ class KafkaChannel:
         return begin
 
     def _first_since(self, high: int) -> int:
-        """The offset of the first record since the query started; `high`, the topic's end, when there is none."""
+        """Return the offset of the first record since the query started; `high`, the topic's end, if there is none."""
         from confluent_kafka import TopicPartition
 
         assert self._consumer is not None
@@ -144,10 +145,11 @@ class KafkaChannel:
             return None
 
     def _warn(self, error: KafkaError) -> None:
-        """Say once what keeps signals from coming, and leave the brokers alone for a while."""
+        """Warn once about the reason why no signals come, and leave the brokers alone for a while."""
         self._again = time.monotonic() + _RETRY_S
         if self._consumer is not None:
-            # What fails on the client's own threads shows in the next call; whatever else comes now is asked for again.
+            # An error on the client's own threads shows in the next call; any record that it returns is requested
+            # again.
             self._consumer.poll(0)
         trouble, remedy = self._reasons.of(error)
         if trouble != self._trouble:
@@ -158,8 +160,8 @@ class KafkaChannel:
 def send(config: Mapping[str, Any], signal: Signal) -> None:
     """Write `signal` to the topic, as a record that `KafkaChannel` of the same configuration reads. Driver.
 
-    Raises ConnectionFailed when the brokers do not take it, ConfigError for a topic with several partitions and where
-    there is no Kafka client.
+    Raises ConnectionFailed if the brokers do not accept it, ConfigError for a topic with several partitions and without
+    a Kafka client.
     """
     _require_client()
     from confluent_kafka import KafkaException, Producer
@@ -189,7 +191,7 @@ def send(config: Mapping[str, Any], signal: Signal) -> None:
 
 
 def client_options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The Kafka client's options. Raises ConfigError for those of `signal.consumer` that have no meaning here."""
+    """Return the Kafka client's options. Raises ConfigError for `signal.consumer` options without meaning here."""
     named: dict[str, Any] = {"bootstrap.servers": ",".join(config["signal.kafka.bootstrap.servers"])}
     for full in config:
         if not full.lower().startswith(_PREFIX):
@@ -213,7 +215,7 @@ def client_options(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _login(option: str, text: str) -> dict[str, str]:
-    """User and password of a JAAS entry."""
+    """Return user and password of a JAAS entry."""
     parts = dict(re.findall(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"', text))
     if not re.match(r"\S*(?:Plain|Scram)LoginModule\s", text) or not {"username", "password"} <= parts.keys():
         raise ConfigError(
@@ -225,21 +227,21 @@ def _login(option: str, text: str) -> dict[str, str]:
 
 
 class _Reasons:
-    """Why a connection does not come about. What asked for it hears only that it did not: the client's threads report
-    the reason aside. Their words name brokers and mechanisms, never what they were given."""
+    """The reasons why connections fail. A caller learns only of the failure; the client's threads report the reason
+    separately. Their texts name brokers and mechanisms, never secrets."""
 
     def __init__(self) -> None:
         self._last: KafkaError | None = None
 
     def note(self, error: KafkaError) -> None:
-        """The client's callback for errors; it comes with a call of the client."""
+        """Note an error; the client's error callback, called within calls of the client."""
         from confluent_kafka import KafkaError
 
         if error.code() in (KafkaError._SSL, KafkaError._AUTHENTICATION) or "SSL" in error.str():
             self._last = error
 
     def of(self, error: KafkaError | None) -> tuple[str, str]:
-        """What is wrong and what to do, for an error that a call met, or for none but silence."""
+        """Return what is wrong and what to do, for an error of a call, or for None if the brokers were silent."""
         from confluent_kafka import KafkaError
 
         reason, self._last = self._last, None
@@ -254,7 +256,7 @@ class _Reasons:
             return text, (
                 "Check signal.consumer.sasl.username, sasl.password and sasl.mechanism: the brokers refuse the login."
             )
-        # on a busy machine the client calls the same failure one of the transport
+        # on a busy machine the client reports the same failure as one of the transport
         if reason.code() == KafkaError._SSL or "certificate" in text:
             return text, (
                 "Name the file of the brokers' authority in signal.consumer.ssl.ca.location, and the brokers in "
@@ -264,17 +266,17 @@ class _Reasons:
 
 
 def _client(kind: Any, options: dict[str, Any], note: Callable[[KafkaError], None]) -> Any:
-    """A consumer or producer that gives its errors to `note`.
+    """Return a consumer or producer that gives its errors to `note`.
 
-    Raises ConfigError for an option that the client does not know or take.
+    Raises ConfigError for an option that the client does not know or accept.
     """
     from confluent_kafka import KafkaException
 
     try:
-        # Its own log repeats what exceptions and answers say.
+        # The client's own log repeats the exceptions and answers.
         return kind({"log_level": 2, "error_cb": note} | options, logger=_client_log)
     except KafkaException as error:
-        # The text names the option and, where the value is wrong, the value too.
+        # The text names the option and, if the value is wrong, the value too.
         text = error.args[0].str()
         wrong = next((name for name in options if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text)), "")
         raise ConfigError(
@@ -292,7 +294,7 @@ def _require_client() -> None:
 
 
 def _partitions(client: Any, topic: str) -> int:
-    """How many partitions the topic has, 0 when it does not exist. Raises ConfigError for more than one."""
+    """Return the number of the topic's partitions, 0 if it does not exist. Raises ConfigError for more than one."""
     from confluent_kafka import KafkaError, KafkaException
 
     metadata = client.list_topics(topic, _METADATA_S).topics.get(topic)

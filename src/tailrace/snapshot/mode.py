@@ -1,4 +1,4 @@
-"""SnapshotMode: what `snapshot.mode` and its switches ask for, in three answers. No I/O."""
+"""SnapshotMode: the meaning of `snapshot.mode` and its switches, in three answers. No I/O."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _SWITCH = "snapshot.mode.configuration.based."
 
 @dataclass(frozen=True, slots=True)
 class SnapshotMode:
-    """When rows are read, and whether the log is.
+    """When a snapshot is taken, and whether the log is read.
 
-    `reads` says when a snapshot is taken: never, `once` for a query without position, or at `each start` that does
-    not go on with an unfinished one. `mends` says that one is taken, too, when the log no longer reaches the
-    position. `streams` says that the log is read after it.
+    `reads`: a snapshot is taken never, `once` for a query without position, or at `each start` that does not resume an
+    unfinished one. `mends`: one is also taken when the log no longer reaches the position. `streams`: the log is read
+    after it.
     """
 
     reads: Literal["never", "once", "each start"]
@@ -33,7 +33,7 @@ _MODES = {
 
 
 def snapshot_mode(config: Mapping[str, Any]) -> SnapshotMode:
-    """The mode of a configuration, whose older words `parse` has replaced."""
+    """Return the mode of a configuration, in which `parse` has replaced older words."""
     name = config["snapshot.mode"]
     if name != "configuration_based":
         return _MODES[name]

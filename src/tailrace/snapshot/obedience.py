@@ -1,4 +1,4 @@
-"""Obedience: what a signal changes in the progress of a query. Planner; no I/O of its own."""
+"""Obedience: applies signals to the progress of a query. Planner; no I/O of its own."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from tailrace.snapshot.signals import (
 )
 
 LONGEST_MESSAGE = 10_000
-"""Most characters that a signal puts into one line of the log."""
+"""The most characters that a signal puts into one line of the log."""
 
 log = logging.getLogger("tailrace")
 
 
 MOST_WAITING = 100_000
-"""Most tables that wait to be read: they are in every offset."""
+"""The most tables that wait to be read: they are in every offset."""
 
 
 class Obedience:
-    """Carries signals out. `captured` lists the tables that may be read, in the order of their names.
+    """Handles signals. `captured` lists the tables that may be read, in the order of their names.
 
-    `refuses` says why a condition is refused (see `conditions.refusal`). `local` gives the name of a table, in an
-    entry of a signal, the form that `captured` has. A signal that cannot be carried out is reported, without its data,
-    and ignored, whatever is wrong with it: it stays in the log, and would end the query again at each of its starts.
+    `refuses` returns the reason to refuse a condition (see `conditions.refusal`). `local` converts a table name in a
+    signal to the form of `captured`. A signal that cannot be handled for any reason is reported, without its data, and
+    ignored: it stays in the log, and would end the query again at each of its starts.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class Obedience:
     def obey(
         self, signal: Signal, position: str, progress: Progress, before: IncrementalSnapshot | None
     ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
-        """The progress, and what was before its window, after `signal`; what there is to report.
+        """Return the progress, and the state before its window, after `signal`; and the notifications.
 
-        `position` is what a signal of the type `log` shows. Raises what `captured` raises: that is no fault of the
-        signal, which comes again.
+        `position` is shown by a signal of the type `log`. Raises the errors of `captured`: these are not the signal's
+        fault, and the signal comes again.
         """
         action = self._read(signal)
         if action is None:
@@ -71,7 +71,7 @@ class Obedience:
         except MalformedSignal as fault:
             log.warning("signal %s is ignored: %s", action.id, fault)
         except Exception as error:
-            # its text may hold the signal's data
+            # the error's text may contain the signal's data
             log.warning("signal %s is ignored: it cannot be carried out (%s)", action.id, type(error).__name__)
         return progress, before, []
 
@@ -140,10 +140,10 @@ class Obedience:
             log.warning("signal %s: no captured table is named %s", action.id, shown(entry))
         if action.blocking:
             return replace(progress, blocking=progress.blocking + tuple(collections)), before, []
-        # a table that is not there is reported when its turn comes
+        # a missing table is reported when its turn comes
         collections += [Collection(*table_name(entry)) for entry in missing]
         if before is not None:
-            # when the window is read again, what was asked for since is still to be read
+            # if the window is read again, what was requested since still has to be read
             before = before.added(action.id, collections)
         if progress.state is not None:
             return replace(progress, state=progress.state.added(action.id, collections)), before, []

@@ -1,20 +1,21 @@
-"""How much of a table the windows of an incremental snapshot read, so that the stream beside it stays near its pace."""
+"""Pace: how many chunks the windows of an incremental snapshot read, so that the stream stays near its pace."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 
-# The least time of a batch with a window, in s, that the automatic number of chunks aims at.
+# The automatic number of chunks aims at a batch with a window of at least this time, in s.
 WINDOW_PACE = 0.15
 # The least number of rows that a task of an automatic window reads.
 WINDOW_ROWS = 8192
-# The longest interval that windows fill, in s, and the part of `poll.dispatch.interval.ms` that a batch with one takes.
+# The longest interval that windows fill, in s, and the part of `poll.dispatch.interval.ms` for a batch with a window.
 LONGEST = 10.0
 FILL = 0.9
-# A window has at most so many times the chunks of the one before it, or one more, without an interval and with one.
+# A window has at most this multiple of the chunks of the previous window, or one more: without an interval, and with
+# one.
 GROWTH, FAST = 1.25, 2.5
-# So many calls must have come at the ticks of a clock to show a trigger, each at most so late, in s.
+# Number of successive calls at the ticks of a clock that show a trigger, and how late each may be, in s.
 TICKS = 12
 LATE = 0.015
 # Triggers are multiples of this, in ms.
@@ -22,10 +23,9 @@ STEP = 50
 
 
 class ReadingPace:
-    """For chunks that the planner itself reads: `fixed`, or with 0 from `first` on as many as it reads in time.
+    """Pace of chunks that the planner reads: `fixed`, or with 0 from `first` on as many as it reads in time.
 
-    They double, up to `most`, after a window that took less than `fast` seconds, and halve after one that took more
-    than `slow`.
+    They double, up to `most`, after a window of less than `fast` seconds, and halve after one of more than `slow`.
     """
 
     waits = True
@@ -35,36 +35,36 @@ class ReadingPace:
         self._fast, self._slow = fast, slow
 
     def chunks(self) -> int:
-        """The number of chunks of the window that is opened now."""
+        """Return the number of chunks of the window that is opened now."""
         return self._fixed or self._chunks
 
     def read(self, seconds: float) -> None:
-        """A window was opened, and its chunks were read, in so many seconds."""
+        """Note that a window was opened and its chunks were read in so many seconds."""
         if seconds < self._fast:
             self._chunks = min(self._chunks * 2, self._most)
         elif seconds > self._slow:
             self._chunks = max(self._chunks // 2, 1)
 
     def planned(self, chunks: int) -> None:
-        """A batch is given to Spark: nothing follows from that."""
+        """Ignore that a batch is given to Spark."""
 
     def returned(self) -> None:
-        """Spark asks for the next batch: nothing follows from that."""
+        """Ignore that Spark asks for the next batch."""
 
 
 class BatchPace:
-    """For chunks that tasks read: `fixed`, or with 0 as many as the stream can wait for.
+    """Pace of chunks that tasks read: `fixed`, or with 0 as many as the stream can wait for.
 
-    The stream waits for the rows of its batch, so a batch's time is what a snapshot costs its latency. A query without
-    pause gets windows that double the time of a batch, or take WINDOW_PACE. A batch's time is counted from its plan to
-    the call for the next one; what it takes beyond a batch without a window is the chunks'.
+    The stream waits for the rows of its batch, so a snapshot costs latency. In a query without pauses, windows double
+    the time of a batch, or take WINDOW_PACE. A batch's time runs from its plan to the call for the next one; what
+    exceeds the time of a batch without a window is due to the chunks.
 
-    Where changes gather for an interval between two batches, `poll.dispatch.interval.ms` or Spark's trigger, they wait
-    for it anyway: windows may take that time, up to LONGEST. Those of the option's `gathering` s follow each other at
-    once, as long as there are any, and take FILL of it; those of a trigger end with its next tick.
+    If changes gather between two batches for an interval, `poll.dispatch.interval.ms` or Spark's trigger, they wait
+    anyway: windows may take that time, up to LONGEST. With the option (`gathering`, in s) windows follow each other at
+    once and take FILL of it; with a trigger, they end at its next tick.
 
-    A window has WINDOW_ROWS for each of `parallelism` tasks at least: less would cost as much. The first window of a
-    snapshot has the least; with an interval, half of what has fitted before.
+    A window has at least WINDOW_ROWS for each of `parallelism` tasks: fewer would cost as much. The first window of a
+    snapshot has this minimum; with an interval, half of what fitted before.
     """
 
     def __init__(self, fixed: int, parallelism: int, chunk_size: int, gathering: float) -> None:
@@ -74,33 +74,33 @@ class BatchPace:
         self._most = 1024 * self._least
         self._chunks = self._least
         self._planned: float | None = None
-        # the chunks of the window that is being read; 0 where the batch has none
+        # chunks of the window that is being read; 0 if the batch has none
         self._reads = 0
-        # what a batch without a window takes, in s; 0 before there was one
+        # time of a batch without a window, in s; 0 before there was one
         self._plain = 0.0
-        # when Spark has asked for a batch without a window before it, in s since 1970
+        # times of Spark's calls after a batch without a window, in s since 1970
         self._calls: deque[float] = deque(maxlen=TICKS)
-        # the trigger's interval in s; 0 where there is none
+        # the trigger's interval in s; 0 without one
         self._interval = 0.0
-        # as many chunks as fit in it, once a window was too large for it; and as many as did in the last snapshot
+        # the chunks that fit in it, once a window was too large; and those that fitted in the last snapshot
         self._fitting: float | None = None
         self._fitted: float | None = None
 
     @property
     def waits(self) -> bool:
-        """Whether the query waits for ticks, so that there is time to open a window when its batch is planned."""
-        # from a batch's plan to the next call it is the trigger's interval, but not the option's
+        """True if the query waits for ticks, so that there is time to open a window when its batch is planned."""
+        # the trigger's interval runs from a batch's plan to the next call, the option's does not
         return self._interval > 0 and 2 * self._plain >= self._gathering
 
     def chunks(self) -> int:
-        """The number of chunks of the window that is opened now."""
+        """Return the number of chunks of the window that is opened now."""
         return self._fixed or int(self._chunks)
 
     def read(self, seconds: float) -> None:
-        """A window was opened: nothing follows from that."""
+        """Ignore that a window was opened."""
 
     def planned(self, chunks: int) -> None:
-        """A batch is given to Spark, with a window of so many chunks; 0: without one."""
+        """Note that a batch is given to Spark, with a window of so many chunks; 0: without one."""
         self._planned, self._reads = time.monotonic(), chunks
         if not chunks:
             self._fitted, self._fitting = self._fitting or self._fitted, None
@@ -108,12 +108,12 @@ class BatchPace:
             self._chunks = max(self._least, known)
 
     def returned(self) -> None:
-        """Spark asks for the next batch."""
+        """Note that Spark asks for the next batch."""
         if self._planned is None:
             return
         took, self._planned = time.monotonic() - self._planned, None
         if not self._reads:
-            # sooner shorter than longer: a query's first batches take several times what later ones do
+            # rather too short than too long: a query's first batches take several times as long as later ones
             self._plain = min(took, 0.8 * self._plain + 0.2 * took) if self._plain else took
             self._calls.append(time.time())
             if len(self._calls) == TICKS and not _is_kept(self._interval, self._calls):
@@ -123,21 +123,21 @@ class BatchPace:
         if self.waits:
             self._fit(took)
         else:
-            # the next window may have been opened already: what the last one says is of its own chunks
+            # the next window may have been opened already: the last measurement concerns its own chunks
             whole = FILL * min(self._gathering, LONGEST)
             room = max(WINDOW_PACE - self._plain, self._plain, whole - self._plain)
             growth = room / max(took - self._plain, 0.001)
             if self._gathering and took > 0.5 * whole:
                 self._fitted = growth * self._reads
-            # two chunks would stay two for ever if the next window could not have one more
+            # otherwise two chunks would never become more
             most = max(self._reads * (FAST if self._gathering else GROWTH), self._reads + 1)
             self._chunks = min(self._reads * max(growth, 0.5), most)
         self._chunks = min(max(self._chunks, self._least), self._most)
 
     def _fit(self, took: float) -> None:
-        """The next window's chunks, where one that `took` so long has until the trigger's next tick.
+        """Set the next window's chunks after one that `took` so long; it has time until the trigger's next tick.
 
-        It does not say how much time a window has left, only that none is left.
+        `took` does not say how much time is left, only whether the window took too long.
         """
         is_rare = self._interval > LONGEST
         most = self._least * LONGEST / WINDOW_PACE if is_rare else self._most
@@ -150,9 +150,9 @@ class BatchPace:
 
 
 def _interval(calls: deque[float]) -> float:
-    """The interval in s of the trigger that makes the last TICKS `calls`; 0 where none does.
+    """Return the interval in s of the trigger that makes the last TICKS `calls`; 0 if there is none.
 
-    Spark's trigger of an interval runs at the multiples of it since 1970, as long as batches take less.
+    Spark triggers at the multiples of its interval since 1970, as long as batches take less.
     """
     mean = (calls[-1] - calls[0]) / (TICKS - 1)
     interval = round(mean * 1000 / STEP) * STEP / 1000
@@ -166,7 +166,7 @@ def _interval(calls: deque[float]) -> float:
 
 
 def _is_kept(interval: float, calls: deque[float]) -> bool:
-    """Whether half of `calls` come at the ticks of the interval that is known: a busy machine is late now and then."""
+    """Return True if half of `calls` come at the ticks of the known interval: a busy machine is late now and then."""
     return interval > 0 and 2 * sum(call % interval <= LATE for call in calls) >= len(calls)
 
 

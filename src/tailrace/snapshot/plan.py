@@ -1,7 +1,7 @@
-"""SnapshotPlan: which chunks a snapshot reads, in which order, and which markers its rows carry.
+"""SnapshotPlan: the chunks of a snapshot, their order, and the markers of their rows.
 
-The plan is part of the offset while a snapshot runs: a batch is a range of chunk numbers, so that a restart reads
-the chunks that are still missing and no others.
+The plan is part of the offset while a snapshot runs. A batch is a range of chunk numbers, so that a restart reads only
+the chunks that are missing.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Any
 
 from tailrace.columns.batch import Marker
 
-# What a chunk costs beside its pages, in pages.
+# Fixed cost of a chunk, in pages.
 _FIXED = 4
-# The most chunks for which a batch has room for one whole chunk.
+# The most small chunks of a batch per chunk of full size.
 _MOST_SMALL = 512
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
-    """A table with rows: `pages` heap pages up to the last one with a row (1 where the table is read as a whole).
+    """A table with rows: `pages` heap pages up to the last one with a row (1 if the table is read as a whole).
 
-    `storage` names the heap that the pages belong to: a table that has another one later was written anew, and its
-    rows have moved. 0 where that does not matter or is not known.
+    `storage` identifies the heap of the pages: if it changes, the table was rewritten and its rows have moved. 0 if
+    that is irrelevant or unknown.
     """
 
     schema: str
@@ -49,21 +49,20 @@ class Chunk:
 
     @property
     def pages(self) -> int:
-        """How many pages it has."""
+        """Number of pages."""
         return (self.table.pages if self.last_page is None else self.last_page) - self.first_page
 
     @property
     def work(self) -> int:
-        """About what it costs to read, in pages."""
+        """Approximate cost of reading, in pages."""
         return self.pages + _FIXED
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPlan:
-    """The non-empty tables of a snapshot, in the order in which they are read, in chunks of `chunk_pages` pages.
+    """The non-empty tables of a snapshot, in reading order, in chunks of `chunk_pages` pages.
 
-    `first` says whether the first captured table has rows: if it is empty, no row is marked `first`, as in
-    Debezium.
+    `first`: the first captured table has rows. If it is empty, no row is marked `first`, as in Debezium.
     """
 
     tables: tuple[PlannedTable, ...]
@@ -71,14 +70,14 @@ class SnapshotPlan:
     first: bool = True
 
     def __len__(self) -> int:
-        """The number of chunks."""
+        """Return the number of chunks."""
         return sum(self._count(table) for table in self.tables)
 
     def _count(self, table: PlannedTable) -> int:
         return max(1, -(-table.pages // self.chunk_pages))
 
     def chunks(self, first: int, last: int) -> list[Chunk]:
-        """Chunks `[first, last)` by number."""
+        """Return the chunks `[first, last)` by number."""
         found = []
         number = 0
         for place, table in enumerate(self.tables):
@@ -101,10 +100,11 @@ class SnapshotPlan:
         return found
 
     def reached(self, first: int, count: int) -> int:
-        """The number of the chunk behind a batch that begins with `first`: `count` chunks, or more that are small.
+        """Return the number of the chunk after a batch that begins with `first` and has `count` chunks, or more small
+        ones.
 
-        All together they have no more pages than `count` chunks of `chunk_pages`. What a small one costs beside its
-        page is less than its share of what a batch costs.
+        Together they have at most as many pages as `count` chunks of `chunk_pages`. The fixed cost of a small chunk is
+        less than its share of the cost of a batch.
         """
         found = self.chunks(first, min(first + count * _MOST_SMALL, len(self)))
         pages, most = 0, count * self.chunk_pages
@@ -129,11 +129,10 @@ class SnapshotPlan:
 
 
 def markers(chunk: Chunk, rows: int, opened: bool, closes: bool) -> list[tuple[int, Marker]]:
-    """The rows of a piece of `chunk` that are not plainly `true`: `(row, marker)`.
+    """Return the rows of a piece of `chunk` that are not plainly `true`, as `(row, marker)`.
 
-    The piece has `rows` rows; `opened` says that its first row is the chunk's first, `closes` that its last row is
-    the chunk's last. A row that is both first and last of its table is its last; the single row of the first table
-    is `first`.
+    The piece has `rows` rows; `opened`: its first row is the chunk's first; `closes`: its last row is the chunk's last.
+    A row that is both first and last of its table is marked as last; the single row of the first table is `first`.
     """
     found: dict[int, Marker] = {}
     if rows and opened and chunk.opens_table:

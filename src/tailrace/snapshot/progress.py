@@ -1,4 +1,4 @@
-"""Progress: the part of an offset that belongs to signals and incremental snapshots. Immutable; no I/O."""
+"""Progress: the part of an offset for signals and incremental snapshots. Immutable; no I/O."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from tailrace.snapshot.incremental import Collection, IncrementalSnapshot, Notif
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The part of an offset that belongs to signals and incremental snapshots.
+    """The part of an offset for signals and incremental snapshots.
 
-    `state` is the running snapshot, `before` where it stood before the batch's window (None: the batch has none),
-    `blocking` the tables that a blocking snapshot is to read next, `reading` those that one is reading,
-    `notifications` those of the batch, each with its time in ms, `positions` how far each channel outside the log has
-    been read, `done` the tables whose last rows the batch's window has, those that a condition has not narrowed.
-    `windows` counts the windows: one that is read again must not have the offset that it had before, or
-    Spark would see nothing new.
+    - `state`: the running snapshot.
+    - `before`: its state before the batch's window; None if the batch has none.
+    - `blocking`: the tables that a blocking snapshot reads next; `reading`: those that it reads now.
+    - `notifications`: those of the batch, each with its time in ms.
+    - `positions`: the position up to which each channel outside the log has been read.
+    - `windows`: the number of windows. A window that is read again needs another offset, or Spark would see nothing
+      new.
+    - `done`: the tables without condition whose last rows the batch's window has.
     """
 
     state: IncrementalSnapshot | None = None

@@ -1,6 +1,6 @@
-"""Which of the captured tables a snapshot reads, in which order, and which of them by a statement of their own.
+"""The captured tables that a snapshot reads, their order, and those with a select statement of their own.
 
-No I/O. Tables are known by `schema.table`, the name that the lists match.
+No I/O. Tables are named `schema.table`, the name that the lists match.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _OVERRIDES = "snapshot.select.statement.overrides"
 
 
 def selected(config: Mapping[str, Any], captured: Sequence[str]) -> list[str]:
-    """The tables of `captured` (sorted by name) that the snapshot reads, in its order.
+    """Return the tables of `captured` (sorted by name) that the snapshot reads, in its order.
 
-    That is the order of `table.include.list`'s expressions, and of names where there is no list or one expression
-    means several tables. `snapshot.include.collection.list` leaves tables out and changes no order. Today's format
-    leaves the signal table out, that of 1.7 reads it like any other.
+    That is the order of `table.include.list`'s expressions; without a list, or among the tables of one expression, the
+    order of names. `snapshot.include.collection.list` leaves tables out and changes no order. Today's format leaves the
+    signal table out; that of 1.7 reads it like any other.
     """
     names = list(captured)
     named = config["signal.data.collection"] or ()
@@ -40,7 +40,7 @@ def _first(expressions: Sequence[Any], name: str) -> int:
 
 
 def by_row_count(config: Mapping[str, Any], names: Sequence[str], rows: Mapping[str, int]) -> list[str]:
-    """`names` in the order that `snapshot.tables.order.by.row.count` asks for; equal counts keep their order."""
+    """Return `names` in the order of `snapshot.tables.order.by.row.count`; equal counts keep their order."""
     order = config["snapshot.tables.order.by.row.count"]
     if order == "disabled":
         return list(names)
@@ -48,11 +48,11 @@ def by_row_count(config: Mapping[str, Any], names: Sequence[str], rows: Mapping[
 
 
 def overrides(config: Mapping[str, Any], captured: Sequence[str]) -> dict[str, str]:
-    """The statement of each captured table that has one, without closing semicolon.
+    """Return the statement of each captured table that has one, without closing semicolon.
 
-    Option names may arrive in small letters (Spark does that), so a table without a statement under its exact name
-    takes one whose name differs by case alone. Raises ConfigError for a listed table without a statement, and for
-    a statement whose table is not listed.
+    Spark may convert option names to lower case, so a table without a statement under its exact name gets one whose
+    name differs only in case. Raises ConfigError for a listed table without a statement, and for a statement whose
+    table is not listed.
     """
     listed: list[str] = config[_OVERRIDES]
     prefix = f"{_OVERRIDES}."

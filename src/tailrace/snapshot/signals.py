@@ -1,6 +1,6 @@
-"""Signals: what a user asks of a running pipeline, by a row of the signal table, a Kafka record or a line of a file.
+"""Signals: a user's requests to a running pipeline, by a row of the signal table, a Kafka record or a line of a file.
 
-A signal has an id, a type and data (JSON text), and is read into one of the actions below (Debezium documentation,
+A signal has an id, a type and data (JSON text), and is parsed into one of the actions below (Debezium documentation,
 "Sending signals to a connector"). Planner; no I/O.
 """
 
@@ -17,10 +17,10 @@ from tailrace.config.filters import quoted_parts
 
 TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log")
 LONGEST_ID, LONGEST_DATA, DEEPEST = 500, 1_000_000, 64
-"""Most characters of a signal's id and of its data, and most levels of lists and objects in them."""
+"""The most characters of a signal's id and of its data, and the most levels of lists and objects in its data."""
 MOST_EXPRESSIONS, MOST_STEPS = 1000, 2_000_000_000
-"""Most entries of one signal that are no table's name as it stands, and the most work that matching them may be: the
-expressions' sizes by the characters of the names, some ten seconds."""
+"""The most entries of a signal that are not exact table names, and the most work of matching them: the expressions'
+sizes times the characters of the names, some ten seconds."""
 WINDOW_OPEN, WINDOW_CLOSE = "snapshot-window-open", "snapshot-window-close"
 
 
@@ -74,11 +74,11 @@ Action = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | LogMe
 
 
 class MalformedSignal(ValueError):
-    """A signal that cannot be carried out; the text names its id and what is wrong, never its data."""
+    """A signal that cannot be handled; the text names its id and what is wrong, never its data."""
 
 
 def read(signal: Signal) -> Action | None:
-    """The action that `signal` asks for; None for the watermarks of snapshot windows. Raises MalformedSignal."""
+    """Return the action that `signal` requests; None for the watermarks of snapshot windows. Raises MalformedSignal."""
     if signal.type in (WINDOW_OPEN, WINDOW_CLOSE):
         return None
     fault = _fault_of_id(signal.id)
@@ -98,13 +98,13 @@ def read(signal: Signal) -> Action | None:
 
 
 def shown(text: str, longest: int = 200) -> str:
-    """A text of a signal as one line of a log holds it: cut, and without characters that would begin another line."""
+    """Return a signal's text for one line of a log: cut, and without characters that would begin another line."""
     cut = text if len(text) <= longest else f"{text[:longest]}…"
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut)
 
 
 def _fault_of_id(text: str) -> str:
-    """What keeps an id out of offsets, notifications and lines of a log; empty when nothing does."""
+    """Return why an id must not enter offsets, notifications and the log, as the rest of a sentence; "" if it may."""
     if len(text) > LONGEST_ID:
         return f"has more than {LONGEST_ID} characters"
     if any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in text):
@@ -129,7 +129,7 @@ def _data(signal: Signal) -> dict[str, Any]:
 
 
 def _fault_of_data(fields: dict[str, Any]) -> str:
-    """What keeps JSON out of offsets and statements; empty when nothing does. Walks level by level, not by calls."""
+    """Return why JSON must not enter offsets and statements; "" if it may. Iterates by level, so no depth overflows."""
     level: list[Any] = [fields]
     for _ in range(DEEPEST):
         inner: list[Any] = []
@@ -152,7 +152,7 @@ def _execute(name: str, fields: dict[str, Any]) -> ExecuteSnapshot:
     conditions = [(entry["data-collection"], entry["filter"]) for entry in _conditions(name, fields)]
     shared = fields.get("additional-condition")
     if shared is not None:
-        # the older form, one condition for all tables
+        # the older form: one condition for all tables
         conditions.append((".*", _text(name, "additional-condition", shared)))
     surrogate = fields.get("surrogate-key")
     return ExecuteSnapshot(
@@ -212,10 +212,10 @@ def _text(name: str, field: str, value: Any) -> str:
 
 
 class Finder:
-    """Finds among `tables`, as `(schema, table)`, those that the entries of one signal name.
+    """Finds the tables among `tables`, as `(schema, table)`, that the entries of one signal name.
 
-    An entry is a table's name, each part in double quotes if it contains dots (`"public"."My.Table"`), or a regular
-    expression over `schema.table`; both mind case. How much may be asked of one finder is bounded.
+    An entry is a table's name, with each part in double quotes if it contains dots (`"public"."My.Table"`), or a
+    regular expression over `schema.table`; both are case-sensitive. The total work of one finder is bounded.
     """
 
     def __init__(self, tables: Sequence[tuple[str, str]]) -> None:
@@ -229,10 +229,10 @@ class Finder:
         self._expressions = self._steps = 0
 
     def named(self, entry: str) -> list[tuple[str, str]]:
-        """The tables of one entry: of a quoted name, of a name as it stands, or of an expression, in this order.
+        """Return the tables of one entry. Tried in order: a quoted name, an exact name, an expression.
 
-        Raises MalformedSignal, which holds nothing of the entry, for an expression that is broken or cannot be matched
-        in linear time, and where all of them are more work than one signal may be.
+        Raises MalformedSignal, without the entry's text, for an expression that is invalid or cannot be matched in
+        linear time, and if all entries together are too much work for one signal.
         """
         quoted = quoted_parts(entry)
         if quoted is not None:
@@ -255,10 +255,10 @@ class Finder:
 
 
 def resolve(entries: Sequence[str], tables: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[str]]:
-    """The tables `(schema, table)` that `entries` name, each once, and the entries that name none.
+    """Return the tables `(schema, table)` that `entries` name, each once, and the entries that name none.
 
     Tables come in the order of the entries, those of one expression in the order of `tables`. Raises MalformedSignal
-    as Finder does.
+    like Finder.
     """
     finder = Finder(tables)
     found: dict[tuple[str, str], None] = {}
@@ -272,5 +272,5 @@ def resolve(entries: Sequence[str], tables: Sequence[tuple[str, str]]) -> tuple[
 
 
 def matching(entry: str, tables: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The tables that one entry names. Raises MalformedSignal as Finder does."""
+    """Return the tables that one entry names. Raises MalformedSignal like Finder."""
     return Finder(tables).named(entry)

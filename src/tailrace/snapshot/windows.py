@@ -1,13 +1,14 @@
-"""Windows of incremental snapshots: signals obeyed, chunks read between two watermarks, beside the log. Planner.
+"""Windows of incremental snapshots: chunks read between two watermarks, beside the log, and signals. Planner.
 
-A window is a part of one batch: the opening watermark is written, the next chunks are read or planned, the closing
-watermark is written, and the batch reads the log to where that one lies. A row whose key the log has changed meanwhile
-is left out: the log wins. So a row that is given is what the last change before it left, and no later change of its key
-is older (Debezium documentation, "Incremental snapshots"; A. Andreakis, I. Papapanagiotou: "DBLog", 2019).
+A window is part of one batch: the opening watermark is written, the next chunks are read or planned, the closing
+watermark is written, and the batch reads the log up to the closing watermark. A row whose key has changed in the log
+meanwhile is left out: the log wins. So a delivered row shows the state after the last change before it, and no later
+change of its key is older (Debezium documentation, "Incremental snapshots"; A. Andreakis, I. Papapanagiotou: "DBLog",
+2019).
 
-The progress is part of every offset. An offset whose batch had a window says where the snapshot stood before it: a
-planner that starts anew cannot know whether the window's rows were delivered or the batch was only replayed, so it
-reads that window again. A replayed batch has its changes and no rows.
+The progress is part of every offset. The offset of a batch with a window has the snapshot's state before it: a new
+planner cannot know whether the window's rows were delivered or the batch was only replayed, so it reads that window
+again. A replayed batch has its changes and no rows.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ Read_co = TypeVar("Read_co", covariant=True)
 
 
 class Void(Exception):
-    """The window is void: nothing of it is delivered, and another one is opened later. Who raises it has said why."""
+    """The window is void: nothing of it is delivered, and another is opened later. The raiser logs the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """A row of the signal table: one of this `id` is inserted, or the one that is there is deleted."""
+    """A row of the signal table, identified by `id`, which is inserted or deleted."""
 
     id: str
     kind: str
@@ -67,9 +68,9 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[Chunk]):
-    """The next chunks of a table, none at its end, and the cursor behind them.
+    """The next chunks of a table, none at its end, and the cursor after them.
 
-    `count` is how many chunks of the option's size they are.
+    `count` is their number in chunks of the option's size.
     """
 
     chunks: Sequence[Chunk]
@@ -81,9 +82,9 @@ class Found(Generic[Chunk]):
 class Window(Generic[View, Chunk, Upto]):
     """One window: the state `before` and `after` it, and what was found in between.
 
-    `at` is where the log stood, `view` what the chunks were found under, `count` how many they are in the option's
-    size, `took` how many seconds that was. `closing` is None where no watermarks are written; `upto` is where the log
-    must be read to. `number` counts the windows of the query, `end` is the offset of its batch, once that is planned.
+    `at` is the log's position, `view` the view in which the chunks were read, `count` their number in chunks of the
+    option's size, `took` the seconds taken. `closing` is None if no watermarks are written; the log must be read up to
+    `upto`. `number` counts the windows of the query; `end` is the offset of its batch, once that is planned.
     """
 
     before: IncrementalSnapshot
@@ -102,7 +103,7 @@ class Window(Generic[View, Chunk, Upto]):
 
     @property
     def done(self) -> tuple[str, ...]:
-        """The tables that the window reads to their ends, of those that are read without a condition."""
+        """The tables that the window reads to their ends, except those with a condition."""
         entire = {str(one) for one in self.before.collections if one.filter is None}
         ended = (dict(notification.data) for notification in self.notifications)
         names = [data["scanned_collection"] for data in ended if data.get("status") in ("SUCCEEDED", "EMPTY")]
@@ -110,86 +111,87 @@ class Window(Generic[View, Chunk, Upto]):
 
 
 class WindowSource(Protocol[At_contra, View, Chunk, Upto, Changes_contra, Read_co]):
-    """What a database brings to windows. Its types: `At`, where the log has been read to when a window is opened;
-    `View`, what chunks are found under, such as a snapshot; `Chunk`; `Upto`, where a batch must end; `Changes`, the
-    changes of a batch; `Read`, what tasks are made of.
+    """The operations of a database for windows.
 
-    Raises the database's own errors for what nobody expects, and `Void` where a later window will do.
+    Its types: `At`, the position up to which the log has been read when a window is opened; `View`, such as a snapshot,
+    in which chunks are read; `Chunk`; `Upto`, the end of a batch; `Changes`, the changes of a batch; `Read`, the
+    content of tasks. Raises the database's own errors if unexpected, and `Void` if a later window will do.
     """
 
     pace: Pace
     refuses: Callable[[str], str]
-    """Why a signal's condition is refused; see `conditions.refusal`."""
+    """Returns the reason to refuse a signal's condition; see `conditions.refusal`."""
     writes: bool
-    """Whether watermarks are written."""
+    """True if watermarks are written."""
     legacy: bool = False
-    """Whether they have no data, as in Debezium 1.7."""
+    """True if they have no data, as in Debezium 1.7."""
     needs_watermarks: bool = False
-    """Whether no window can be opened without them."""
+    """True if no window can be opened without them."""
     opens_ahead: bool = False
-    """Whether the window behind that of a batch is opened while Spark reads the batch."""
+    """True if the next window is opened while Spark reads the batch of the current one."""
 
     def begin(self) -> None:
-        """A batch is going to be planned, and no window is being opened on another thread."""
+        """Note that a batch is about to be planned and that no other thread is opening a window."""
         return None
 
     def is_ready(self, at: At_contra) -> bool:
-        """Whether a window may be opened now."""
+        """Return True if a window may be opened now."""
         ...
 
     def mark(self, watermark: Watermark | None) -> int:
-        """Write a watermark, None: none is written; the log's position then, 0 where the database does not say."""
+        """Write a watermark (None: write none) and return the log's position then, 0 if the database does not report
+        it."""
         ...
 
     def view(self, at: At_contra, opened_at: int) -> AbstractContextManager[View]:
-        """What the chunks of a window are found under; `opened_at` is the position of the opening watermark."""
+        """Return the view in which a window's chunks are read; `opened_at` is the position of the opening watermark."""
         ...
 
     def next_chunks(self, view: View, state: IncrementalSnapshot, count: int) -> Found[Chunk]:
-        """The next `count` chunks of the state's first table. Raises Unusable where it cannot be read at all."""
+        """Return the next `count` chunks of the state's first table. Raises Unusable if it cannot be read at all."""
         ...
 
     def locate(self, at: At_contra, closing: Watermark | None, closed_at: int) -> Upto:
-        """Where the batch must end: behind the closing watermark, whose position is `closed_at`, and the chunks."""
+        """Return where the batch must end: after the chunks and the closing watermark, which is at `closed_at`."""
         ...
 
     def reads(self, window: Window[View, Chunk, Upto], changes: Changes_contra) -> Sequence[Read_co]:
-        """The window's chunks for tasks, without the rows that the batch's changes supersede."""
+        """Return the window's chunks for tasks, without the rows that the batch's changes supersede."""
         ...
 
     def is_void(self, window: Window[View, Chunk, Upto]) -> bool:
-        """Whether tasks may have read less than the window's chunks, so that they have to be read again."""
+        """Return True if tasks may have missed part of the window's chunks, so that they must be read again."""
         return False
 
     def signals(self, changes: Changes_contra) -> list[tuple[Signal, str]]:
-        """The signals among a batch's changes in log order, each with its position as text."""
+        """Return the signals among a batch's changes in log order, each with its position as text."""
         ...
 
     def captured(self, changes: Changes_contra) -> Sequence[tuple[str, str]]:
-        """The tables that signals may name, in the order of their names."""
+        """Return the tables that signals may name, in the order of their names."""
         ...
 
     def local(self, entry: str) -> str:
-        """An entry of a signal that names tables, in the form that `captured` has."""
+        """Return a table name in a signal in the form of `captured`."""
         return entry
 
     def estimate(self, collection: Collection) -> int | None:
-        """About how many rows a table has that is being read; None where that is not known."""
+        """Return the approximate number of rows of a table that is being read; None if unknown."""
         return None
 
     def rest(self) -> None:
-        """No window is open, and none comes soon."""
+        """Note that no window is open, and none will be soon."""
         return None
 
     def close(self) -> None:
-        """The query ends."""
+        """Note that the query ends."""
         return None
 
 
 class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
-    """Signals and windows of one query, over its database's `source`. Planner, its main thread.
+    """The signals and windows of one query, over its database's `source`. Planner, its main thread.
 
-    What a call plans takes its place in `planned` alone, so that one that fails may come again.
+    Plans take effect only in `planned`, so a failed call may be repeated.
     """
 
     def __init__(
@@ -207,20 +209,20 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         self._channels = Channels.of(config)
         self._notifications = Notifications(config["topic.prefix"])
         self._helper = runtime.helper("tailrace-window")
-        # the next window, which is opened while the batch of the last one is read
+        # the next window, opened while Spark reads the batch of the last one
         self._ahead: Future[Window[View, Chunk, Upto] | None] | None = None
-        # the window of the batch that is being planned, and that of the last one that was
+        # the window of the batch that is being planned, and that of the last planned batch
         self._next: Window[View, Chunk, Upto] | None = None
         self._open: Window[View, Chunk, Upto] | None = None
-        # how many windows there had been with the last one whose chunks were handed out
+        # the number of windows after the last one whose chunks were handed out
         self._served: int | None = None
-        # the running snapshot, of the batch that is being planned and of the last one that was
+        # the running snapshot in the batch that is being planned, and in the last planned batch
         self._coming: IncrementalSnapshot | None = None
         self._state: IncrementalSnapshot | None = None
 
     @property
     def parts(self) -> tuple[object, ...]:
-        """The objects that remember something between two calls."""
+        """The objects whose state lasts between two calls."""
         return self, self._source, self._pace, self._channels
 
     def close(self) -> None:
@@ -231,7 +233,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
     # --- the course of a batch -----------------------------------------------------------------------------------
 
     def begin(self, progress: Progress) -> Progress:
-        """Where the next batch begins: `progress` is that of the last one, whose notifications and window are past."""
+        """Return the progress before the next batch, from the last batch's, without notifications and window."""
         self._pace.returned()
         if self._ahead is not None:
             # it uses the sessions that are needed from here on
@@ -239,7 +241,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         self._source.begin()
         state = progress.state
         if progress.before is not None:
-            # else nobody knows whether Spark has delivered the last window's rows or only replayed the batch
+            # otherwise it is unknown whether Spark has delivered the last window's rows or only replayed the batch
             is_served = progress.windows == self._served
             if is_served and self._open is not None and self._source.is_void(self._open):
                 log.info("a table has changed while it was read; its chunks are read again")
@@ -250,12 +252,12 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         return replace(progress, state=state, before=None, notifications=(), done=())
 
     def open(self, progress: Progress, at: At) -> Window[View, Chunk, Upto] | None:
-        """The next window, if a snapshot is running and one can be opened; the log has been delivered up to `at`."""
+        """Return the next window, if a snapshot runs and one can be opened; the log has been delivered up to `at`."""
         ahead, self._ahead = self._ahead, None
         if progress.state is None or progress.state.paused:
             self._source.rest()
             return None
-        # what has gone wrong meanwhile may be mended by another try, or is raised by it
+        # another try mends an earlier failure, or raises it
         window = None if ahead is None or ahead.exception() is not None else ahead.result()
         if window is None or window.before != progress.state or window.at != at:
             window = self._opened(progress.state, progress.windows, at, self._pace.chunks())
@@ -265,10 +267,10 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         return window
 
     def open_ahead(self, end: dict[str, Any], progress: Progress, at: At) -> None:
-        """Open the window behind that of the batch that ends at the offset `end`, while Spark reads this one.
+        """Open the window after that of the batch ending at the offset `end`, while Spark reads the batch.
 
-        All that was sent before is shown by it, and all changes after that are in the next batch: it is the same
-        window that would be opened when this batch is done, without the time that this takes.
+        It shows everything sent before; all later changes are in the next batch. So it equals the window that would be
+        opened after this batch, but saves its time.
         """
         state = progress.state
         if not self.opens_ahead or self._pace.waits or self._open is None or self._open.end != end:
@@ -279,11 +281,11 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         self._ahead = self._helper.submit(self._opened, state, progress.windows, at, chunks)
 
     def give_up(self) -> None:
-        """The log of the window cannot be read in time: the window is void, and nothing of it was delivered."""
+        """Discard the window, because its log cannot be read in time. Nothing of it was delivered."""
         self._next = None
 
     def finish(self, progress: Progress, changes: Changes) -> Progress:
-        """The progress after the batch of `changes`: its window read, its signals and those of the channels obeyed."""
+        """Return the progress after the batch of `changes`: with its window read and all signals handled."""
         notes: list[Notification] = []
         before = None
         if self._next is not None:
@@ -308,16 +310,16 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         return replace(progress, before=before, notifications=tuple((note, now) for note in notes), done=done)
 
     def planned(self, end: dict[str, Any]) -> None:
-        """The batch ends at the offset `end`."""
+        """Note that the batch ends at the offset `end`."""
         self._pace.planned(0 if self._next is None else max(self._next.count, 1))
         if self._next is not None:
             self._next.end = end
         self._open, self._next, self._state = self._next, None, self._coming
 
     def reads(self, end: dict[str, Any], changes: Changes) -> Sequence[Read]:
-        """What tasks read of the window of the batch that ends at `end`, whose changes these are.
+        """Return the window's reads, for tasks, of the batch that ends at `end` and has these changes.
 
-        Nothing for a batch that another planner has planned.
+        Empty for a batch that another planner has planned.
         """
         if self._open is None or self._open.end != end:
             return []
@@ -326,7 +328,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         return found
 
     def status(self) -> dict[str, Any] | None:
-        """How far the running snapshot is, in the form that `tailrace.status` describes; None when none runs."""
+        """Return the state of the running snapshot, in the form that `tailrace.status` describes; None if none runs."""
         state = self._state
         if state is None:
             return None
@@ -344,7 +346,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
     # --- windows -------------------------------------------------------------------------------------------------
 
     def _opened(self, state: IncrementalSnapshot, number: int, at: At, count: int) -> Window[View, Chunk, Upto] | None:
-        """The next window of `state`, of `count` chunks; None where it is void, or none can be opened now."""
+        """Return the next window of `state`, of `count` chunks; None if it is void, or none can be opened now."""
         if not self._source.is_ready(at):
             return None
         began, opened, name = self._runtime.monotonic(), self._now(), str(uuid.uuid4())
@@ -355,7 +357,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
                 with self._source.view(at, low) as view:
                     found = self._next_chunks(view, state, count)
             except Void:
-                # what is opened is closed all the same, for whoever reads the signal table's changes
+                # close what was opened, for readers of the signal table's changes
                 pass
             closed = self._now()
             closing, high = self._mark(name, WINDOW_CLOSE, openWindowTimestamp=opened, closeWindowTimestamp=closed)
@@ -372,7 +374,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         return datetime.fromtimestamp(self._runtime.time_ns() / 1_000_000_000, UTC)
 
     def _mark(self, name: str, kind: str, **stamps: datetime) -> tuple[Watermark | None, int]:
-        """Write a watermark of the window `name`, where they are written; its position."""
+        """Write a watermark of the window `name`, if watermarks are written; return it and its position."""
         watermark = None
         if self._source.writes:
             is_deletion = kind == WINDOW_CLOSE and self._deletes
@@ -385,7 +387,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
     def _next_chunks(
         self, view: View, state: IncrementalSnapshot, count: int
     ) -> tuple[list[Chunk], IncrementalSnapshot | None, list[Notification], int]:
-        """The next `count` chunks; the state after them; what there is to report; how many chunks they are."""
+        """Return the next `count` chunks, the state after them, the notifications, and the number of chunks."""
         chunks: list[Chunk] = []
         notes: list[Notification] = []
         used = 0
@@ -412,7 +414,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         return chunks, left, notes, used
 
     def _check_condition(self, state: IncrementalSnapshot) -> None:
-        """Raise Unusable for a condition that was asked for by a version, or under options, that took it."""
+        """Raise Unusable if the condition is refused: other options, or an earlier version, may have accepted it."""
         condition = state.current.filter
         reason = "" if condition is None else self._source.refuses(condition)
         if reason:
@@ -428,5 +430,5 @@ _REASONS = {
 
 
 def _instant(at: datetime) -> str:
-    """The time as Java's Instant prints it."""
+    """Return the time as Java's Instant prints it."""
     return at.strftime("%Y-%m-%dT%H:%M:%S.%f") + "000Z"
