@@ -1,1 +1,1 @@
-"""Values of BSON: finding them in bytes, leaving fields out, writing them as JSON."""
+"""Values of BSON: locating them in bytes, filtering fields, and writing JSON."""

@@ -1,9 +1,9 @@
-"""Which characters MongoDB's Java driver writes as \\u escapes: a table of Unicode 13. Worker.
+r"""The characters that MongoDB's Java driver writes as \u escapes: a table of Unicode 13. Worker.
 
-The driver writes letters, digits, punctuation, symbols and plain spaces as they are, and escapes every UTF-16 unit of
-the categories Cc, Cf, Cn, Co, Cs, Lm, Mn, Mc, Me, Zl and Zp. Which character is in which category depends on the
-Unicode version of the Java that runs it, and Python's own table on that of Python; so the table is here, for Unicode
-13, which Java 15 to 18 have. Surrogates are category Cs: all characters beyond the basic plane are escaped.
+The driver writes letters, digits, punctuation, symbols and plain spaces literally, and escapes every UTF-16 unit of the
+categories Cc, Cf, Cn, Co, Cs, Lm, Mn, Mc, Me, Zl and Zp. A character's category depends on the Unicode version of the
+Java that runs the driver, and Python has one of its own; so this table is fixed to Unicode 13, which Java 15 to 18
+have. Surrogates are of category Cs: all characters beyond the basic plane are escaped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-# Lengths, in base 36, of the runs of units that are written as they are and of those that are escaped, by turns.
+# Lengths, in base 36, of alternating runs of units: literal, escaped, literal, ...
 _RUNS = """
 0 w 2n x d 1 ea i 4 c e 5 7 1 1 1 h 34 4 1 3 3 5 4 7 1 1 1 k 1 68 7 4m 1 12 3 1d 2 3 1a 1 1 1 2 1 2 1 9 r 4 6 h
 a b 1 2 y 1 a l g 1 2t 8 1 a 1 4 w 2 1 1 u t 2h b 1 e 17 b 4 4 o q f 1 p 5 1 1 b 1h l 1 i 1o 1i 3 1 i 1 7 a 2 d
@@ -33,7 +33,7 @@ o 1 5 1 1 1 2 1 2 1 3g h a5 g 1s 2 1i 14 e i a m z 1 j 1 4 4 5 1 3r 4 33 1 19 2 
 
 
 def escaped_units() -> npt.NDArray[np.uint8]:
-    """65,536 bits, the lowest first: whether the UTF-16 unit of that number is escaped."""
+    """Return 65,536 bits, the lowest first: bit n is 1 if the UTF-16 unit n is escaped."""
     lengths = [int(word, 36) for word in _RUNS.split()]
     flags = np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)
     return np.packbits(flags, bitorder="little")

@@ -1,7 +1,7 @@
 """BSON values as JSON text, a column at a time. Worker.
 
-The text is exactly what Debezium's connector writes; `json_forms` has its forms. Where it goes into an event it is the
-value of a JSON string, so it is written with the escapes of that string right away.
+The text is exactly what Debezium's connector writes; `json_forms` has the forms. In an event it is the value of a JSON
+string, so it is written with the escapes of this string at once.
 """
 
 from __future__ import annotations
@@ -27,20 +27,18 @@ _local = threading.local()
 
 
 def json_texts(data: Bytes, places: Int64s, kinds: Bytes, form: Form, within_string: bool = True) -> Fragment:
-    """The texts of the values of types `kinds` at `places` in `data`, one after another.
+    """Return the texts of the values of types `kinds` at `places` in `data`.
 
-    Places and kinds are those of `fields.locate` and `fields.elements`; a document as a whole is of kind DOCUMENT.
-    With `within_string` each text is a JSON string, in its quotes and with its escapes, and a value that is not there
-    (kind ABSENT) is `null`; without, texts are bare.
-
-    Raises DecodeError for a value that does not follow BSON, ConversionError for one that is nested more deeply than
-    1,024 levels, for a type that the form refuses, and when the texts exceed 2 GiB.
+    Places and kinds are those of `fields.locate` and `fields.elements`; a whole document is of kind DOCUMENT. With
+    `within_string` each text is a JSON string, with quotes and escapes, and a missing value (kind ABSENT) is `null`;
+    otherwise texts are bare. Raises DecodeError for a value that does not follow BSON; ConversionError for a value
+    nested more than 1,024 levels deep, for a type that the form refuses, and for texts of more than 2 GiB.
     """
     compiled = _compiled(form, within_string)
     count = len(places)
     places = readonly(np.ascontiguousarray(places, np.int64).view())
     kinds = readonly(np.ascontiguousarray(kinds, np.uint8).view())
-    # The compiled writer takes arrays of one kind: contiguous, and what is read is read-only.
+    # The compiled writer takes contiguous arrays, read-only if they are inputs.
     data = readonly(data.view())
     offsets, left = np.zeros(count + 1, np.int64), np.zeros(count, np.uint8)
     out = np.empty(_first_guess(data, count), np.uint8)
@@ -69,7 +67,7 @@ def _first_guess(data: Bytes, count: int) -> int:
 
 
 def _seen() -> kernels.Seen:
-    """The thread's table of names."""
+    """Return this thread's table of names."""
     if not hasattr(_local, "seen"):
         serials = np.zeros(kernels.SLOTS + 2, np.int64)
         serials[kernels.SLOTS + 1] = secrets.randbits(32)
@@ -88,7 +86,7 @@ def _with_plain(
     offsets: Int64s,
     left: Bytes,
 ) -> tuple[Bytes, Int64s]:
-    """The texts with those put in that the compiled writer has left."""
+    """Return the texts, with those that the compiled writer has left inserted."""
     content = data.tobytes()
     parts: list[Bytes] = []
     sizes = np.diff(offsets)

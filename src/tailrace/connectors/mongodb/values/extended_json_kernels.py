@@ -1,6 +1,6 @@
-"""The compiled writer of BSON values as JSON text: one pass over the bytes, with a stack of its own. Worker.
+"""The compiled writer of BSON values as JSON text: one pass over the bytes, with its own stack. Worker.
 
-It leaves to `plain_json`, by a mark, the values that it cannot write or that are malformed.
+It marks values that it cannot write, or that are malformed, for `plain_json`.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from tailrace.values.integers import put_integer
 from tailrace.values.texts import Int
 
 SLOTS = 16_384
-"""The size of the table in which names are looked up that a document has had; a power of two."""
+"""The size of the table of a document's names; a power of two."""
 _MOST_NAMES = SLOTS // 2
 _MOST_MET = 16 * _MOST_NAMES
-"""So many slots of other names a document's names come upon at most; by chance it is a sixteenth of that."""
+"""Most occupied slots that the names of a document may meet; by chance they meet a sixteenth of it."""
 _SPARE = 256
-"""No piece, and no number with its pieces, has more bytes; texts have at most seven for each of theirs."""
+"""More bytes than any piece, or any number with its pieces, needs. Texts need at most seven for each of theirs."""
 
 NO_ROOM = -2
-"""Instead of a position: the output may not have room for what comes next."""
+"""Returned instead of a position if the output may have no room for the next value."""
 
 (
     _DOUBLE, _STRING, _DOCUMENT, _ARRAY, _BINARY, _UNDEFINED, _OBJECT_ID, _BOOLEAN, _DATE, _NULL, _REGEX
@@ -49,10 +49,10 @@ _MIN_KEY, _MAX_KEY = fields.MIN_KEY, fields.MAX_KEY
 
 
 class Seen(NamedTuple):
-    """The names that the documents of a thread have had, in a table of slots.
+    """The names of documents of one thread, in a table of slots.
 
-    A slot belongs to the document whose serial number it has, and `names` is where its name begins. Behind the serial
-    numbers stand the last one that was given and a secret. Serial numbers go on from call to call, so the table is
+    A slot belongs to the document with its serial number; `names` is the place where its name begins. After the slots
+    `serials` holds the latest serial number and a secret. Serial numbers continue from call to call, so the table is
     never emptied.
     """
 
@@ -61,8 +61,10 @@ class Seen(NamedTuple):
 
 
 class Levels(NamedTuple):
-    """The documents and arrays that are not finished: where each ends, the piece that closes it, whether its elements
-    have names. `scratch` is room for what a value is made of."""
+    """The open documents and arrays: the end of each, the piece that closes it, and whether its elements have names.
+
+    `scratch` is room to assemble a value.
+    """
 
     ends: Int64s
     closes: Int64s
@@ -72,10 +74,11 @@ class Levels(NamedTuple):
 
 @kernel(leaf=True)
 def names_differ(data: Bytes, begin: int, end: int, seen: Seen) -> bool:
-    """Whether the elements from `begin` to `end` are whole and have different names, as far as the table goes.
+    """Return True if the elements from `begin` to `end` are complete and have distinct names, as far as the table can
+    tell.
 
-    Which names meet in a slot depends on a secret, so that nobody can choose names that all do; if they should, the
-    plain writer has them.
+    A secret determines which names share a slot, so nobody can choose names that all do. If many do by chance, the
+    plain writer writes the document.
     """
     serial = seen.serials[np.uintp(SLOTS)] + 1
     seen.serials[np.uintp(SLOTS)] = serial
@@ -108,7 +111,7 @@ def names_differ(data: Bytes, begin: int, end: int, seen: Seen) -> bool:
 
 @kernel(leaf=True)
 def same_name(data: Bytes, other: int, name: int, length: int) -> bool:
-    """Whether the name at `other` is the one at `name`, which has that length."""
+    """Return True if the name at `other` equals the one at `name`, which has this length."""
     same = bool(data[np.uintp(other + length)] == 0)
     position = 0
     while same and position < length:
@@ -119,7 +122,7 @@ def same_name(data: Bytes, other: int, name: int, length: int) -> bool:
 
 @kernel(leaf=True)
 def put_options(data: Bytes, begin: int, end: int, scratch: Bytes) -> Int:
-    """The letters of a regular expression's options in order, to `scratch`; LEFT unless they are few and ASCII."""
+    """Write the letters of a regular expression's options, sorted, to `scratch`; LEFT unless they are few and ASCII."""
     count = end - begin
     if count > 32:
         return LEFT
@@ -137,7 +140,7 @@ def put_options(data: Bytes, begin: int, end: int, scratch: Bytes) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def put_string(data: Bytes, kind: int, place: int, size: int, form: f.Compiled, out: Bytes, at: Int) -> Int:
-    """A string, code or symbol."""
+    """Write a string, code or symbol."""
     if size < 5 or data[np.uintp(place + size - 1)] != 0:
         return LEFT
     opening = f.QUOTE if kind == _STRING else f.CODE if kind == _CODE else f.SYMBOL
@@ -185,7 +188,7 @@ def put_regex(data: Bytes, place: int, size: int, form: f.Compiled, scratch: Byt
 
 @kernel(leaf=True)
 def put_pointer(data: Bytes, place: int, size: int, form: f.Compiled, out: Bytes, at: Int) -> Int:
-    """A DBPointer."""
+    """Write a DBPointer."""
     if size < 17 or data[np.uintp(place + size - 13)] != 0:
         return LEFT
     at = put_piece(form, f.POINTER, out, at)
@@ -201,7 +204,7 @@ def put_pointer(data: Bytes, place: int, size: int, form: f.Compiled, out: Bytes
 def put_scalar(
     data: Bytes, kind: int, place: int, size: int, form: f.Compiled, scratch: Bytes, out: Bytes, at: Int
 ) -> Int:  # fmt: skip
-    """A value that is no document; LEFT for one that the plain writer must look at."""
+    """Write a value that is not a document; LEFT if only the plain writer can."""
     if kind in (_STRING, _CODE, _SYMBOL):
         return put_string(data, kind, place, size, form, out, at)
     if kind == _INT32:
@@ -247,8 +250,8 @@ def put_scalar(
 
 @kernel(leaf=True)
 def put_code(data: Bytes, place: int, size: int, form: f.Compiled, out: Bytes, at: Int) -> tuple[Int, int]:
-    """Of code with a scope what stands before the scope, and where the scope begins."""
-    # Its own length, a text, and a document that goes up to the end.
+    """Write the part of code with a scope before its scope; also return the place where the scope begins."""
+    # The value is its own length, a text, and a document that fills the rest.
     length = load(data, place + 4) if size >= 14 else -1
     scope = place + 8 + length
     if length <= 0 or scope + 5 > place + size or data[np.uintp(scope - 1)] != 0:
@@ -269,7 +272,10 @@ def open_level(
     data: Bytes, kind: int, place: int, size: int, form: f.Compiled, seen: Seen, levels: Levels, depth: int,
     out: Bytes, at: Int,
 ) -> tuple[Int, int]:  # fmt: skip
-    """Write what opens a document, an array or code with a scope, and note the level; also where its elements begin."""
+    """Write the beginning of a document, an array or code with a scope, and push the level.
+
+    Also return the place where its elements begin.
+    """
     opening, closing, stop, inner = f.OPEN, f.CLOSE, place + size - 1, place
     if kind == _ARRAY:
         opening, closing = f.OPEN_ARRAY, f.CLOSE_ARRAY
@@ -301,11 +307,11 @@ def put_name(data: Bytes, name: int, end: int, form: f.Compiled, out: Bytes, at:
 def put_value(
     data: Bytes, kind: int, position: int, form: f.Compiled, seen: Seen, levels: Levels, out: Bytes, at: Int
 ) -> Int:
-    """The value of type `kind` at `position`, with all that is in it; LEFT or NO_ROOM where it cannot be written."""
+    """Write the value of type `kind` at `position`, with everything in it; LEFT or NO_ROOM if it cannot be written."""
     room = len(out) - _SPARE
     depth, first, end = 0, True, len(data)
     while True:
-        # A value of type `kind` is at `position`, and may go up to `end`.
+        # A value of type `kind` is at `position`, and must end by `end`.
         size = value_size(data, kind, position, end)
         if size < 0 or form.refused[kind] != 0:
             return LEFT
@@ -354,10 +360,10 @@ def write(
     data: Bytes, places: Int64s, kinds: Bytes, start: int, form: f.Compiled, seen: Seen, out: Bytes,
     offsets: Int64s, left: Bytes,
 ) -> Int:  # fmt: skip
-    """Write the values from row `start` on into `out`; the row that has no room any more, or the count of rows.
+    """Write the values from row `start` on into `out`. Return the first row without room, or the number of rows.
 
-    The value of row r is of type kinds[r] at places[r], ABSENT for none; its text ends at offsets[r + 1]. `left`
-    becomes 1 for rows that the plain writer must write, which have no text here.
+    The value of row r is of type kinds[r] at places[r], ABSENT if there is none; its text ends at offsets[r + 1].
+    `left` becomes 1 for rows that only the plain writer can write; they have no text here.
     """
     levels = Levels(
         np.empty(f.MOST_LEVELS + 1, np.int64),

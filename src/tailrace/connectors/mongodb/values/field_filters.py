@@ -1,15 +1,15 @@
-"""field.exclude.list and field.renames, applied to raw BSON; whole documents by `field_kernels` where it can. Worker.
+"""field.exclude.list and field.renames, applied to raw BSON; to whole documents by `field_kernels` if possible. Worker.
 
-Both name fields by paths, `database.collection.field.nested`, and Debezium applies the paths one after another, those
-that exclude first. What it does, and what is done here:
+Both options name fields by paths, `database.collection.field.nested`. Debezium applies the paths one after another,
+exclusions first. Its rules, which this module follows:
 
-- In a document a path goes through documents and through the documents in an array, not through arrays in arrays. A
-  renamed field goes to the end of its document.
-- An oplog's `$set` and `$unset`, and the `updatedFields` of a change stream, name fields by dotted keys. If there is a
-  key that is the path itself, it alone counts. Otherwise the keys are gone through in order: one that lies at or below
-  the path is excluded or renamed; the first one above it ends the search, and its value is treated like a document.
-  An index of an array before or behind a name is passed over, one at a time.
-- The names in `removedFields` are dropped when they are the path or, where it excludes, lie above it.
+- In a document a path leads through documents and through documents in arrays, but not through arrays in arrays. A
+  renamed field moves to the end of its document.
+- An oplog's `$set` and `$unset`, and the `updatedFields` of a change stream, name fields by dotted keys. If a key
+  equals the path, only this key is affected. Otherwise the keys are searched in order: a key at or below the path is
+  excluded or renamed; the first key above the path ends the search, and its value is treated like a document. One index
+  of an array before or after a name is skipped.
+- Names in `removedFields` are dropped if they equal the path or, for an exclusion, lie above it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_PLANS = 4096
 
 @dataclass(slots=True)
 class Element:
-    """A field: its name and type, and its value as bytes; `inner` once it is taken apart."""
+    """A field: its name and type, and its value as bytes; `inner` are its elements once it has been parsed."""
 
     name: bytes
     kind: int
@@ -51,7 +51,7 @@ class Element:
 
 
 def parsed(document: bytes) -> list[Element]:
-    """The elements of a document, the last of each name at the place of the first. Raises DecodeError."""
+    """Return the elements of a document. The last of equal names takes the place of the first. Raises DecodeError."""
     found: dict[bytes, Element] = {}
     end = value_size(document, fields.DOCUMENT, 0) - 1
     at = 4
@@ -73,13 +73,13 @@ def encoded(elements: Sequence[Element]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One entry of the options: the path within the document, and the new last name, None to exclude the field."""
+    """One entry of the options: the path within the document, and the new last name, or None to exclude the field."""
 
     path: tuple[bytes, ...]
     new: bytes | None
 
     def occurs(self, content: bytes) -> bool:
-        """Whether the path may be in these bytes."""
+        """Return True if the path may occur in these bytes."""
         return all(name in content for name in self.path)
 
 
@@ -89,17 +89,17 @@ class FieldFilter:
 
     rules: tuple[Rule, ...]
     table: Table | None
-    """The rules compiled for whole documents; None where they influence one another."""
+    """The rules compiled for whole documents; None if they affect one another."""
     _names: dict[str, str | None] = field(default_factory=dict, compare=False, repr=False)
     _plans: dict[tuple[bytes, ...], Plan | None] = field(default_factory=dict, compare=False, repr=False)
 
     def documents(self, data: Bytes, places: Int64s, kinds: Bytes) -> Documents:
-        """A column of whole documents after the rules."""
+        """Apply the rules to a column of whole documents."""
         found = None if self.table is None else edited(data, places, kinds, self.table)
         return filtered(data, places, kinds, self.document) if found is None else found
 
     def entries(self, data: Bytes, places: Int64s, kinds: Bytes) -> Documents:
-        """The same for what oplog entries hold."""
+        """Apply the rules to a column of oplog entries."""
         which = np.where(kinds == fields.DOCUMENT, places, -1)
         inside, inner = fields.locate(data, which, ("$set", "$unset"))
         is_update = np.logical_or(inside[0] >= 0, inside[1] >= 0)
@@ -108,7 +108,7 @@ class FieldFilter:
         return spliced(data, places, kinds, is_update, whole, inside, sets, unsets)
 
     def changes(self, data: Bytes, places: Int64s, kinds: Bytes) -> Documents:
-        """The same for `updatedFields`."""
+        """Apply the rules to a column of `updatedFields`."""
         named = names_of(data, places, kinds)
         if named is not None:
             codes, listed = named
@@ -120,7 +120,7 @@ class FieldFilter:
         return filtered(data, places, kinds, self.changed)
 
     def _planned(self, names: tuple[bytes, ...]) -> Plan | None:
-        """What becomes of the fields of a document of dotted keys; None where a document has to be looked at."""
+        """Return the plan for documents with these dotted keys; None if it depends on their values."""
         if names not in self._plans:
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
@@ -128,19 +128,22 @@ class FieldFilter:
         return self._plans[names]
 
     def document(self, content: bytes) -> bytes:
-        """A whole document. All of these raise ConversionError when a renamed field's new name is taken."""
+        """Apply the rules to a whole document.
+
+        This and the following methods raise ConversionError if the new name of a renamed field is taken.
+        """
         return self._applied(content, _to_document)
 
     def entry(self, content: bytes) -> bytes:
-        """What an oplog entry holds: `$set` and `$unset` where it has them, else a whole document."""
+        """Apply the rules to an oplog entry: to its `$set` and `$unset` if it has any, else to a whole document."""
         return self._applied(content, _to_entry)
 
     def changed(self, content: bytes) -> bytes:
-        """`updatedFields`: values by dotted keys."""
+        """Apply the rules to `updatedFields`, values by dotted keys."""
         return self._applied(content, _to_keys)
 
     def name(self, name: str) -> str | None:
-        """A name in `removedFields` or `truncatedArrays`; None when it is dropped."""
+        """Return a name of `removedFields` or `truncatedArrays` after the rules; None if it is dropped."""
         if name not in self._names:
             self._names[name] = self._name(name)
         return self._names[name]
@@ -171,7 +174,8 @@ class FieldFilter:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """How far a key and a path go together: names of the path, segments of the key, the place of the last name."""
+    """The common part of a key and a path: numbers of names of the path and segments of the key, and the last name's
+    place."""
 
     nodes: int
     segments: int
@@ -179,7 +183,7 @@ class _Match:
 
 
 def _segments(key: bytes) -> list[bytes]:
-    """The names of a dotted key; Java's split leaves out empty ones at the end."""
+    """Return the names of a dotted key, without empty names at the end, as Java's split does."""
     found = key.split(b".")
     while len(found) > 1 and not found[-1]:
         found.pop()
@@ -204,10 +208,10 @@ def _position(elements: list[Element], name: bytes) -> int:
 
 
 def _drop(elements: list[Element], place: int, new: bytes | None) -> None:
-    """Take an element out, or give it its new name at the end."""
+    """Remove an element, or move it to the end with a new name."""
     if new is not None and _position(elements, new) >= 0:
         raise ConversionError(
-            "A document has a field already by the name that field.renames gives to another one.",
+            "A document already has a field with the new name that field.renames gives to another field.",
             "Choose a name in field.renames that no document has.",
         )
     element = elements.pop(place)
@@ -249,7 +253,7 @@ def _to_entry(elements: list[Element], rule: Rule) -> None:
 
 
 def _plan(names: tuple[bytes, ...], rules: Sequence[Rule]) -> Plan | None:
-    """The plan that the rules make for fields of these names: what `_to_keys` does, with numbers for values."""
+    """Return the plan of the rules for fields with these names, from `_to_keys` with numbers as values."""
     if len(set(names)) < len(names):
         return None
     elements = [Element(name, fields.DOCUMENT, number.to_bytes(4, "little")) for number, name in enumerate(names)]
@@ -292,15 +296,15 @@ def _to_keys(elements: list[Element], rule: Rule, below: Callable[..., None] | N
 
 
 def _is_above(segments: Sequence[bytes], used: _Match) -> bool:
-    """Whether the whole key, but for an index at its end, is a part of the path."""
+    """Return True if the whole key, apart from an index at its end, is a part of the path."""
     return used.segments == len(segments)
 
 
 def field_filter(excluded: Sequence[str], renamed: Sequence[str], database: str, collection: str) -> FieldFilter | None:
-    """The filter for a collection, None when no entry of the options is about it.
+    """Return the filter for a collection; None if no entry of the options applies to it.
 
-    Entries are `database.collection.field…` and `database.collection.field…:name`; in the names of database and
-    collection `*` stands for any characters, and case does not matter.
+    Entries are `database.collection.field…` and `database.collection.field…:name`. In the names of database and
+    collection `*` stands for any characters; they match in any case.
     """
     rules = [_rule(entry, None, database, collection) for entry in excluded]
     for entry in renamed:
@@ -319,7 +323,7 @@ def _rule(entry: str, new: bytes | None, database: str, collection: str) -> Rule
 
 
 def filtered(data: Bytes, places: Int64s, kinds: Bytes, apply: Callable[[bytes], bytes]) -> Documents:
-    """The documents at `places`, each given to `apply`."""
+    """Apply a function to each of the documents at `places`."""
     content = data.tobytes()
     parts: list[bytes] = []
     found = np.full(len(places), -1, np.int64)

@@ -1,8 +1,8 @@
-"""field.exclude.list and field.renames on whole documents, compiled: one walk that copies what stays. Worker.
+"""field.exclude.list and field.renames on whole documents, compiled: one walk that copies the remaining fields. Worker.
 
-`field_filters` is what this has to equal, and what decides where this gives up: a table of rules that influence one
-another is not made, and a document in which a new name is taken is left to it. A document with a name twice keeps both,
-of which the writers of JSON take the last, as `field_filters` does.
+The result must equal that of `field_filters`, which also handles the cases that this module gives up: rules that affect
+one another, which have no table, and documents in which a new name is taken. A document that has a name twice keeps
+both fields; the writers of JSON take the last, as `field_filters` does.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ from tailrace.connectors.mongodb.values.fields import ARRAY, DOCUMENT, Bytes, In
 
 THROUGH, EXCLUDE, RENAME = range(3)
 GIVE_UP = -1
-# What a level of the stack holds: where the input ends, the node, whether it is an array, where the output begins,
-# the next field in the input, and how many edges' renames are done. Behind that, for each edge, the place of its field,
-# and whether its new name is taken.
+# A level of the stack: the end of the input, the node, whether it is an array, the beginning of the output, the next
+# field in the input, and the number of edges whose renames are done; then, for each edge, the place of its field; then,
+# for each edge, whether its new name is taken.
 _END, _NODE, _IS_ARRAY, _BEGIN, _NEXT, _DONE, _FIXED = range(7)
 
 
 class Documents(NamedTuple):
-    """Documents in a buffer of their own, and their places there; -1 for a value that is none."""
+    """Documents in a buffer of their own, and their places in it; -1 for a value that is not a document."""
 
     data: Bytes
     places: Int64s
 
 
 class Table(NamedTuple):
-    """Rules as trees of names: the edges of node n are `firsts[n]` to `firsts[n + 1]`, the first nodes are documents.
+    """Rules as trees of names: the edges of node n are `firsts[n]` to `firsts[n + 1]`; the first nodes are whole
+    documents.
 
-    An edge has a name and what is done to the field of that name; its `targets` is the node for what is in the field,
-    or -1. Renames of one node are in the order of their rules. `growth` is how many bytes a byte may become at most,
-    `depth` how many names a path has at most.
+    An edge has a name and the action on the field of this name; its target is the node for the field's contents, or -1.
+    Renames of a node are in the order of their rules. `growth` is the largest factor by which a name can grow, `depth`
+    the largest number of names in a path.
     """
 
     firsts: Int64s
@@ -52,7 +53,8 @@ class Table(NamedTuple):
     depth: int
 
     def stack(self) -> Int64s:
-        """Room for the documents and arrays that a walk is in: at each node an array and a document in it."""
+        """Return a stack for the documents and arrays that a walk can be in: at each node an array and a document in
+        it."""
         return np.empty((2 * self.depth, _FIXED + 2 * int(np.diff(self.firsts).max(initial=0))), np.int64)
 
 
@@ -69,9 +71,9 @@ Paths = Sequence[tuple[tuple[bytes, ...], bytes | None]]
 
 
 def table(trees: Sequence[Paths]) -> Table | None:
-    """The table for several sets of rules; the document of set i is node i.
+    """Return the table for several sets of rules; the document of set i is node i.
 
-    None for rules that influence one another, as when one of them renames what another one names.
+    None if rules affect one another, for example if one renames a field that another one names.
     """
     roots = [_tree(rules) for rules in trees]
     return None if None in roots else _laid_out([root for root in roots if root is not None])
@@ -110,7 +112,7 @@ def _laid_out(nodes: list[dict[bytes, _Edge]]) -> Table | None:
             names.append(name)
             news.append(edge.new)
             actions.append(edge.action)
-            # a byte of type, the old name, a zero byte
+            # an element has a byte of type, its name, and a zero byte
             growth = max(growth, -(-(len(edge.new) + 2) // (len(name) + 2)))
             if edge.below is None or edge.action == EXCLUDE:
                 targets.append(-1)
@@ -154,7 +156,7 @@ def copied(data: Bytes, first: int, last: int, out: Bytes, to: int) -> int:
 
 @kernel(leaf=True, inlined=True)
 def put_size(out: Bytes, begin: int, to: int) -> int:
-    """End the document at `begin`: its zero byte at `to`, and its size at its begin; the position behind it."""
+    """End the document at `begin`: write its zero byte at `to`, and its size. Return the position after it."""
     out[to] = 0
     to += 1
     for byte in range(4):
@@ -164,7 +166,7 @@ def put_size(out: Bytes, begin: int, to: int) -> int:
 
 @kernel(leaf=True, inlined=True)
 def _entered(data: Bytes, at: int, limit: int, node: int, is_array: bool, stack: Int64s, depth: int, to: int) -> int:
-    """Put the document or array at `at`, which must end by `limit`, on the stack; where its fields go, or GIVE_UP."""
+    """Push the document or array at `at`, which must end by `limit`. Return the place for its fields, or GIVE_UP."""
     if depth == len(stack) or at + 5 > limit:
         return GIVE_UP
     end = at + load(data, at) - 1
@@ -185,9 +187,9 @@ def _entered(data: Bytes, at: int, limit: int, node: int, is_array: bool, stack:
 
 @kernel(leaf=True, inlined=True)
 def _ruled(data: Bytes, place: int, length: int, rules: Table, stack: Int64s, level: int) -> tuple[bool, int]:
-    """Whether the field at `place` stays where it is, and the node for what is in it, or -1.
+    """Return whether the field at `place` stays in its place, and the node for its contents, or -1.
 
-    A field that is renamed is written later: what the level notes of it is its place.
+    For a renamed field, which is written later, the level notes its place.
     """
     width = (stack.shape[1] - _FIXED) // 2
     first, name = rules.firsts[stack[level, _NODE]], place + 1
@@ -206,7 +208,7 @@ def _ruled(data: Bytes, place: int, length: int, rules: Table, stack: Int64s, le
 
 @kernel(leaf=True, inlined=True)
 def _field(data: Bytes, rules: Table, stack: Int64s, depth: int, out: Bytes, to: int) -> tuple[int, int]:
-    """Copy the level's next field, or enter it: the depth, and the position behind what was written or GIVE_UP."""
+    """Copy the level's next field, or enter it. Return the depth, and the position after the output or GIVE_UP."""
     level = depth - 1
     place, end = stack[level, _NEXT], stack[level, _END]
     kind = data[place]
@@ -231,7 +233,8 @@ def _field(data: Bytes, rules: Table, stack: Int64s, depth: int, out: Bytes, to:
 
 @kernel(leaf=True, inlined=True)
 def _renamed(data: Bytes, rules: Table, stack: Int64s, depth: int, out: Bytes, to: int) -> tuple[int, int]:
-    """Write the field of the level's next edge by its new name, if it is renamed and there; results as `_field`."""
+    """Write the field of the level's next edge under its new name, if the edge renames it. Returns are as in
+    `_field`."""
     level = depth - 1
     index, end = stack[level, _DONE], stack[level, _END]
     stack[level, _DONE] = index + 1
@@ -256,10 +259,10 @@ def _renamed(data: Bytes, rules: Table, stack: Int64s, depth: int, out: Bytes, t
 def edit_one(
     data: Bytes, at: int, limit: int, node: int, is_array: bool, rules: Table, stack: Int64s, out: Bytes, to: int
 ) -> int:  # fmt: skip
-    """Copy the document or array at `at`, which must end by `limit`, to `to`; the end of the copy, or GIVE_UP.
+    """Copy the document or array at `at`, which must end by `limit`, to `to`. Return the end of the copy, or GIVE_UP.
 
-    A level of `stack` is a document or an array that is not finished. (numba cannot load a function from its cache
-    that calls itself.)
+    Each level of `stack` is an open document or array. (There is no recursion: numba cannot load a recursive function
+    from its cache.)
     """
     depth = 1
     to = _entered(data, at, limit, node, is_array, stack, 0, to)
@@ -293,9 +296,9 @@ def _all_edited(
 
 
 def edited(data: Bytes, places: Int64s, kinds: Bytes, rules: Table) -> Documents | None:
-    """The documents at `places` after the rules. None when one of them is for `field_filters` to decide."""
+    """Apply the rules to the documents at `places`. Return None if `field_filters` must handle one of them."""
     which = np.where(kinds == DOCUMENT, places, -1)
-    # a document that lies about its length is found out below
+    # the walk detects documents with a wrong length
     room = int(np.clip(fields.sizes_of(data, which), 0, len(data)).sum())
     out = np.empty(room * rules.growth + 1, np.uint8)
     found = np.empty(len(places), np.int64)

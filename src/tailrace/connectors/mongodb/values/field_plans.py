@@ -1,7 +1,7 @@
 """field.exclude.list and field.renames on documents of dotted keys, compiled: `updatedFields`, `$set`. Worker.
 
-What becomes of a key follows from the names of all keys alone, so `field_filters` decides it once for each list of
-names that occurs, and makes a plan: which fields stay, in which order and by which names, and which rules hold within.
+The result for a key depends only on the names of all keys, so `field_filters` computes a plan once for each list of
+names: the fields that stay, their order and names, and the rules for their contents.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tailrace.connectors.mongodb.values.fields import ARRAY, DOCUMENT, Bytes, In
 Rules = tuple[tuple[tuple[bytes, ...], bytes | None], ...]
 Bools = npt.NDArray[np.bool_]
 Plan = tuple[tuple[int, bytes, Rules], ...]
-"""The fields that stay: each one's place among the document's, its name, and the rules for what is in it."""
+"""The fields that stay: each one's index in the document, its name, and the rules for its contents."""
 
 
 @kernel
 def _names(data: Bytes, places: Int64s, kinds: Bytes, out: Bytes, bounds: Int64s) -> int:
-    """Write the names of every document's fields, each with a zero byte; the first malformed document, or -1."""
+    """Write the names of every document's fields, each with a zero byte. Return the first malformed document, or -1."""
     to = 0
     for row in range(len(places)):
         bounds[row] = to
@@ -64,7 +64,8 @@ def _names(data: Bytes, places: Int64s, kinds: Bytes, out: Bytes, bounds: Int64s
 
 
 def names_of(data: Bytes, places: Int64s, kinds: Bytes) -> tuple[Int64s, list[tuple[bytes, ...]]] | None:
-    """Which of the distinct lists of names each document has, and these; None where a document is malformed."""
+    """Return an index for each document into the distinct lists of names, and these lists; None for a malformed
+    document."""
     which = np.where(kinds == DOCUMENT, places, -1)
     out = np.empty(int(np.clip(fields.sizes_of(data, which), 0, len(data)).sum()) + 1, np.uint8)
     bounds = np.zeros(len(places) + 1, np.int64)
@@ -75,10 +76,10 @@ def names_of(data: Bytes, places: Int64s, kinds: Bytes) -> tuple[Int64s, list[tu
 
 
 class _Steps(NamedTuple):
-    """Plans as the kernel takes them: the steps of plan n are `starts[n]` to `starts[n + 1]`.
+    """Plans for the kernel: the steps of plan n are `starts[n]` to `starts[n + 1]`.
 
-    A step has the field that it takes, the node of the rules for what is in it, or -1, and the field's name. `most` is
-    the largest number of fields that a document has.
+    A step has the index of its field, the node of the rules for the field's contents, or -1, and the field's new name.
+    `most` is the largest number of fields in a document.
     """
 
     starts: Int64s
@@ -107,7 +108,7 @@ def _carried_out(
     data: Bytes, places: Int64s, kinds: Bytes, codes: Int64s, steps: _Steps, rules: Table, stack: Int64s,
     out: Bytes, found: Int64s,
 ) -> int:  # fmt: skip
-    """Make the documents; the end of the last one, or GIVE_UP."""
+    """Write the documents. Return the end of the last one, or GIVE_UP."""
     types = np.empty(steps.most, np.uint8)
     values = np.empty(steps.most + 1, np.int64)
     sizes = np.empty(steps.most, np.int64)
@@ -153,9 +154,9 @@ def _carried_out(
 def carried_out(
     data: Bytes, places: Int64s, kinds: Bytes, codes: Int64s, plans: Sequence[Plan], listed: Sequence[Sequence[bytes]]
 ) -> Documents | None:
-    """The documents at `places`, made by the plans of their `listed` names; -1 for values that are none.
+    """Apply plans to the documents at `places`; plan n is for documents with the names `listed[n]`.
 
-    None when one of them is for `field_filters` to decide.
+    Return None if `field_filters` must handle one of them. The place of a value that is not a document is -1.
     """
     below = list(dict.fromkeys(rules for plan in plans for _, _, rules in plan if rules))
     tables = table(below)
@@ -186,7 +187,7 @@ def _spliced(
     data: Bytes, places: Int64s, kinds: Bytes, is_update: Bools, whole: Documents, inside: Int64s,
     sets: Documents, unsets: Documents, out: Bytes, found: Int64s,
 ) -> int:  # fmt: skip
-    """Make the documents; the end of the last one. `inside` has the places of `$set` and of `$unset`."""
+    """Write the documents. Return the end of the last one. `inside` has the places of `$set` and of `$unset`."""
     to = 0
     for row in range(len(places)):
         if kinds[row] != DOCUMENT:
@@ -224,8 +225,8 @@ def spliced(
     data: Bytes, places: Int64s, kinds: Bytes, is_update: Bools, whole: Documents, inside: Int64s, sets: Documents,
     unsets: Documents,
 ) -> Documents:  # fmt: skip
-    """The oplog's entries at `places`: updates with `sets` and `unsets` for what is `inside`, their `$set` and
-    `$unset`, the others as `whole` has them."""
+    """Return the oplog's entries at `places`: updates get `sets` and `unsets` as their `$set` and `$unset`, which are
+    at the places `inside`; other entries are taken from `whole`."""
     which = np.where(kinds == DOCUMENT, places, -1)
     room = int(fields.sizes_of(data, which).sum()) + sum(len(one.data) for one in (whole, sets, unsets))
     out = np.empty(room + 1, np.uint8)

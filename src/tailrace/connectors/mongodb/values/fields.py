@@ -1,8 +1,8 @@
-"""Finding fields in raw BSON without decoding it: compiled walks over the top level of many documents.
+"""Fields in raw BSON, located without decoding: compiled walks over the top level of many documents.
 
 The format is that of bsonspec.org, version 1.1: a document is its length as an int32, elements, and a zero byte; an
 element is its type, its name ending with a zero byte, and its value. A place is the index of a value's first byte in
-the buffer. Walks look at lengths before they read, so a document that lies about them is found out and not followed.
+the buffer. Walks check lengths before they read, so wrong lengths are detected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MIN_KEY, MAX_KEY = 255, 127
 ABSENT = 0
 """The type that `locate` reports for a field that a document does not have."""
 
-# What a value of each type takes: its size, or -1 for a length before it, -2 for two zero-terminated texts, -3 unknown.
+# The size of each type's values, or -1 for a length prefix, -2 for two zero-terminated texts, -3 for an unknown type.
 _SIZES = np.full(256, -3, np.int64)
 for _type, _size in (
     (DOUBLE, 8), (UNDEFINED, 0), (OBJECT_ID, 12), (BOOLEAN, 1), (DATE, 8), (NULL, 0), (INT32, 4), (TIMESTAMP, 8),
@@ -35,11 +35,11 @@ for _type, _size in (
     (SCOPED_CODE, -1),
 ):  # fmt: skip
     _SIZES[_type] = _size
-# What is added to the length that stands before a value: it counts itself, or not, or something follows.
+# The bytes to add to the length prefix: it may not count itself, or parts that follow.
 _EXTRA = np.zeros(256, np.int64)
 for _type, _size in ((STRING, 4), (BINARY, 5), (DB_POINTER, 16), (CODE, 4), (SYMBOL, 4)):
     _EXTRA[_type] = _size
-# The least length that may stand before a value: a text has its zero byte, a document its own length and a zero byte.
+# The least length prefix: a text has a zero byte, a document its own length and a zero byte.
 _LEAST = np.zeros(256, np.int64)
 for _type, _size in (
     (STRING, 1), (CODE, 1), (SYMBOL, 1), (DB_POINTER, 1), (DOCUMENT, 5), (ARRAY, 5), (SCOPED_CODE, 14),
@@ -49,7 +49,7 @@ for _type, _size in (
 
 @kernel(leaf=True, inlined=True)
 def load(data: Bytes, at: int) -> int:
-    """The int32 at `at`."""
+    """Return the int32 at `at`."""
     value = np.uint32(data[at]) | np.uint32(data[at + 1]) << np.uint32(8)
     value |= np.uint32(data[at + 2]) << np.uint32(16) | np.uint32(data[at + 3]) << np.uint32(24)
     return int(np.int64(np.int32(value)))
@@ -57,7 +57,7 @@ def load(data: Bytes, at: int) -> int:
 
 @kernel(leaf=True)
 def value_size(data: Bytes, kind: int, at: int, end: int) -> int:
-    """The bytes of the value of type `kind` at `at`, which must end by `end`; -1 where it does not."""
+    """Return the bytes of the value of type `kind` at `at`, which must end by `end`; -1 if it does not."""
     size = int(_SIZES[kind])
     if size == -1:
         if at + 4 > end:
@@ -80,7 +80,7 @@ def value_size(data: Bytes, kind: int, at: int, end: int) -> int:
 
 @kernel
 def _find(data: Bytes, starts: Int64s, names: Bytes, bounds: Int64s, places: Int64s, kinds: Bytes) -> int:
-    """Fill `places` and `kinds`; the first document that is malformed, or -1."""
+    """Fill `places` and `kinds`. Return the first malformed document, or -1."""
     count = len(bounds) - 1
     limit = len(data)
     for row in range(len(starts)):
@@ -124,17 +124,17 @@ def _find(data: Bytes, starts: Int64s, names: Bytes, bounds: Int64s, places: Int
 
 @lru_cache(maxsize=256)
 def _encoded(names: tuple[str, ...]) -> tuple[Bytes, Int64s]:
-    """The names one after another, and their bounds."""
+    """Return the names one after another, and their bounds."""
     encoded = [name.encode() for name in names]
     bounds = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     return readonly(np.frombuffer(b"".join(encoded) + b"\0", np.uint8)), bounds
 
 
 def locate(data: Bytes, starts: Int64s, names: tuple[str, ...]) -> tuple[Int64s, Bytes]:
-    """Where the documents at `starts` have the fields `names`: places and types, a row for each name.
+    """Locate the fields `names` in the documents at `starts`: places and types, a row for each name.
 
-    A document without the field has place -1 and type ABSENT; so has a start of -1. Of fields with the same name the
-    last counts, as it does for who decodes the document. Raises DecodeError for a malformed document.
+    A document without the field, or a start of -1, gives place -1 and type ABSENT. Of fields with the same name the
+    last counts, as in decoders. Raises DecodeError for a malformed document.
     """
     text, bounds = _encoded(names)
     places = np.full((len(names), len(starts)), -1, np.int64)
@@ -170,7 +170,7 @@ def _elements(data: Bytes, start: int, places: Int64s, kinds: Bytes) -> int:
 
 
 def elements(data: Bytes, start: int) -> tuple[Int64s, Bytes]:
-    """The places and types of the elements of the document or array at `start`. Raises DecodeError."""
+    """Return the places and types of the elements of the document or array at `start`. Raises DecodeError."""
     if start < 0 or start + 5 > len(data):
         raise DecodeError("An array of the log does not follow the BSON format.", start)
     size = int(load(data, start))
@@ -202,20 +202,21 @@ def _int64s(data: Bytes, places: Int64s, kinds: Bytes, out: Int64s) -> None:
 
 
 def int64s(data: Bytes, places: Int64s, kinds: Bytes) -> Int64s:
-    """The numbers at `places`: int32, int64, date (ms) and timestamp (seconds in the upper half); 0 for the rest."""
+    """Return the numbers at `places`: int32, int64, date (ms) and timestamp (seconds in the upper half); 0 for other
+    types."""
     out = np.empty(len(places), np.int64)
     _int64s(data, places, kinds, out)
     return out
 
 
 def text(data: Bytes, place: int) -> str:
-    """The text at `place`, where `locate` has found one; what is not UTF-8 in it as U+FFFD."""
+    """Return the text at a `place` that `locate` returned, with U+FFFD for bytes that are not UTF-8."""
     return data[place + 4 : place + 3 + int(load(data, place))].tobytes().decode("utf-8", "replace")
 
 
 @kernel
 def sizes_of(data: Bytes, starts: Int64s) -> Int64s:
-    """The sizes in bytes of the documents at `starts`, 0 where there is none."""
+    """Return the sizes in bytes of the documents at `starts`; 0 for a start of -1."""
     sizes = np.zeros(len(starts), np.int64)
     for row in range(len(starts)):
         if starts[row] >= 0:
@@ -231,7 +232,7 @@ def _gather(data: Bytes, starts: Int64s, offsets: Int64s, out: Bytes) -> None:
 
 
 def gathered(data: Bytes, starts: Int64s) -> tuple[Bytes, Int64s]:
-    """The documents at `starts` one after another in a buffer of their own, and their bounds in it."""
+    """Return the documents at `starts` one after another in a new buffer, and their bounds in it."""
     offsets = np.zeros(len(starts) + 1, np.int64)
     np.cumsum(sizes_of(data, starts), out=offsets[1:])
     out = np.empty(int(offsets[-1]), np.uint8)
@@ -249,14 +250,14 @@ def _hashes(data: Bytes, offsets: Int32s, out: Int64s) -> None:
 
 
 def hashes(data: Bytes, offsets: Int32s) -> Int64s:
-    """A number for each of the texts that lie one after another in `data`, never negative (FNV-1a)."""
+    """Return a hash (FNV-1a) of each of the texts in `data`, never negative."""
     out = np.empty(len(offsets) - 1, np.int64)
     _hashes(data, offsets, out)
     return out
 
 
 def load_kernels() -> None:
-    """Compile, or load, what the planner uses, so that its first batch does not wait for it."""
+    """Compile or load the planner's kernels, so that its first batch does not wait for them."""
     document = readonly(np.frombuffer(bytes.fromhex("0f0000000274730002000000690000"), np.uint8))
     places, kinds = locate(document, np.zeros(1, np.int64), ("ts",))
     int64s(document, places[0], kinds[0])
@@ -267,12 +268,13 @@ def load_kernels() -> None:
 
 @kernel
 def _distinct(data: Bytes, places: Int64s, sizes: Int64s, codes: Int64s, first: Int64s) -> int:
-    """Number the byte strings at `places` by first appearance among the last few; the count of numbers."""
+    """Number the byte strings at `places` by first appearance. Return the count of numbers; -1 if `first` is too
+    short."""
     count = 0
     for row in range(len(places)):
         size = sizes[row]
         found = -1
-        # neighbours are mostly equal: look at the latest first
+        # neighbours are mostly equal, so compare with the latest first
         for candidate in range(count - 1, -1, -1):
             other = first[candidate]
             if sizes[other] == size:
@@ -295,7 +297,7 @@ def _distinct(data: Bytes, places: Int64s, sizes: Int64s, codes: Int64s, first: 
 
 
 def distinct(data: Bytes, places: Int64s, sizes: Int64s) -> tuple[Int64s, list[bytes]]:
-    """Which of the distinct byte strings each of those at `places` with `sizes` is, and the distinct ones."""
+    """Return for each byte string at `places` its index among the distinct ones, and the distinct ones."""
     codes = np.empty(len(places), np.int64)
     room = 64
     while True:

@@ -1,4 +1,4 @@
-"""JSON with every element on a line of its own, as Java's driver indents it. Worker."""
+"""JSON with every element on a line of its own, indented as by Java's driver. Worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST = 2**31 - 1
 
 @kernel(leaf=True, inlined=True)
 def _behind_text(data: Bytes, position: int) -> int:
-    """Where a text ends that begins with the quote at a position."""
+    """Return the position after the text that begins with the quote at `position`."""
     position += 1
     while data[np.uintp(position)] != _QUOTE:
         position += 2 if data[np.uintp(position)] == _BACKSLASH else 1
@@ -37,7 +37,7 @@ def _break(depth: int, out: Bytes, at: int) -> int:
 
 @kernel
 def _indent(data: Bytes, offsets: npt.NDArray[np.int32], bounds: Int64s, out: Bytes) -> bool:
-    """Write the texts into `out`; false where it may not have room for all."""
+    """Write the texts into `out`. Return False if it may not have room for all."""
     at, room = 0, len(out)
     for row in range(len(offsets) - 1):
         depth, position, end = 0, int(offsets[row]), int(offsets[row + 1])
@@ -76,7 +76,7 @@ def _indent(data: Bytes, offsets: npt.NDArray[np.int32], bounds: Int64s, out: By
 
 
 def indented(data: Bytes, offsets: npt.NDArray[np.int32]) -> tuple[Bytes, npt.NDArray[np.int32]]:
-    """The texts, one after another, and their bounds. Raises ConversionError where they exceed 2 GiB."""
+    """Return the indented texts, one after another, and their bounds. Raises ConversionError if they exceed 2 GiB."""
     bounds = np.zeros(len(offsets), np.int64)
     out = np.empty(3 * len(data) + 1024, np.uint8)
     while not _indent(data, offsets, bounds, out):

@@ -1,9 +1,9 @@
-"""The forms in which Debezium writes BSON as JSON text: a table of pieces each. Planner and worker.
+"""The forms in which Debezium writes BSON as JSON text: a table of pieces for each. Planner and worker.
 
-A form is data: the texts that stand around and between values. What all forms share is how a value is taken apart, by
-the specification of BSON 1.1, and how doubles and decimals are written, as Java does it. MongoDB's Java driver defines
-the modes: STRICT (extended JSON 1), RELAXED and EXTENDED (extended JSON 2, relaxed and canonical), and the writer of
-keys that the driver had up to version 3, `com.mongodb.util.JSON`.
+A form is data: the texts around and between values. All forms share the decomposition of values, by the specification
+of BSON 1.1, and the texts of doubles and decimals, as in Java. MongoDB's Java driver defines the modes: STRICT
+(extended JSON 1), RELAXED and EXTENDED (extended JSON 2, relaxed and canonical), and the writer of keys that the driver
+had up to version 3, `com.mongodb.util.JSON`.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from tailrace.connectors.mongodb.values.fields import DB_POINTER, REGEX, TIMESTA
 ) = range(59)  # fmt: skip
 
 COPY, UNIT, LONGER, DROP = 0, 253, 254, 255
-"""What is done with a byte of a text: copy it, escape it by number, look at the whole character, leave it out. Other
-numbers are pieces."""
+"""Actions for a byte of a text: copy it, escape it by number, look at the whole character, drop it. Other numbers are
+pieces."""
 
 KEEP_UUID, OLD_UUID, NAME_UUID = 0, 1, 2
-"""What becomes of a UUID: left as it is; of subtype 4 to 3, in the order that Java had; written as a UUID's text."""
+"""Handling of UUIDs: unchanged; subtype 4 becomes 3, in Java's old byte order; written as a UUID's text."""
 
 MOST_LEVELS = 1024
-"""Documents within documents, as deep as Java's writer goes."""
+"""Most levels of nested documents, the limit of Java's writer."""
 
 
 class Compiled(NamedTuple):
-    """A form as the kernels take it: its pieces one after another with their bounds, its tables and its switches.
+    """A form for the kernels: its pieces one after another with their bounds, its tables and its switches.
 
-    `actions` has what is done with each byte of a text, `escaped` a bit for each UTF-16 unit that is written as a
+    `actions` holds the action for each byte of a text, `escaped` a bit for each UTF-16 unit that is written as a
     number, `refused` a 1 for each type of BSON that the form cannot write.
     """
 
@@ -57,12 +57,12 @@ class Compiled(NamedTuple):
     without_scope: bool
     raw: bool
     within_string: bool
-    """The text stands within a JSON string, and is escaped once more."""
+    """The text is within a JSON string, and is escaped once more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Form:
-    """One form. `refused` are types of BSON that Debezium cannot write in it, and ends at."""
+    """One form. `refused` are types of BSON that Debezium cannot write in it: they end its connector."""
 
     name: str
     pieces: tuple[str, ...]
@@ -71,13 +71,13 @@ class Form:
     signed_subtype: bool = False
     without_scope: bool = False
     raw: bool = False
-    """Characters stand as they are, and control characters that have no letter are left out."""
+    """Characters are literal, and control characters without a short escape are dropped."""
     refused: frozenset[int] = frozenset()
 
     def compiled(self, within_string: bool) -> Compiled:
-        """The tables of the form; `within_string`: the text stands in a JSON string and is escaped once more."""
+        """Return the tables of the form. With `within_string` the text is in a JSON string and is escaped once more."""
         texts = [quoted(text)[1:-1] if within_string else text for text in self.pieces]
-        # What stands for no value is not within the string.
+        # the text of a missing value is outside of the string
         texts[ABSENT] = self.pieces[ABSENT]
         encoded = [text.encode() for text in texts]
         bounds = np.cumsum([0, *map(len, encoded)]).astype(np.int64)
@@ -100,7 +100,7 @@ class Form:
         )  # fmt: skip
 
     def short_escapes(self) -> dict[str, int]:
-        """The characters that have a piece of their own."""
+        """Return the characters that have a piece of their own."""
         found = {'"': QUOTE_ESCAPE, "\\": BACKSLASH_ESCAPE, "\b": BACKSPACE_ESCAPE, "\t": TAB_ESCAPE}
         found |= {"\n": NEWLINE_ESCAPE, "\r": RETURN_ESCAPE}
         return found if self.raw else found | {"\f": FEED_ESCAPE}
@@ -145,12 +145,12 @@ _CANONICAL = _RELAXED | {
 
 
 def _spaced(pieces: dict[int, str]) -> dict[int, str]:
-    """With a space behind each comma."""
+    """Return the pieces with a space after each comma."""
     return {number: text.replace(',"', ', "') for number, text in pieces.items()} | {SEPARATOR: ", "}
 
 
 def _old(pieces: dict[int, str]) -> dict[int, str]:
-    """As the driver's old writer had it: spaces before and behind colons and commas, and behind what opens."""
+    """Return the pieces of the driver's old writer: spaces around colons and commas, and after opening brackets."""
     found = {
         number: text.replace('": ', '" : ').replace(',"', ' , "').replace('{"', '{ "')
         for number, text in pieces.items()
@@ -175,7 +175,7 @@ KEY_1_1 = Form(
     raw=True,
     refused=frozenset((REGEX, DB_POINTER, TIMESTAMP)),
 )
-"""`_id` in keys of format 1.1. Regular expressions, pointers and timestamps have no text in it."""
+"""`_id` in keys of format 1.1, which has no text for regular expressions, pointers and timestamps."""
 
 STRICT = Form("strict", _pieces(_STRICT))
 """`after` and `before` of format 3."""
@@ -187,6 +187,6 @@ RELAXED = Form("relaxed", _pieces(_spaced(_RELAXED)), text_dates=True)
 """`updatedFields` of format 3."""
 
 CANONICAL = Form("canonical", _pieces(_CANONICAL))
-"""EXTENDED, the canonical extended JSON of version 2, without spaces behind commas."""
+"""EXTENDED, the canonical extended JSON of version 2, without spaces after commas."""
 
 FORMS = (STRICT_1_1, KEY_1_1, STRICT, KEY, RELAXED, CANONICAL)

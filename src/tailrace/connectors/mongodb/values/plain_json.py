@@ -1,7 +1,7 @@
-"""BSON as JSON text, plainly: what the kernels are held to, and what writes the values that they leave. Worker.
+"""BSON as JSON text in plain Python: the reference for the kernels, and the writer of values that they leave. Worker.
 
 Kernels leave documents that name a field twice (the last value counts, at the first one's place), texts that are not
-UTF-8 (written with U+FFFD), very wide documents, and everything malformed, which is an error here.
+UTF-8 (written with U+FFFD), very wide documents, and malformed data, which is an error here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _INTEGERS = {fields.INT32: (f.INT, f.INT_END), fields.INT64: (f.LONG, f.LONG_END
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
-    """U+FFFD for each part that cannot be UTF-8, as Java counts them: a surrogate in three bytes is one part."""
+    """Return U+FFFD for each part that is not UTF-8, as Java counts them: a surrogate in three bytes is one part."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     data, at = error.object, error.start
@@ -51,13 +51,13 @@ codecs.register_error(_REPLACEMENT, _replace)
 
 
 def text_of(data: bytes) -> str:
-    """Bytes as Java decodes them from UTF-8."""
+    """Decode UTF-8 as Java does."""
     return data.decode("utf-8", _REPLACEMENT)
 
 
 @dataclass(slots=True)
 class _Open:
-    """A document or array that is being written: what is left of it, and the piece that closes it."""
+    """A document or array that is being written: its remaining items, and the piece that closes it."""
 
     items: Iterator[tuple[str, int, int]]
     close: int
@@ -66,17 +66,17 @@ class _Open:
 
 
 def escaped(text: str, form: Form) -> str:
-    """A text with the form's escapes, without quotes around it."""
+    """Return a text with the form's escapes, without quotes."""
     writer = _Writer(b"", form)
     writer.text(text)
     return "".join(writer.parts)
 
 
 def plain_text(data: bytes, kind: int, place: int, form: Form) -> str:
-    """The text of the value of type `kind` at `place`.
+    """Return the text of the value of type `kind` at `place`.
 
-    Raises DecodeError when it does not follow BSON, ConversionError when it is nested too deeply or has a type that
-    the form refuses.
+    Raises DecodeError if it does not follow BSON, ConversionError if it is nested too deeply or has a type that the
+    form refuses.
     """
     writer = _Writer(data, form)
     writer.value(kind, place)
@@ -113,7 +113,7 @@ class _Writer:
         self.parts += (self.form.pieces[begin], text, self.form.pieces[end])
 
     def text(self, text: str) -> None:
-        """A text with the form's escapes."""
+        """Write a text with the form's escapes."""
         for character in text:
             code = ord(character)
             if character in self._short:
@@ -128,11 +128,11 @@ class _Writer:
                     self.parts.append(character)
 
     def value(self, kind: int, at: int) -> None:
-        """Write a value; of a document or array only what opens it, the rest is on the stack."""
+        """Write a value; of a document or array only its beginning, and push the rest on the stack."""
         body = self.data[at : at + value_size(self.data, kind, at)]
         if kind in self.form.refused:
             raise ConversionError(
-                f"A document has a {_NAMES[kind]} in its _id, which keys of event.format=1.1 have no text for.",
+                f"A document has a {_NAMES[kind]} in its _id, for which keys of event.format=1.1 have no text.",
                 "Set event.format=3, or leave the collection out.",
             )
         if kind == fields.DOCUMENT:
@@ -155,7 +155,7 @@ class _Writer:
             self.scalar(kind, body, at)
 
     def scalar(self, kind: int, body: bytes, at: int) -> None:
-        """A value that is neither a document nor a text nor an integer."""
+        """Write a value that is neither a document nor a text nor an integer."""
         if kind == fields.DOUBLE:
             self.double(struct.unpack("<d", body)[0])
         elif kind == fields.BOOLEAN:
@@ -187,7 +187,7 @@ class _Writer:
             self.between(f.POINTER_ID, body[-12:].hex(), f.POINTER_END)
 
     def scoped(self, at: int) -> None:
-        """Code with a scope: its own length, a text, and a document."""
+        """Write code with a scope: its own length, a text, and a document."""
         length = value_size(self.data, fields.STRING, at + 4)
         self.put(f.SCOPED)
         self.text(text_of(self.data[at + 8 : at + 3 + length]))
@@ -202,7 +202,7 @@ class _Writer:
             raise ConversionError(f"A document is nested in more than {MOST_LEVELS} levels.")
         found = list(items(self.data, at))
         if named:
-            # The last of several values counts, where the first one stands.
+            # the last of equal names takes the place of the first
             found = list({item[0]: item for item in found}.values())
         self.put(begin)
         self.stack.append(_Open(iter(found), close, named))
@@ -242,7 +242,7 @@ class _Writer:
 
 
 def value_size(data: bytes, kind: int, at: int) -> int:
-    """The bytes of a value. Raises DecodeError when it goes beyond `data`, or its type is unknown."""
+    """Return the bytes of a value. Raises DecodeError if it goes beyond `data`, or its type is unknown."""
     fixed = {
         fields.DOUBLE: 8, fields.UNDEFINED: 0, fields.OBJECT_ID: 12, fields.BOOLEAN: 1, fields.DATE: 8,
         fields.NULL: 0, fields.INT32: 4, fields.TIMESTAMP: 8, fields.INT64: 8, fields.DECIMAL: 16,
@@ -276,7 +276,7 @@ def value_size(data: bytes, kind: int, at: int) -> int:
 
 
 def items(data: bytes, at: int) -> Iterator[tuple[str, int, int]]:
-    """Names, types and places of the elements of the document or array at `at`. Raises DecodeError."""
+    """Yield names, types and places of the elements of the document or array at `at`. Raises DecodeError."""
     end = at + value_size(data, fields.DOCUMENT, at) - 1
     if data[end] != 0:
         raise DecodeError("A document of the log does not end with a zero byte.", at)
@@ -291,7 +291,7 @@ def items(data: bytes, at: int) -> Iterator[tuple[str, int, int]]:
 
 
 def double_text(value: float) -> str:
-    """A finite double as Java before 19 writes it; `values.doubles` says what that is."""
+    """Return a finite double as Java before 19 writes it; see `values.doubles`."""
     sign = "-" if math.copysign(1, value) < 0 else ""
     value = abs(value)
     if value == 0:
@@ -318,7 +318,7 @@ def double_text(value: float) -> str:
 
 
 def _between_midpoints(whole: int, exponent: int) -> tuple[int, int]:
-    """Of the decimals strictly between the midpoints to the neighbours, the shortest, and of those the nearest."""
+    """Return the shortest decimal strictly between the midpoints to the neighbours; of several the nearest."""
     lowest = -1074
     if exponent < lowest:
         whole, exponent = whole >> (lowest - exponent), lowest
@@ -330,7 +330,7 @@ def _between_midpoints(whole: int, exponent: int) -> tuple[int, int]:
     while True:
         unit = Fraction(10) ** place
         near = round(value / unit)
-        # of two that are as near, the even one, which `round` has taken
+        # `round` has chosen the even one of two equally near numbers
         for digits in sorted((near, near - 1, near + 1), key=lambda digits: abs(digits * unit - value)):
             if digits > 0 and value - half < digits * unit < value + half:
                 return digits, place
@@ -338,7 +338,7 @@ def _between_midpoints(whole: int, exponent: int) -> tuple[int, int]:
 
 
 def decimal_text(body: bytes) -> str:
-    """The 16 bytes of a decimal128 as the specification of BSON's decimals writes it."""
+    """Return the 16 bytes of a decimal128 in the notation of BSON's specification of decimals."""
     low, high = struct.unpack("<QQ", body)
     sign = high >> 63
     combination = high >> 58 & 31

@@ -1,11 +1,9 @@
-"""The compiled walk that tells the shapes of BSON values: which fields and types a document has. Worker.
+"""The compiled walk that writes the shapes of BSON values: the fields and types of a document. Worker.
 
-A shape is bytes: the type of the value, and of a document all of its elements, each as its type, its name, a zero byte,
-and what is in it, up to another zero byte. An array has the shapes of its elements, each different one once, or, where
-arrays are shown as documents, all of them, without names.
-
-What stands at a leaf (a value that is no document, or an array as a whole) is found by its number: leaves are counted
-as they come, without those within arrays that have different shapes alone.
+A shape is bytes: the type of the value, and for a document all its elements, each as its type, its name, a zero byte,
+and its own shape, and another zero byte at the end. An array has the distinct shapes of its elements, or, if arrays are
+shown as documents, the shapes of all, without names. A leaf is a value that is not a document, or an array as a whole.
+Leaves are numbered in order, except those within arrays of distinct shapes.
 """
 
 from __future__ import annotations
@@ -30,16 +28,16 @@ _DOLLAR = 36
 _MOST_MARKS = 4096
 _NAMED, _SET, _ALL = 0, 1, 2
 WHOLE = 254
-"""In the place of a type: a document that nobody looks into."""
+"""Written instead of a type for a document that is not searched."""
 
 
 class Reading(NamedTuple):
-    """How shapes are told.
+    """The rules of a walk.
 
-    `narrow`: an int64 that an int32 can hold is one, as texts without wrappers read. `spread`: arrays are shown as
-    documents. `checked`: leave documents that begin with a name of extended JSON, and pointers, to the plain way;
-    `bare`: but for the outermost. `drops`: leave texts with control characters too, as old keys have none. A document
-    in the field `whole` at the top is a leaf of the type WHOLE, whatever is in it.
+    `narrow`: an int64 that fits into an int32 counts as one, as texts without wrappers read. `spread`: arrays are shown
+    as documents. `checked`: leave documents that begin with a name of extended JSON, and pointers, to the plain way;
+    with `bare` this excludes the outermost document. `drops`: also leave texts with control characters, which old keys
+    drop. A document in the top-level field `whole` is a leaf of the type WHOLE.
     """
 
     narrow: bool
@@ -51,7 +49,7 @@ class Reading(NamedTuple):
 
 
 class _Levels(NamedTuple):
-    """The documents and arrays that are open: where each ends, what it is, where its element and its marks begin."""
+    """The open documents and arrays: end, kind, beginning of the current element's shape, and first mark of each."""
 
     ends: Int64s
     sorts: Int64s
@@ -60,7 +58,7 @@ class _Levels(NamedTuple):
 
 
 class _Marks(NamedTuple):
-    """The different shapes of the elements of open arrays: where each begins and ends."""
+    """The distinct shapes of the elements of open arrays: beginning and end of each."""
 
     begins: Int64s
     ends: Int64s
@@ -68,7 +66,7 @@ class _Marks(NamedTuple):
 
 @kernel(leaf=True)
 def _is_text(data: Bytes, begin: int, end: int, drops: bool) -> bool:
-    """Whether data[begin:end] is UTF-8, and, with `drops`, has no control characters."""
+    """Return True if data[begin:end] is UTF-8, with `drops` also without control characters."""
     position = begin
     while position < end:
         byte = data[np.uintp(position)]
@@ -86,7 +84,7 @@ def _is_text(data: Bytes, begin: int, end: int, drops: bool) -> bool:
 
 @kernel(leaf=True)
 def _is_ascii(data: Bytes, place: int, size: int) -> bool:
-    """Whether the options of a regular expression are ASCII; others are put in order the plain way."""
+    """Return True if the options of a regular expression are ASCII. Others are sorted in the plain way."""
     position = place
     while data[np.uintp(position)] != 0:
         position += 1
@@ -97,7 +95,7 @@ def _is_ascii(data: Bytes, place: int, size: int) -> bool:
 
 @kernel(leaf=True)
 def _is_sound(data: Bytes, kind: int, place: int, size: int, drops: bool, checked: bool) -> bool:
-    """Whether a value that is neither document nor array is one that the columns can show as it is."""
+    """Return True if the columns can show a value, neither document nor array, from its bytes."""
     if kind in (_STRING, _CODE, _SYMBOL):
         if size < 5 or data[np.uintp(place + size - 1)] != 0:
             return False
@@ -113,14 +111,14 @@ def _is_sound(data: Bytes, kind: int, place: int, size: int, drops: bool, checke
 
 @kernel(leaf=True)
 def _is_small(data: Bytes, place: int) -> bool:
-    """Whether the int64 at `place` is one that an int32 can hold."""
+    """Return True if the int64 at `place` fits into an int32."""
     high, low = load(data, place + 4), load(data, place)
     return bool((high == 0 and low >= 0) or (high == -1 and low < 0))
 
 
 @kernel(leaf=True)
 def _has_wrapper(data: Bytes, first: int) -> bool:
-    """Whether the first name of the elements at `first` may be one of extended JSON's."""
+    """Return True if the first name of the elements at `first` may be a name of extended JSON."""
     name = first + 1
     if data[np.uintp(first)] == 0 or data[np.uintp(name)] != _DOLLAR:
         return False
@@ -131,7 +129,7 @@ def _has_wrapper(data: Bytes, first: int) -> bool:
 
 @kernel(leaf=True)
 def _is_known(out: Bytes, begin: int, end: int, marks: _Marks, low: int, high: int) -> bool:
-    """Whether the shape out[begin:end] is one of those that are marked."""
+    """Return True if the shape out[begin:end] is among the marked ones."""
     for number in range(low, high):
         other = marks.begins[np.uintp(number)]
         if marks.ends[np.uintp(number)] - other == end - begin:
@@ -147,7 +145,7 @@ def _is_known(out: Bytes, begin: int, end: int, marks: _Marks, low: int, high: i
 
 @kernel(leaf=True)
 def _scope_of(data: Bytes, place: int, size: int) -> int:
-    """Where the scope of code begins; LEFT where it is not sound."""
+    """Return the beginning of the scope of code; LEFT if the value is not sound."""
     length = load(data, place + 4) if size >= 14 else -1
     scope = place + 8 + length
     if length <= 0 or scope + 5 > place + size or data[np.uintp(scope - 1)] != 0:
@@ -159,7 +157,8 @@ def _scope_of(data: Bytes, place: int, size: int) -> int:
 
 @kernel(leaf=True, inlined=True)
 def _opened(data: Bytes, kind: int, position: int, size: int, reading: Reading, depth: int) -> tuple[int, int]:
-    """Where the elements of a document or an array begin, and what it is; LEFT where it is to be read the plain way."""
+    """Return the beginning of a document's or array's elements, and its kind; LEFT if it must be read in the plain
+    way."""
     inner, sort = position, _NAMED
     if kind == _SCOPED:
         inner = _scope_of(data, position, size)
@@ -179,8 +178,11 @@ def _opened(data: Bytes, kind: int, position: int, size: int, reading: Reading, 
 def _finished(
     position: int, opened: bool, depth: int, top: int, levels: _Levels, marks: _Marks, out: Bytes, at: int
 ) -> tuple[int, int, int, int]:
-    """Close what ends at a position, and leave out shapes that an array has already: where the log goes on, how deep,
-    how many marks there are, and where the shape goes on. `opened` tells that nothing has ended yet."""
+    """Close all levels that end at a position, and drop shapes that their arrays already have.
+
+    Return the next position, the depth, the number of marks, and the end of the shape. `opened` is True if a level has
+    just been opened.
+    """
     while True:
         if not opened and depth > 0 and levels.sorts[depth - 1] == _SET:
             element, low = levels.elements[depth - 1], levels.marks[depth - 1]
@@ -201,7 +203,7 @@ def _finished(
 
 @kernel(leaf=True, inlined=True)
 def _put_name(data: Bytes, name: int, end: int, out: Bytes, at: int) -> int:
-    """A name and a zero byte; LEFT where it is not UTF-8."""
+    """Write a name and a zero byte; LEFT if it is not UTF-8."""
     if not _is_text(data, name, end, False):
         return LEFT
     for byte in range(name, end):
@@ -213,7 +215,7 @@ def _put_name(data: Bytes, name: int, end: int, out: Bytes, at: int) -> int:
 
 @kernel(leaf=True, inlined=True)
 def _is_whole(data: Bytes, kind: int, name: int, end: int, depth: int, reading: Reading) -> bool:
-    """Whether the element is the document that is a leaf."""
+    """Return True if the element is the document that counts as a leaf."""
     if depth != 1 or kind != _DOCUMENT or len(reading.whole) == 0 or end - name != len(reading.whole):
         return False
     position = 0
@@ -227,9 +229,9 @@ def _walk(
     data: Bytes, kind: int, position: int, reading: Reading, levels: _Levels, marks: _Marks, out: Bytes, at: int,
     leaves: Int64s, leaf: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """Write the shape of a value; where it ends, or LEFT, and how many leaves there are up to then."""
+    """Write the shape of a value. Return its end, or LEFT, and the number of leaves so far."""
     limit, depth, top, begin, whole = len(data), 0, 0, at, False
-    # within so many levels nothing counts as a leaf
+    # no value at this depth or deeper counts as a leaf
     silent = MOST_LEVELS + 1
     at += 1
     while True:
@@ -283,8 +285,8 @@ def tell(
 ) -> int:  # fmt: skip
     """Write the shapes of values: that of row r ends at offsets[r + 1], and its first leaf is leaves[starts[r]].
 
-    Rows of kind ABSENT have none; `left` becomes 1 for rows that have to be read the plain way. `out` and `leaves` have
-    room for all. The count of leaves.
+    Rows of kind ABSENT have no shape. `left` becomes 1 for rows that must be read in the plain way. `out` and `leaves`
+    have room for all. Return the number of leaves.
     """
     levels = _Levels(
         np.empty(MOST_LEVELS + 1, np.int64), np.empty(MOST_LEVELS + 1, np.int64),
@@ -308,9 +310,9 @@ def tell(
 def element_places(
     data: Bytes, places: Int64s, offsets: npt.NDArray[np.int32], found: Int64s, kinds: Bytes, narrow: bool
 ) -> int:
-    """Where the elements of the arrays at `places` are, and of which types; those of row r end at offsets[r + 1].
+    """Write the places and types of the elements of the arrays at `places`; those of row r end at offsets[r + 1].
 
-    Where `found` is empty they are only counted. The arrays have to be sound. With `narrow` as in Reading.
+    Return their number; an empty `found` only counts them. The arrays must be sound. `narrow` is as in Reading.
     """
     count = 0
     for row in range(len(places)):

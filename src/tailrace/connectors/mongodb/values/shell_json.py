@@ -1,7 +1,7 @@
-"""JSON as MongoDB's shell and its Java driver read it, made strict. No I/O.
+"""Strict JSON from the notation of MongoDB's shell and its Java driver. No I/O.
 
-They take names without quotes, texts in single quotes, regular expressions between slashes and a few calls, as
-`ObjectId("…")`; extended JSON has a form for each.
+The notation also has names without quotes, texts in single quotes, regular expressions between slashes and a few calls,
+such as `ObjectId("…")`; extended JSON has a form for each.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 
-# No alternative takes what another part of it could take as well: the time grows with the text alone.
+# No two parts of an alternative match the same text, so matching takes linear time.
 _TOKEN = re.compile(
     r"""\s+
     | (?P<text>"(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*')
@@ -34,9 +34,9 @@ _WORDS = frozenset(("true", "false", "null"))
 
 
 def strict_json(text: str) -> str:
-    """The same value as strict JSON; raises ValueError for what is none.
+    """Return the same value as strict JSON. Raises ValueError if it is none.
 
-    Its text follows an option's name in a sentence, and holds nothing of the value.
+    The error's text is meant to follow an option's name in a sentence. It contains nothing of the value.
     """
     try:
         json.loads(text)
@@ -58,7 +58,7 @@ def _pieces(text: str) -> Iterator[str]:
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None:
-            raise ValueError(f"is no JSON: what stands at character {at} begins no value")
+            raise ValueError(f"is no JSON: no value begins at character {at}")
         at = token.end()
         kind = token.lastgroup
         if kind == "text":
@@ -82,7 +82,7 @@ def _quoted(text: str) -> str:
 
 
 def _unescaped(found: re.Match[str]) -> str:
-    """What a backslash and a character, or a double quote, of a text in single quotes are in double quotes."""
+    """Return an escape, or a double quote, of a text in single quotes for a text in double quotes."""
     if found[2]:
         return '\\"'
     return "'" if found[1] == "'" else found[0]
@@ -99,7 +99,8 @@ def _called(call: str, argument: str) -> str:
 
 
 def _moment(value: str) -> object:
-    """A date as extended JSON has it: a number counts ms, a day begins at midnight UTC, and no zone means UTC."""
+    """Return a date for extended JSON: a number counts ms, a day begins at midnight UTC, and the default zone is
+    UTC."""
     if re.fullmatch(r"-?\d{5,}", value):
         return {"$numberLong": value}
     if re.fullmatch(r"\d{4}-\d\d-\d\d", value):

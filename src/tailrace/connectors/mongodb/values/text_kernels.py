@@ -17,14 +17,14 @@ _STRING, _CODE, _SCOPED, _OBJECT_ID, _DECIMAL = (
 )  # fmt: skip
 _BINARY, _REGEX = fields.BINARY, fields.REGEX
 WHOLE, PATTERN, OPTIONS = 0, 1, 2
-"""Which part of a value is meant: all of it, or one of a regular expression's."""
+"""Parts of a value: all of it, or one of a regular expression's two."""
 _MOST_DECIMAL = 48
 _UUID = 16
 
 
 @kernel(leaf=True)
 def _text_bounds(data: Bytes, kind: int, place: int, part: int) -> tuple[int, int]:
-    """Where the bytes of a value stand as they are shown, and where they end; of binary data its own."""
+    """Return the bounds of a value's bytes that are shown; for binary data without length and subtype."""
     if kind == _SCOPED:
         return place + 8, place + 7 + load(data, place + 4)
     if kind == _BINARY:
@@ -45,7 +45,7 @@ def _text_bounds(data: Bytes, kind: int, place: int, part: int) -> tuple[int, in
 
 @kernel
 def text_sizes(data: Bytes, places: Int64s, kinds: Bytes, part: int, offsets: npt.NDArray[np.int32]) -> int:
-    """Fill `offsets` with room for each text, at least; how many bytes they have in all."""
+    """Fill `offsets` with sufficient room for each text. Return the bytes of all."""
     total = 0
     for row in range(len(places)):
         if places[row] >= 0:
@@ -65,7 +65,7 @@ def text_sizes(data: Bytes, places: Int64s, kinds: Bytes, part: int, offsets: np
 def put_texts(
     data: Bytes, places: Int64s, kinds: Bytes, part: int, turned: bool, offsets: npt.NDArray[np.int32], out: Bytes
 ) -> None:
-    """Write the texts, and their true offsets. With `turned` UUIDs have the order of bytes that Java once had."""
+    """Write the texts, and their true offsets. With `turned` UUIDs have Java's old byte order."""
     scratch = np.empty(64, np.uint8)
     target, source = out.ctypes.data, data.ctypes.data
     at: Int = 0
@@ -91,7 +91,7 @@ def put_texts(
 
 @kernel(leaf=True)
 def _sort(out: Bytes, begin: Int, end: Int) -> None:
-    """Put ASCII in order."""
+    """Sort ASCII characters; leave a text with others."""
     for position in range(begin, end):
         if out[position] >= 128:
             return
@@ -105,7 +105,7 @@ def _sort(out: Bytes, begin: Int, end: Int) -> None:
 
 @kernel
 def put_numbers(data: Bytes, places: Int64s, kinds: Bytes, out: Int64s) -> None:
-    """The whole numbers at `places`: int32, int64, dates in ms, and timestamps as ms of their signed seconds."""
+    """Write the whole numbers at `places`: int32, int64, dates in ms, and timestamps as ms of their signed seconds."""
     for row in range(len(places)):
         place = places[row]
         value = 0
@@ -121,7 +121,7 @@ def put_numbers(data: Bytes, places: Int64s, kinds: Bytes, out: Int64s) -> None:
 
 @kernel
 def put_doubles(data: Bytes, places: Int64s, out: Bytes) -> None:
-    """The bytes of the doubles at `places`."""
+    """Write the bytes of the doubles at `places`."""
     for row in range(len(places)):
         for byte in range(8):
             out[8 * row + byte] = data[places[row] + byte] if places[row] >= 0 else 0
@@ -129,6 +129,6 @@ def put_doubles(data: Bytes, places: Int64s, out: Bytes) -> None:
 
 @kernel
 def put_flags(data: Bytes, places: Int64s, out: Bytes) -> None:
-    """The truth values at `places`."""
+    """Write the truth values at `places`."""
     for row in range(len(places)):
         out[row] = data[places[row]] if places[row] >= 0 else 0

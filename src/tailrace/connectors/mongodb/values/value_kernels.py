@@ -1,6 +1,6 @@
 """Compiled text of single BSON values: texts, binary data, decimals, dates. Worker.
 
-`form` is a `json_forms.Compiled`. Every function writes at `at` in `out` and returns the position behind what it wrote.
+`form` is a `json_forms.Compiled`. Every function writes at `at` in `out` and returns the position after its output.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ LAST_TEXT_DATE = 253_402_300_799_999
 
 _COPY, _UNIT, _LONGER, _DROP, _UNICODE = f.COPY, f.UNIT, f.LONGER, f.DROP, f.UNICODE_ESCAPE
 LEFT = -1
-"""Instead of a position: the plain writer must write the value."""
+"""Returned instead of a position if only the plain writer can write the value."""
 
 
 @kernel(leaf=True)
 def load_long(data: Bytes, at: Int) -> np.uint64:
-    """The eight bytes at `at` as uint64."""
+    """Return the eight bytes at `at` as uint64."""
     value = np.uint64(0)
     for position in range(8):
         value |= np.uint64(data[np.uintp(at + position)]) << np.uint64(8 * position)
@@ -50,7 +50,7 @@ def put_piece(form: f.Compiled, number: int, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True)
 def put_escape(unit: Int, form: f.Compiled, out: Bytes, at: Int) -> Int:
-    """The escape of a UTF-16 unit, in lower case."""
+    """Write the escape of a UTF-16 unit, in lower case."""
     at = put_piece(form, _UNICODE, out, at)
     for digit in range(4):
         out[np.uintp(at + digit)] = _HEX[np.uintp((unit >> (12 - 4 * digit)) & 15)]
@@ -59,7 +59,7 @@ def put_escape(unit: Int, form: f.Compiled, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True)
 def put_text(data: Bytes, begin: int, end: Int, form: f.Compiled, out: Bytes, at: Int) -> Int:
-    """The text in data[begin:end] with the form's escapes; LEFT when it is not UTF-8."""
+    """Write the text in data[begin:end] with the form's escapes; LEFT if it is not UTF-8."""
     source, target = data.ctypes.data, out.ctypes.data
     position = begin
     while position < end:
@@ -89,7 +89,7 @@ def put_text(data: Bytes, begin: int, end: Int, form: f.Compiled, out: Bytes, at
 
 @kernel(leaf=True)
 def character_of(data: Bytes, position: int, end: Int) -> tuple[Int, int]:
-    """The code point of the UTF-8 of several bytes at `position`, and how many they are; 0 when it is not UTF-8."""
+    """Return the code point of a multi-byte UTF-8 character at `position`, and its size; size 0 if it is not UTF-8."""
     byte = data[np.uintp(position)]
     point, size = 0, 0
     if 0xC2 <= byte < 0xE0:
@@ -114,11 +114,11 @@ def character_of(data: Bytes, position: int, end: Int) -> tuple[Int, int]:
 
 @kernel(leaf=True)
 def put_character(data: Bytes, position: int, point: Int, size: int, form: f.Compiled, out: Bytes, at: Int) -> Int:
-    """The character `point`, which has `size` bytes at `position`: as it is, or by its escapes."""
+    """Write the character `point`, which has `size` bytes at `position`, literally or by its escapes."""
     if size == 4 and (not form.raw or form.within_string):
         high, low = 0xD800 + ((point - 0x10000) >> 10), 0xDC00 + (point & 0x3FF)
         if form.raw:
-            # The text leaves it as it is, and the JSON string around it is Jackson's.
+            # the form writes the character literally, but the surrounding JSON string, by Jackson, escapes it
             return int(put_unit(low, out, put_unit(high, out, at)))
         return put_escape(low, form, out, put_escape(high, form, out, at))
     if size < 4 and form.escaped[np.uintp(point >> 3)] >> np.uint8(point & 7) & 1 != 0:
@@ -140,7 +140,7 @@ def put_hex(data: Bytes, begin: int, count: int, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True)
 def put_unsigned(value: int, out: Bytes, at: Int) -> Int:
-    """A uint32."""
+    """Write a uint32."""
     return int(put_integer(np.int64(value), out, at))
 
 
@@ -160,7 +160,7 @@ def put_date(ms: int, form: f.Compiled, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True)
 def put_binary(data: Bytes, place: int, form: f.Compiled, scratch: Bytes, out: Bytes, at: Int) -> Int:
-    """Binary data, of which the length is at `place`; LEFT when its two lengths differ."""
+    """Write binary data whose length is at `place`; LEFT if its two lengths differ."""
     size = load(data, place)
     subtype = np.int64(data[np.uintp(place + 4)])
     begin = place + 5
@@ -172,7 +172,7 @@ def put_binary(data: Bytes, place: int, form: f.Compiled, scratch: Bytes, out: B
     if size == 16 and subtype in (3, 4) and form.uuid != f.KEEP_UUID:
         turned = subtype == 4 if form.uuid == f.OLD_UUID else subtype == 3
         for position in range(16):
-            # Java kept both halves of a UUID with the last byte first.
+            # Java's old order has the bytes of both halves of a UUID reversed
             scratch[position] = data[np.uintp(begin + ((position & 8) + 7 - (position & 7) if turned else position))]
         if form.uuid == f.NAME_UUID:
             return put_uuid(scratch, form, out, at)
@@ -194,7 +194,7 @@ def put_binary(data: Bytes, place: int, form: f.Compiled, scratch: Bytes, out: B
 
 @kernel(leaf=True)
 def put_uuid(content: Bytes, form: f.Compiled, out: Bytes, at: Int) -> Int:
-    """The 16 bytes of `content` as a UUID's text."""
+    """Write the 16 bytes of `content` as a UUID's text."""
     at = put_piece(form, f.UUID, out, at)
     for part in range(5):
         first, count = (0, 4) if part == 0 else (2 + 2 * part, 2) if part < 4 else (10, 6)
@@ -218,7 +218,7 @@ _INFINITY = np.frombuffer(b"Infinity", np.uint8).copy()
 
 @kernel(leaf=True)
 def put_decimal(data: Bytes, place: int, scratch: Bytes, out: Bytes, at: Int) -> Int:
-    """The 16 bytes of a decimal128 at `place`."""
+    """Write the decimal128 in the 16 bytes at `place`."""
     low, high = load_long(data, place), load_long(data, place + 8)
     combination = np.int64((high >> np.uint64(58)) & np.uint64(31))
     if combination == 31:
@@ -240,7 +240,7 @@ def put_decimal(data: Bytes, place: int, scratch: Bytes, out: Bytes, at: Int) ->
 
 @kernel(leaf=True)
 def digits_of(low: np.uint64, high: np.uint64, scratch: Bytes) -> Int:
-    """The decimal digits of a number of 128 bits into `scratch`, the last one first; their count."""
+    """Write the decimal digits of a number of 128 bits into `scratch`, the last one first. Return their count."""
     # Nine digits at a time by long division of four words of 32 bits.
     w3, w2 = high >> np.uint64(32), high & _LOW_32
     w1, w0 = low >> np.uint64(32), low & _LOW_32
@@ -267,7 +267,8 @@ def digits_of(low: np.uint64, high: np.uint64, scratch: Bytes) -> Int:
 
 @kernel(leaf=True)
 def put_scaled(digits: Bytes, count: Int, exponent: int, out: Bytes, at: Int) -> Int:
-    """A decimal of `count` digits, the last one first, times ten to the `exponent`: plain, or with an exponent."""
+    """Write a decimal of `count` digits, the last one first, times ten to the `exponent`: plain, or with an
+    exponent."""
     first = exponent + count - 1
     scientific = exponent > 0 or first < -6
     if scientific:
@@ -299,7 +300,7 @@ def put_scaled(digits: Bytes, count: Int, exponent: int, out: Bytes, at: Int) ->
 
 @kernel(leaf=True)
 def put_special(value: float, out: Bytes, at: Int) -> Int:
-    """A double that is no number, or infinite."""
+    """Write a double that is NaN or infinite."""
     if np.isnan(value):
         return put_word(_NAN, out, at)
     if value < 0:
