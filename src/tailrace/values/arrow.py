@@ -1,8 +1,8 @@
-"""Typed columns: the Arrow type of each semantic type, and the texts of a column as an array of it. Workers.
+"""Typed columns: the Arrow type of each semantic type, and columns of texts as Arrow arrays. Worker.
 
-What a semantic type is in Arrow stands in the module of its family, in one line (`stored`); a type without one is what
-its Connect type is. Numbers are stored as events show them: a Date's infinity is the end of an int32. A value that
-the Arrow type cannot hold, as a time of 24:00:00, counts as one that cannot be converted.
+The module of a family defines the Arrow type of its semantic types in one line (`stored`); other types follow from
+their Connect type. Numbers are those that events show: a Date's infinity is the end of an int32. A value that the Arrow
+type cannot hold, such as 24:00:00, counts as unconvertible.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _PLAIN: dict[str, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """How the values of a semantic type lie in Arrow: their type, the type that they are made of, and the way there.
+    """The Arrow form of a semantic type: its type, the type from which it is cast, and the conversion.
 
-    `value` takes what a plain conversion gives; it raises ValueError where the Arrow type cannot hold that.
+    `value` takes the result of a plain conversion. It raises ValueError if the Arrow type cannot hold it.
     """
 
     of: Callable[[LogicalType], pa.DataType]
@@ -57,10 +57,10 @@ def stored(
     value: Callable[[Any, LogicalType], Any] | None = None,
     made_of: pa.DataType | None = None,
 ) -> None:
-    """Say what the semantic type `name` is in Arrow: the type, for some from what the schema says.
+    """Define the Arrow type of the semantic type `name`, which may depend on the schema.
 
-    `value` makes what Arrow takes of what the plain conversion gives; None stands for the value itself. `made_of` is
-    the type of that where it is not `of`.
+    `value` converts the result of the plain conversion for Arrow; None keeps it. `made_of` is the type of its result if
+    that is not `of`.
     """
 
     def type_of(logical: LogicalType) -> pa.DataType:
@@ -71,7 +71,7 @@ def stored(
 
 
 def arrow_type_of(logical: LogicalType) -> pa.DataType:
-    """The Arrow type that holds the values of `logical`."""
+    """Return the Arrow type that holds the values of `logical`."""
     known = _STORED.get(logical.name or "")
     return _nested(logical, arrow_type_of) if known is None else known.of(logical)
 
@@ -82,7 +82,7 @@ def _made_of(logical: LogicalType) -> pa.DataType:
 
 
 def _nested(logical: LogicalType, of: Callable[[LogicalType], pa.DataType]) -> pa.DataType:
-    """The Arrow type of a Connect type, its parts by `of`."""
+    """Return the Arrow type of a Connect type, its parts by `of`."""
     plain = _PLAIN.get(logical.connect)
     if plain is not None:
         return plain
@@ -96,7 +96,7 @@ def _nested(logical: LogicalType, of: Callable[[LogicalType], pa.DataType]) -> p
 
 
 def arrow_value(value: Any, logical: LogicalType) -> Any:
-    """What Arrow takes for a value of a plain conversion. ValueError where the Arrow type cannot hold it."""
+    """Return Arrow's form of a plain conversion's result. Raises ValueError if the Arrow type cannot hold it."""
     if value is None:
         return None
     known = _STORED.get(logical.name or "")
@@ -126,28 +126,28 @@ def _plain_stored(value: Any, logical: LogicalType) -> Any:
 
 
 def arrow_array(values: list[Any], logical: LogicalType) -> pa.Array:
-    """An array of what `arrow_value` gave."""
+    """Return an array of results of `arrow_value`."""
     made = pa.array(values, _made_of(logical))
     of = arrow_type_of(logical)
     return made if made.type == of else made.cast(of)
 
 
 def arrow_type(plan: ColumnPlan) -> pa.DataType:
-    """The Arrow type of a column's values."""
+    """Return the Arrow type of a column's values."""
     return arrow_type_of(plan.schema)
 
 
 def arrow(plan: ColumnPlan, column: pa.Array, unavailable: Flags | None = None) -> pa.Array:
-    """A column of the server's texts, a `binary` array, as an array of `arrow_type(plan)`.
+    """Return a column of the server's texts, a `binary` array, as an array of `arrow_type(plan)`.
 
-    A null is what the plan shows for it, and so is a text that cannot be converted; `unavailable` marks unchanged
-    TOAST values, which are what the plan shows for those.
+    A null, or a text that cannot be converted, becomes the plan's null. `unavailable` marks unchanged TOAST values,
+    which become the plan's placeholder.
     """
     return typed(plan, column, unavailable)[0]
 
 
 def typed(plan: ColumnPlan, column: pa.Array, unavailable: Flags | None = None) -> tuple[pa.Array, Flags]:
-    """As `arrow`, and which texts could not be converted: those that have no JSON, and those beyond the Arrow type."""
+    """Call `arrow`; return also which texts have no JSON form or do not fit the Arrow type."""
     conversion = plan.conversion
     if plan.shape is not None and not conversion.by_value:
         column = plan.shape.column(column)
@@ -161,7 +161,7 @@ def typed(plan: ColumnPlan, column: pa.Array, unavailable: Flags | None = None) 
 
 
 def _filled(values: pa.Array, outcome: Bytes, plan: ColumnPlan) -> pa.Array:
-    """The values, and what the plan shows in the rows that have none."""
+    """Return the values, with the plan's null or placeholder in rows without one."""
     if not outcome.any():
         return values
     null, unavailable = (_literal(text, plan.schema) for text in (plan.null, plan.unavailable))
@@ -175,19 +175,19 @@ def _filled(values: pa.Array, outcome: Bytes, plan: ColumnPlan) -> pa.Array:
 
 
 def _literal(text: bytes, logical: LogicalType) -> Any:
-    """What Arrow takes for a value that a plan has as JSON."""
+    """Return Arrow's form of a value that a plan has as JSON."""
     return arrow_value(json.loads(text, parse_float=Verbatim), logical)
 
 
 def typed_of(conversion: Conversion, texts: Texts) -> Typed:
-    """The values of texts by the conversion's family."""
+    """Return the values of texts, converted by the conversion's family."""
     logical = conversion.logical
     found = conversion.family.arrow(texts, logical, arrow_type_of(logical))
     return found or _plainly(conversion, texts)
 
 
 def _plainly(conversion: Conversion, texts: Texts) -> Typed:
-    """As `typed_of`, value by value; equal texts are converted once."""
+    """Return the values of texts, converted one at a time; equal texts are converted once."""
     outcome = np.zeros(len(texts), np.uint8)
     outcome[: len(texts.state)] = texts.state
     known: dict[bytes, tuple[int, Any]] = {}
@@ -210,7 +210,7 @@ def _plain(conversion: Conversion, text: bytes) -> tuple[int, Any]:
 
 
 def with_numbers(kind: pa.DataType) -> pa.DataType:
-    """Return a type with numbers in the place of its dates and timestamps, as Python has no values for all of them."""
+    """Return a type with numbers in place of its dates and timestamps, some of which Python cannot represent."""
     if pa.types.is_date32(kind):
         return pa.int32()
     if pa.types.is_timestamp(kind):
@@ -223,7 +223,7 @@ def with_numbers(kind: pa.DataType) -> pa.DataType:
 
 
 def numbers_of(made_by: Callable[..., Any], texts: Texts, argument: int, of: pa.DataType) -> Typed:
-    """The numbers that a kernel makes of texts, as an array of the type `of`, which has 32 or 64 bits."""
+    """Return the numbers that a kernel makes of texts, as an array of the 32-bit or 64-bit type `of`."""
     out, outcome = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.uint8)
     made_by(texts.data, texts.bounds, texts.state, argument, out, outcome)
     numbers: npt.NDArray[Any] = out.astype(np.int32) if of.bit_width == 32 else out
@@ -231,7 +231,7 @@ def numbers_of(made_by: Callable[..., Any], texts: Texts, argument: int, of: pa.
 
 
 def strings_of(family: Family, texts: Texts) -> Typed | None:
-    """The strings that the family writes as JSON, where these have nothing to escape."""
+    """Return the strings that the family writes as JSON; valid only if they need no escapes."""
     found = family.json(texts, Shown("", b"n", b"u", b""))
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Bytes, which are base64 in JSON, or text of them under binary.handling.mode."""
+"""Bytes: base64 in JSON, or another text under binary.handling.mode."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MODES = {"base64-url-safe": 1, "hex": 2}
 
 
 def binary(mode: str, unavailable: str | None) -> Conversion:
-    r"""Bytes, in hexadecimal digits behind `\x`, under a binary.handling.mode."""
+    r"""Return the conversion of bytes, in hexadecimal digits after `\x`, under a binary.handling.mode."""
     shown = binary_text(mode)
 
     def convert(text: str) -> str:
@@ -41,12 +41,12 @@ def binary(mode: str, unavailable: str | None) -> Conversion:
 
 
 def binary_type(mode: str) -> LogicalType:
-    """The schema of bytes under a binary.handling.mode."""
+    """Return the schema of bytes under a binary.handling.mode."""
     return BYTES if mode == "bytes" else STRING
 
 
 def binary_text(mode: str) -> Callable[[bytes], str]:
-    """Bytes as JSON writes them under a binary.handling.mode."""
+    """Return a function that writes bytes for JSON under a binary.handling.mode."""
     if mode == "hex":
         return bytes.hex
     if mode == "base64-url-safe":
@@ -59,7 +59,7 @@ def base64_text(data: bytes) -> str:
 
 
 def hexadecimal(text: str) -> bytes:
-    r"""The bytes that hexadecimal digits behind `\x` stand for."""
+    r"""Return the bytes for the hexadecimal digits after `\x`."""
     if not _HEXADECIMAL.fullmatch(text):
         raise ValueError("bytes are not in hex form")
     return bytes.fromhex(text[2:])
@@ -67,7 +67,7 @@ def hexadecimal(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Binaries(Family):
-    """Hexadecimal digits, shown as base64 (mode 0), URL-safe base64 (1) or as they are (2)."""
+    """Hexadecimal digits, shown as base64 (mode 0), URL-safe base64 (1) or unchanged (2)."""
 
     mode: int
 
@@ -85,7 +85,7 @@ class Binaries(Family):
 
 @kernel(leaf=True)
 def put_base64(source: Bytes, count: Int, url: int, out: Bytes, at: Int) -> Int:
-    """Write `count` bytes of `source` as base64 with padding; `url` is 64 for the URL-safe alphabet, else 0."""
+    """Write `count` bytes as padded base64; `url` is 64 for the URL-safe alphabet, else 0. Return the end."""
     position = 0
     while position + 2 < count:
         word = (np.int64(source[position]) << 16) | (np.int64(source[position + 1]) << 8) | source[position + 2]
@@ -109,8 +109,7 @@ def put_base64(source: Bytes, count: Int, url: int, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def read_hexadecimal(data: Bytes, begin: Int, end: Int, out: Bytes, at: Int) -> Int:
-    r"""Write the bytes that digits behind `\x` stand for at `at`; the position behind them, or -1 where a digit is
-    none."""
+    r"""Write the bytes for the digits after `\x` at `at`; return the end, or -1 for an invalid digit."""
     if end - begin < 2 or (end - begin) % 2 != 0 or data[begin] != _BACKSLASH or data[begin + 1] != _X:
         return -1
     wrong = False
@@ -126,7 +125,7 @@ def read_hexadecimal(data: Bytes, begin: Int, end: Int, out: Bytes, at: Int) -> 
 def binaries(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """`\\x` and hexadecimal digits as a string: base64 (argument 0), URL-safe base64 (1) or hexadecimal (2)."""
+    r"""Write `\x` and hexadecimal digits as a string: base64 (argument 0), URL-safe base64 (1) or hexadecimal (2)."""
     longest = 0
     for row in range(len(bounds) - 1):
         longest = max(longest, bounds[row + 1] - bounds[row])
@@ -160,7 +159,7 @@ def binaries(
 
 @kernel
 def binary_values(data: Bytes, bounds: Offsets, state: Bytes, out: Bytes, offsets: Offsets, outcome: Bytes) -> None:
-    """The bytes of hexadecimal texts one after another, and where they end."""
+    """Write the bytes of hexadecimal texts one after another, with their ends."""
     at: Int = 0
     for row in range(len(bounds) - 1):
         if len(state) > 0 and state[row] != 0:

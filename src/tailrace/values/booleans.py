@@ -1,4 +1,4 @@
-"""Booleans, and strings of bits, of which one alone is a boolean."""
+"""Booleans and strings of bits; a single bit is a boolean."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LETTERS, _DIGITS = word(b"tf"), word(b"10")
 
 
 def bits_type(length: int) -> LogicalType:
-    """A bit string as little-endian bytes; `length` in bits."""
+    """Return a bit string as little-endian bytes; `length` in bits."""
     return semantic(BYTES, "io.debezium.data.Bits", length=str(length))
 
 
@@ -33,12 +33,12 @@ def boolean_type() -> Conversion:
 
 
 def single_bit() -> Conversion:
-    """One bit, as a boolean."""
+    """Return the conversion of one bit, as a boolean."""
     return Conversion(BOOLEAN, bit, Bits(True), zero=False)
 
 
 def bits(length: int) -> Conversion:
-    """A string of up to `length` bits."""
+    """Return the conversion of a string of up to `length` bits."""
     return Conversion(bits_type(length), bit_string, Bits(False), zero="")
 
 
@@ -51,7 +51,7 @@ def bit(text: str) -> bool:
 
 
 def bit_string(text: str) -> str:
-    """Bits as little-endian bytes without trailing zero bytes."""
+    """Return bits as little-endian bytes without trailing zero bytes."""
     if text.strip("01"):
         raise ValueError("not bits")
     value = int(text or "0", 2)
@@ -83,7 +83,7 @@ class Bits(Family):
 
 
 def _typed_words(texts: Texts, letters: Bytes) -> Typed:
-    """Texts that are words for true and false; see `truths`."""
+    """Return texts that are words for true and false; see `truths`."""
     out, outcome = np.zeros(len(texts), np.bool_), np.zeros(len(texts), np.uint8)
     truths(texts.data, texts.bounds, texts.state, letters, out, outcome)
     return Typed(pa.array(out), readonly(outcome))
@@ -91,7 +91,7 @@ def _typed_words(texts: Texts, letters: Bytes) -> Typed:
 
 @kernel(leaf=True)
 def truths(data: Bytes, bounds: Offsets, state: Bytes, letters: Bytes, out: Any, outcome: Bytes) -> None:
-    """Whether texts are true: `letters` are the letters for true and false, which are words too for t and f."""
+    """Read true and false; `letters` are their letters. For t and f, the whole words are accepted too."""
     for row in range(len(bounds) - 1):
         begin, end = bounds[row], bounds[row + 1]
         if len(state) > 0 and state[row] != 0:
@@ -106,7 +106,7 @@ def truths(data: Bytes, bounds: Offsets, state: Bytes, letters: Bytes, out: Any,
 
 @kernel(leaf=True)
 def put_boolean(value: bool, out: Bytes, at: Int) -> Int:
-    """Write true or false; the position behind it."""
+    """Write true or false; return the end."""
     if value:
         out[at] = 116
         out[at + 1] = 114
@@ -125,7 +125,7 @@ def put_boolean(value: bool, out: Bytes, at: Int) -> Int:
 def booleans(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """`t` and `f`, or `true` and `false`, as true and false."""
+    """Write `t` and `f`, or `true` and `false`, as true and false."""
     at: Int = 0
     lost = 0
     for row in range(len(bounds) - 1):
@@ -147,8 +147,8 @@ def booleans(
 def bit_strings(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """Zeros and ones as base64 of little-endian bytes without trailing zero bytes (argument 0), or one of them as a
-    boolean (1)."""
+    """Write bits as base64 of little-endian bytes without trailing zero bytes (argument 0), or one bit as a boolean
+    (1)."""
     longest = 0
     for row in range(len(bounds) - 1):
         longest = max(longest, bounds[row + 1] - bounds[row])

@@ -1,6 +1,6 @@
-"""Dates of the proleptic Gregorian calendar: days since 1970 as text and the other way round.
+"""Dates of the proleptic Gregorian calendar: days since 1970 to text and back.
 
-The text is ISO 8601 with years of four digits or more and ` BC` at the end of years before 1. Years are counted
+The text is ISO 8601 with years of four digits or more, and ` BC` at the end for years before 1. Years are counted
 astronomically (1 BC is 0).
 """
 
@@ -19,27 +19,27 @@ from tailrace.values.integers import put_integer
 from tailrace.values.texts import Int, is_word, word
 
 MILLI, MICRO, NANO, ISO = range(4)
-"""What the number of a time counts, or that it is ISO text."""
+"""The unit of a time's number, or ISO text."""
 DAY_US = 86_400_000_000
 DAY_NS = 86_400_000_000_000
 INT64_MAX = 2**63 - 1
 DATE_PATTERN = r"([0-9]{4,7})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
 DAY_PARTS = {"year": INT32, "month": INT8, "day": INT8}
 SPECIAL = {"infinity": "POSITIVE_INFINITY", "-infinity": "NEGATIVE_INFINITY"}
-"""What the infinite dates and timestamps are in their parts."""
+"""Infinite dates and timestamps in structured values."""
 
 Parts = dict[str, Any]
 Found = npt.NDArray[np.int64]
-"""What a kernel has read of a text: days since 1970, the time of day, the offset from UTC."""
+"""The result of a kernel that reads a text: days since 1970, time of day, offset from UTC."""
 
 _ZERO, _NINE, _MINUS, _PLUS = 48, 57, 45, 43
 _INFINITY = word(b"infinity")
 _GREGORIAN = -141_427
-"""The day 1582-10-15, before which Java's dates are of the Julian calendar."""
+"""The day 1582-10-15; before it, Java's dates are of the Julian calendar."""
 
 
 def whole(pattern: re.Pattern[str], text: str) -> re.Match[str]:
-    """The match of all of a text; ValueError where there is none."""
+    """Return the match of the whole text. Raises ValueError if there is none."""
     found = pattern.fullmatch(text)
     if found is None:
         raise ValueError("not in ISO form")
@@ -47,7 +47,7 @@ def whole(pattern: re.Pattern[str], text: str) -> re.Match[str]:
 
 
 def days(year: int, month: int, day: int) -> int:
-    """Days since 1970 of a date."""
+    """Return a date as days since 1970."""
     year -= month <= 2
     era = year // 400
     of_era = year - era * 400
@@ -56,13 +56,13 @@ def days(year: int, month: int, day: int) -> int:
 
 
 def days_of(found: re.Match[str], text: str) -> int:
-    """Days since 1970 of the first three groups of a match in `text`, which may say that the year is before Christ."""
+    """Return the date in the first three groups of a match in `text`, as days since 1970; `text` may end with ` BC`."""
     year = 1 - int(found[1]) if text.endswith(" BC") else int(found[1])
     return days(year, int(found[2]), int(found[3]))
 
 
 def civil(day: int) -> tuple[int, int, int]:
-    """The year, month and day of `day` days since 1970."""
+    """Return the year, month and day of `day` days since 1970."""
     day += 719_468
     era, of_era = divmod(day, 146_097)
     year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
@@ -73,7 +73,7 @@ def civil(day: int) -> tuple[int, int, int]:
 
 
 def date_of(days: int) -> tuple[int, int, int]:
-    """The year, month and day of a day since 1970 in Java's calendar; years before 1 count backwards from 1."""
+    """Return year, month and day in Java's calendar of days since 1970; years before 1 count backwards from 1."""
     if days >= _GREGORIAN:
         return civil(days)
     # days since 1 March of the year 0
@@ -86,7 +86,7 @@ def date_of(days: int) -> tuple[int, int, int]:
 
 
 def iso_day(day: int) -> str:
-    """Days since 1970 as ISO 8601 and Java write them: four digits of the year, a sign beyond 9999 and below 0."""
+    """Return days since 1970 as ISO 8601 and Java write them: four-digit years, with a sign beyond 9999 and below 0."""
     year, month, of_month = civil(day)
     sign = "+" if year > 9999 else "-" if year < 0 else ""
     return f"{sign}{abs(year):04d}-{month:02d}-{of_month:02d}"
@@ -97,20 +97,20 @@ def day_parts(day: int) -> Parts:
 
 
 def infinite_parts(text: str, *names: str) -> Parts | None:
-    """The parts all null and the infinity's name; None for a finite value."""
+    """Return null parts with the infinity's name; None for a finite value."""
     special = SPECIAL.get(text)
     return None if special is None else {**dict.fromkeys(names), "specialValue": special}
 
 
 def structured(name: str, **parts: LogicalType) -> LogicalType:
-    """A date, time or duration in its parts, any of which may be null."""
+    """Return the schema of a date, time or duration in its parts, each of which may be null."""
     fields = (Field(part, kind.with_optional(True)) for part, kind in parts.items())
     return struct(*fields, name=f"io.debezium.time.Structured{name}", version=1)
 
 
 @kernel(leaf=True, inlined=True)
 def two_digits(data: Bytes, at: Int) -> Int:
-    """The number of two digits; a large negative one where there are none, which spoils every sum."""
+    """Return the number of two digits, or a large negative one if they are not digits, which spoils every sum."""
     high, low = np.int64(data[at]) - _ZERO, np.int64(data[at + 1]) - _ZERO
     if high < 0 or high > 9 or low < 0 or low > 9:
         return -1_000_000_000
@@ -119,7 +119,7 @@ def two_digits(data: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def behind_era(data: Bytes, begin: Int, end: Int) -> Int:
-    """Where ` BC` begins at the end of the text; the end where it has none."""
+    """Return where ` BC` begins at the end of the text; the end if there is none."""
     if end - begin > 3 and data[end - 1] == 67 and data[end - 2] == 66 and data[end - 3] == 32:
         return end - 3
     return end
@@ -127,7 +127,7 @@ def behind_era(data: Bytes, begin: Int, end: Int) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def infinity(data: Bytes, begin: Int, end: Int) -> int:
-    """1 for `infinity`, -1 for `-infinity`, 0 for any other text."""
+    """Return 1 for `infinity`, -1 for `-infinity`, 0 for any other text."""
     if end == begin or data[end - 1] != 121:
         return 0
     if data[begin] == _MINUS:
@@ -137,7 +137,7 @@ def infinity(data: Bytes, begin: Int, end: Int) -> int:
 
 @kernel(leaf=True, inlined=True)
 def read_date(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
-    """Read a date into found[0], days since 1970; the position behind it, or -1 when there is none."""
+    """Read a date into found[0], days since 1970; return its end, or -1 if there is none."""
     position, year = begin, np.int64(0)
     while position < end and _ZERO <= data[position] <= _NINE:
         year = year * 10 + data[position] - _ZERO
@@ -161,7 +161,7 @@ def read_date(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def put_two(value: Int, out: Bytes, at: Int) -> Int:
-    """Write two digits; the position behind them."""
+    """Write two digits; return the end."""
     out[at] = _ZERO + value // 10
     out[at + 1] = _ZERO + value % 10
     return at + 2
@@ -169,7 +169,7 @@ def put_two(value: Int, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True)
 def put_day(day: Int, out: Bytes, at: Int) -> Int:
-    """Write days since 1970 as a date, the year as ISO 8601 has it."""
+    """Write days since 1970 as a date, with the year as in ISO 8601; return the end."""
     day += 719_468
     era = day // 146_097
     of_era = day - era * 146_097

@@ -1,4 +1,4 @@
-"""Times of day and offsets from UTC, to the µs, and to the ns for texts that have more digits (`fine`)."""
+"""Times of day and offsets from UTC, in µs, or in ns for texts with more digits (`fine`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ZERO, _NINE, _MINUS, _PLUS, _POINT, _COLON, _Z = 48, 57, 45, 43, 46, 58, 90
 
 
 def unit_of(digits: int, mode: str) -> int:
-    """What time.precision.mode makes of a type with `digits` digits of the second's fraction."""
+    """Return the unit for a type with `digits` digits of the second's fraction under time.precision.mode."""
     if mode == "isostring":
         return ISO
     if mode in ("microseconds", "nanoseconds"):
@@ -34,7 +34,7 @@ def unit_of(digits: int, mode: str) -> int:
 
 
 def clock_us(found: re.Match[str], first: int = 1) -> int:
-    """The time of day in the four groups from `first` on."""
+    """Return the time of day in the four groups from `first` on, in µs."""
     hours, minutes, seconds, rest = found.group(first, first + 1, first + 2, first + 3)
     us = ((int(hours) * 60 + int(minutes)) * 60 + int(seconds)) * 1_000_000 + int((rest or "").ljust(6, "0"))
     if us > DAY_US:
@@ -43,14 +43,14 @@ def clock_us(found: re.Match[str], first: int = 1) -> int:
 
 
 def offset_us(found: re.Match[str], first: int) -> int:
-    """The offset in the four groups from `first` on."""
+    """Return the offset in the four groups from `first` on, in µs."""
     sign, hours, minutes, seconds = found.group(first, first + 1, first + 2, first + 3)
     us = (int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)) * 1_000_000
     return us if sign == "+" else -us
 
 
 def clock_ns(text: str) -> int:
-    """The time of day in ns. Of a fraction nine digits count, further ones are cut."""
+    """Return the time of day in ns, with the fraction cut to nine digits."""
     found = whole(_FINE_CLOCK, text)
     seconds = int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3])
     ns = seconds * SECOND_NS + int((found[4] or "")[:9].ljust(9, "0"))
@@ -60,7 +60,7 @@ def clock_ns(text: str) -> int:
 
 
 def iso_clock(ns: int, digits: int | None = None) -> str:
-    """A time of day with `digits` digits of the second's fraction, or with as many as it needs."""
+    """Return a time of day with `digits` digits of the second's fraction, or with as many as needed."""
     seconds, rest = divmod(ns, SECOND_NS)
     fraction = f"{rest:09d}".rstrip("0") if digits is None else f"{rest:09d}"[:digits]
     point = "." if fraction else ""
@@ -74,7 +74,7 @@ def clock_parts(ns: int) -> Parts:
 
 @kernel(leaf=True, inlined=True)
 def read_clock(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
-    """Read a time of day into found[1], µs; the position behind it, or -1 when there is none."""
+    """Read a time of day into found[1], µs; return its end, or -1 if there is none."""
     if begin + 8 > end or data[begin + 2] != _COLON or data[begin + 5] != _COLON:
         return -1
     hours, minutes, seconds = two_digits(data, begin), two_digits(data, begin + 3), two_digits(data, begin + 6)
@@ -97,7 +97,7 @@ def read_clock(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def read_offset(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
-    """Read an offset from UTC into found[2], µs; the position behind it, or -1 when there is none."""
+    """Read an offset from UTC into found[2], µs; return its end, or -1 if there is none."""
     if begin + 3 > end or (data[begin] != _MINUS and data[begin] != _PLUS):
         return -1
     seconds = two_digits(data, begin + 1) * 3600
@@ -117,7 +117,7 @@ def read_offset(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
 
 @kernel(leaf=True)
 def put_clock(us: Int, digits: Int, out: Bytes, at: Int) -> Int:
-    """Write a time of day and Z; a fraction of `digits` digits, or of as many as it needs when -1."""
+    """Write a time of day and Z, with a fraction of `digits` digits (-1: as many as needed); return the end."""
     seconds = us // 1_000_000
     rest = us - seconds * 1_000_000
     at = put_two(seconds // 3600, out, at)
@@ -142,7 +142,7 @@ def put_clock(us: Int, digits: Int, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def read_clock_ns(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
-    """Read a time of day into found[1], ns; the position behind it, or -1 when there is none."""
+    """Read a time of day into found[1], ns; return its end, or -1 if there is none."""
     if begin + 8 > end or data[begin + 2] != _COLON or data[begin + 5] != _COLON:
         return -1
     hours, minutes, seconds = two_digits(data, begin), two_digits(data, begin + 3), two_digits(data, begin + 6)
@@ -165,7 +165,7 @@ def read_clock_ns(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def put_clock_ns(ns: Int, out: Bytes, at: Int) -> Int:
-    """Write a time of day with as many digits of the second's fraction as it needs; the position behind it."""
+    """Write a time of day with as many digits of the second's fraction as needed; return the end."""
     seconds = ns // SECOND_NS
     rest = ns - seconds * SECOND_NS
     at = put_two(seconds // 3600, out, at)

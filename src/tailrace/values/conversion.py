@@ -1,4 +1,4 @@
-"""What is known of a type: its schema, its plain conversion, and the family that converts whole columns of it."""
+"""Conversion: a type's schema, its plain conversion, and the family that converts whole columns."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _MOST_KNOWN = 100_000
 
 
 class Typed(NamedTuple):
-    """The values of a column as an Arrow array, and what became of each row, as `values.texts` says.
+    """The values of a column as an Arrow array, and the outcome of each row, as in `values.texts`.
 
-    `outcome` is empty where every row has a value; what stands in the array where a row has none means nothing.
+    `outcome` is empty if every row has a value. The array has arbitrary values in rows without one.
     """
 
     values: pa.Array
@@ -30,22 +30,22 @@ class Typed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How columns of texts are converted, by compiled kernels or by Arrow's own; this one leaves it to each value.
+    """A conversion of whole columns of texts, by compiled kernels or by Arrow; this base class converts none.
 
-    A family is immutable, and two that are equal convert alike. Both conversions give what the plain one gives. They
-    may give None: then the plain one does it all, as it does where there is no kernel.
+    A family is immutable, and equal families convert alike. Both methods give the same values as the plain conversion.
+    If they return None, the plain conversion is used.
     """
 
     def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int] | None:
-        """The JSON of the texts, and how many could not be converted."""
+        """Return the JSON of the texts, and how many could not be converted."""
         return None
 
     def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
-        """The values of the texts as an array of the type `of`, which is that of `logical`."""
+        """Return the values of the texts as an array of the type `of`, which is that of `logical`."""
         return None
 
     def way(self) -> Hashable:
-        """The same for families that convert alike."""
+        """Return a key that is equal for families that convert alike."""
         return self
 
 
@@ -57,10 +57,10 @@ BY_VALUE = Family()
 class Conversion:
     """A type's schema, its plain conversion and its family; all conversions give the same values.
 
-    `plain` takes the server's text and gives a value for `json_text.dumps`: None where the type has no form for
-    it, ValueError where the text is malformed. `zero` stands for a default that only the server can compute;
-    `missing`, or `zero` where it is None, for a value that a NOT NULL column must have and the log did not carry;
-    `unavailable` for an unchanged TOAST value, None where the type has no placeholder.
+    `plain` takes the server's text and returns a value for `json_text.dumps`. It returns None if the type has no form
+    for it, and raises ValueError if the text is malformed. `zero` replaces a default that only the server can compute.
+    `missing` (None: `zero`) replaces a value of a NOT NULL column that the log did not carry. `unavailable` replaces an
+    unchanged TOAST value; None if the type has no placeholder.
     """
 
     logical: LogicalType
@@ -72,11 +72,11 @@ class Conversion:
 
     @property
     def by_value(self) -> bool:
-        """Whether values are converted plainly, one at a time."""
+        """True if values are converted plainly, one at a time."""
         return self.family == BY_VALUE
 
     def way(self) -> Hashable:
-        """The same for conversions that give the same of the same texts."""
+        """Return a key that is equal for conversions with equal results."""
         return self.plain if self.by_value else self.family.way()
 
 
@@ -85,8 +85,8 @@ class ColumnPlan:
     """One column as events show it: its index in the batch, its field name, its schema and conversion.
 
     `null` and `unavailable` are the JSON of a null and of an unchanged TOAST value in this column. A text that is not
-    UTF-8 cannot be converted. `shape` is applied to the texts before a family's kernel sees them; the plain
-    conversion has it in itself.
+    UTF-8 cannot be converted. `shape` is applied to the texts before a family's kernel; the plain conversion includes
+    it.
     """
 
     index: int
@@ -100,12 +100,12 @@ class ColumnPlan:
 
 
 def fragment_of(conversion: Conversion, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
-    """The JSON of texts by the conversion's family, and how many could not be converted."""
+    """Return the JSON of texts, converted by the conversion's family, and how many could not be converted."""
     return conversion.family.json(texts, shown) or _plainly(conversion, texts, shown)
 
 
 def _plainly(conversion: Conversion, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
-    """As `fragment_of`, value by value; equal texts are converted once."""
+    """Return the JSON of texts, converted one at a time, and how many failed; equal texts are converted once."""
     known: dict[bytes, bytes | None] = {}
     parts: list[bytes] = []
     literals = (shown.null, shown.unavailable)
@@ -127,7 +127,7 @@ def _plainly(conversion: Conversion, texts: Texts, shown: Shown) -> tuple[Fragme
 
 
 def plain_text(conversion: Conversion, text: bytes, null: bytes) -> bytes | None:
-    """The JSON of one value by the plain conversion, `null` where it has no form; None when it cannot be converted."""
+    """Return the JSON of a value by the plain conversion: `null` if it has no form, None if it cannot be converted."""
     outcome, value = plain_value(conversion, text)
     if outcome == LOST:
         return None
@@ -135,7 +135,7 @@ def plain_text(conversion: Conversion, text: bytes, null: bytes) -> bytes | None
 
 
 def plain_value(conversion: Conversion, text: bytes) -> tuple[int, Any]:
-    """What becomes of one text by the plain conversion (VALUE, NULL or LOST), and its value."""
+    """Return the outcome of the plain conversion of one text (VALUE, NULL or LOST), and its value."""
     try:
         value = conversion.plain(text.decode())
     except (ValueError, KeyError, IndexError, ArithmeticError):

@@ -1,4 +1,4 @@
-"""Dates, which may be infinite or before Christ, unless they are `strict`: four digits of the year and nothing else."""
+"""Dates, which may be infinite or before Christ; `strict` dates have four-digit years and nothing else."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ISO_DATE = semantic(STRING, "io.debezium.time.IsoDate")
 CONNECT_DATE = semantic(INT32, "org.apache.kafka.connect.data.Date")
 STRUCTURED_DATE = structured("Date", **DAY_PARTS, specialValue=STRING)
 INFINITY_DAYS = 2**31 - 1
-"""The server's own infinite dates are the ends of an int32."""
+"""The server's infinite dates are the ends of an int32."""
 MINUS_INFINITY_DAYS = -(2**31)
 
 _DATE = re.compile(DATE_PATTERN + "( BC)?")
@@ -52,7 +52,7 @@ stored("org.apache.kafka.connect.data.Date", pa.date32(), made_of=pa.int32())
 
 
 def date(mode: str, strict: bool) -> Conversion:
-    """A date under a time.precision.mode."""
+    """Return the conversion of dates under a time.precision.mode."""
     if mode == "structured":
         convert = strict_date_parts if strict else date_parts
         return Conversion(STRUCTURED_DATE, convert, zero=convert(_ZERO_TEXT))
@@ -63,14 +63,14 @@ def date(mode: str, strict: bool) -> Conversion:
 
 
 def date_days(text: str) -> int:
-    """Days since 1970; of the infinite dates the ends of an int32."""
+    """Return days since 1970; infinite dates are the ends of an int32."""
     if text in ("infinity", "-infinity"):
         return INFINITY_DAYS if text == "infinity" else MINUS_INFINITY_DAYS
     return days_of(whole(_DATE, text), text)
 
 
 def strict_date_days(text: str) -> int:
-    """Days since 1970."""
+    """Return days since 1970."""
     return days_of(whole(_STRICT_DATE, text), text)
 
 
@@ -92,7 +92,7 @@ def strict_date_parts(text: str) -> Parts:
 
 @dataclass(frozen=True, slots=True)
 class Dates(Family):
-    """Dates as days since 1970, or, `iso`, as text."""
+    """Dates as days since 1970, or, with `iso`, as text."""
 
     iso: bool
     strict: bool
@@ -106,7 +106,7 @@ class Dates(Family):
 
 @kernel(leaf=True, inlined=True)
 def read_days(data: Bytes, begin: Int, end: Int, strict: bool, found: Found) -> bool:
-    """Read a date into found[0], days since 1970, an infinite one as an end of an int32; whether there was one."""
+    """Read a date into found[0], days since 1970, infinity as an end of an int32; return True if there was one."""
     if strict and end - begin != _LENGTH:
         return False
     infinite = infinity(data, begin, end)
@@ -120,9 +120,9 @@ def read_days(data: Bytes, begin: Int, end: Int, strict: bool, found: Found) -> 
 def dates(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """Dates as days since 1970 (argument 0) or ISO text (1); the infinite ones as the ends of an int32.
+    """Write dates as days since 1970 (argument 0) or ISO text (1); infinite ones as the ends of an int32.
 
-    Arguments 2 and 3 are the same for texts that have years of four digits and nothing else.
+    Arguments 2 and 3 are the same for texts with four-digit years and nothing else.
     """
     found = np.zeros(3, np.int64)
     at: Int = 0
@@ -147,7 +147,7 @@ def dates(
 
 @kernel
 def date_values(data: Bytes, bounds: Offsets, state: Bytes, argument: int, out: Found, outcome: Bytes) -> None:
-    """Dates as days since 1970; argument 1 is for texts that have years of four digits and nothing else."""
+    """Read dates as days since 1970; argument 1 is for texts with four-digit years and nothing else."""
     found = np.zeros(3, np.int64)
     for row in range(len(bounds) - 1):
         if len(state) > 0 and state[row] != 0:

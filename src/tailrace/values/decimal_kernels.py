@@ -1,4 +1,4 @@
-"""Compiled conversions of decimal text; their form is that of `values.texts`."""
+"""Kernels for decimal text; their form is that of `values.texts`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tailrace.values.integers import put_integer
 from tailrace.values.texts import LOST, VALUE, Bool, Ends, Int, is_word, put_bytes, put_literal, word
 
 VARIABLE_SCALE = 10_000
-"""The argument of `decimals` for numbers with a scale of their own."""
+"""The argument of `decimals` for numbers with a scale per value."""
 
 _ZERO, _NINE, _MINUS, _POINT, _QUOTE = 48, 57, 45, 46, 34
 _SCALE, _VALUE = word(b'{"scale":'), word(b',"value":')
@@ -25,7 +25,7 @@ _SMALL = 18
 
 @kernel(leaf=True, inlined=True)
 def small_unscaled(value: Int, scratch: Bytes) -> int:
-    """Two's complement of an int64, big-endian and minimal, into `scratch`; its length."""
+    """Write the two's complement of an int64, big-endian and minimal, to `scratch`; return its length."""
     length, rest = 1, value
     while rest < -128 or rest > 127:
         rest >>= 8
@@ -38,12 +38,12 @@ def small_unscaled(value: Int, scratch: Bytes) -> int:
 
 @kernel
 def large_unscaled(digits: Bytes, count: Int, negative: bool, scratch: Bytes) -> Int:
-    """As small_unscaled, of `count` decimal digits; by repeated multiplication of 32-bit limbs, for nine at a time."""
+    """Write `count` decimal digits like small_unscaled, by multiplying 32-bit limbs, nine digits at a time."""
     limbs = np.zeros(count // 9 + 2, np.uint64)
     used = 1
     done = 0
     while done < count:
-        # the first of them are fewer, where the count is no multiple of nine
+        # the first group is shorter if the count is not a multiple of nine
         upto = done + ((count - done - 1) % 9 + 1)
         carry = np.uint64(0)
         while done < upto:
@@ -80,8 +80,10 @@ def large_unscaled(digits: Bytes, count: Int, negative: bool, scratch: Bytes) ->
 
 @kernel(leaf=True, inlined=True)
 def read_digits(data: Bytes, begin: Int, end: Int, digits: Bytes, found: npt.NDArray[np.int64]) -> bool:
-    """Read a number in plain digits, without its sign: its digits, to found[0] how many they are, to found[1] how many
-    stand behind the point. Whether there was a number."""
+    """Read a number in plain digits, without its sign; return True if there was one.
+
+    Its digits go to `digits`, their number to found[0], the number of fraction digits to found[1].
+    """
     count, fraction, seen = 0, 0, False
     for position in range(begin, end):
         byte = data[position]
@@ -99,8 +101,10 @@ def read_digits(data: Bytes, begin: Int, end: Int, digits: Bytes, found: npt.NDA
 
 @kernel(leaf=True, inlined=True)
 def rescaled(digits: Bytes, count: Int, fraction: Int, scale: Int) -> Int:
-    """Bring a number of `count` digits, `fraction` of them behind the point, to `scale` of these, halves away from
-    zero; how many digits it has then."""
+    """Round a number of `count` digits, `fraction` of them after the point, to `scale`, halves away from zero.
+
+    Returns its number of digits then.
+    """
     up: Bool = False
     while fraction < scale:
         digits[count] = 0
@@ -127,7 +131,7 @@ def rescaled(digits: Bytes, count: Int, fraction: Int, scale: Int) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def small_value(digits: Bytes, count: Int, negative: bool) -> Int:
-    """The number of up to 18 digits."""
+    """Return the number of up to 18 digits."""
     value = np.int64(0)
     for position in range(count):
         value = value * 10 + digits[position]
@@ -136,7 +140,7 @@ def small_value(digits: Bytes, count: Int, negative: bool) -> Int:
 
 @kernel(leaf=True)
 def longest_text(bounds: Offsets) -> Int:
-    """The bytes of the longest text."""
+    """Return the bytes of the longest text."""
     longest: Int = 0
     for row in range(len(bounds) - 1):
         longest = max(longest, bounds[row + 1] - bounds[row])
@@ -147,10 +151,10 @@ def longest_text(bounds: Offsets) -> Int:
 def decimals(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """Decimal text as the base64 of its unscaled value at scale `argument`, halves away from zero.
+    """Write decimal text as the base64 of its unscaled value at scale `argument`, halves away from zero.
 
-    VARIABLE_SCALE stands for a variable scale: trailing zeros of the fraction are cut, and the value is a struct of its
-    scale and unscaled value.
+    VARIABLE_SCALE stands for a scale per value: trailing zeros of the fraction are cut, and the value is a struct of
+    its scale and unscaled value.
     """
     variable = argument == VARIABLE_SCALE
     digits = np.empty(longest_text(bounds) + (0 if variable else max(argument, 0)) + 2, np.uint8)
@@ -200,9 +204,10 @@ def decimals(
 def decimal_values(
     data: Bytes, bounds: Offsets, state: Bytes, scale: int, precision: int, out: Bytes, outcome: Bytes
 ) -> None:
-    """Decimal text as two's complement of its unscaled value at `scale`, little-endian, as wide as the rows of `out`.
+    """Read decimal text as the two's complement of its unscaled value at `scale`, little-endian, with the row width of
+    `out`.
 
-    A number of more digits than `precision` cannot be converted, nor can NaN and the infinities.
+    Numbers of more digits than `precision`, NaN and the infinities cannot be converted.
     """
     digits = np.empty(longest_text(bounds) + max(scale, 0) + 2, np.uint8)
     scratch, found = np.empty(len(digits) + 16, np.uint8), np.zeros(2, np.int64)
@@ -236,7 +241,7 @@ def decimal_values(
 def decimal_texts(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """Decimal text as a string, NaN and the infinities by the names that decimal.handling.mode=string gives them."""
+    """Write decimal text as a string; NaN and the infinities have the names of decimal.handling.mode=string."""
     at: Int = 0
     lost = 0
     for row in range(len(bounds) - 1):

@@ -1,4 +1,4 @@
-"""Decimal numbers: of a fixed scale, of a scale of their own, and as text or doubles under decimal.handling.mode."""
+"""Decimal numbers: of a fixed scale, of a scale per value, and as text or doubles under decimal.handling.mode."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tailrace.values.prepared import Prepared
 from tailrace.values.texts import Shown, Texts, written
 
 MOST_DIGITS = 147_455
-"""The most digits of a number: 131,072 before the point and 16,383 behind it, more than which no database has."""
+"""The most digits of a number: 131,072 before the point and 16,383 after it; no database has more."""
 VARIABLE_DECIMAL = struct(
     Field("scale", INT32),
     Field("value", BYTES),
@@ -36,16 +36,16 @@ VARIABLE_DECIMAL = struct(
 )
 
 _DECIMAL = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
-# of decimal floating-point numbers, whose exponents end at 6,144
+# decimal floating-point numbers, whose exponents end at 6,144
 _DECIMAL_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
-# of decimals that are shown as doubles: what Arrow casts to one; too large a number is infinite, however it is written
+# Decimals that Arrow casts to doubles. A number that is too large is infinite, however it is written.
 _DOUBLE = re.compile(
     r"([+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:nan|inf(?:inity)?)))(?:(?<=[nN])\([0-9A-Za-z_]*\))?"
 )
 _NOT_FINITE = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
-# Python's own conversion is quadratic, and refuses more than 4,300 digits; of fewer than these it is the faster one.
+# Python's own conversion is quadratic, and refuses more than 4,300 digits; below this limit it is faster.
 _DIGITS_AT_ONCE = 1_000
-# The time of the kernel grows with the square of a text's length, so columns with a longer one are converted plainly.
+# The kernel's time is quadratic in a text's length, so columns with a longer text are converted plainly.
 _LONG = 2_000
 # The most digits of Arrow's decimals of 128 and of 256 bits.
 _MOST_128, _MOST_256 = 38, 76
@@ -54,7 +54,7 @@ _EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 def decimal_type(scale: int, precision: int | None) -> LogicalType:
-    """A fixed-point number as the big-endian two's complement of its unscaled value."""
+    """Return a fixed-point number as the big-endian two's complement of its unscaled value."""
     name = "org.apache.kafka.connect.data.Decimal"
     if precision is None:
         return semantic(BYTES, name, scale=str(scale))
@@ -62,28 +62,28 @@ def decimal_type(scale: int, precision: int | None) -> LogicalType:
 
 
 def fixed(scale: int, precision: int | None) -> Conversion:
-    """A number with a fixed scale."""
+    """Return the conversion of numbers with a fixed scale."""
     return Conversion(decimal_type(scale, precision), fixed_decimal(scale), FixedDecimals(scale), zero="AA==")
 
 
 def variable() -> Conversion:
-    """A number whose scale is its value's own."""
+    """Return the conversion of numbers with a scale per value."""
     return Conversion(VARIABLE_DECIMAL, variable_decimal, VariableDecimals(), zero=variable_decimal("0"))
 
 
 def as_text(scale: int | None, unavailable: str) -> Conversion:
-    """A number as text in plain digits; `scale` is None where each value has its own."""
+    """Return the conversion of numbers as text in plain digits; `scale` is None if each value has its own."""
     zero, missing = ("0.0", "0") if scale is None else (zero_text(scale), None)
     return Conversion(STRING, decimal_text, DecimalTexts(), zero=zero, missing=missing, unavailable=unavailable)
 
 
 def zero_text(scale: int) -> str:
-    """Zero with so many digits behind the point."""
+    """Return zero with `scale` digits after the point."""
     return "0." + "0" * scale if scale > 0 else "0"
 
 
 def as_scientific_text() -> Conversion:
-    """A number as text, with an exponent where Java's BigDecimal.toString has one."""
+    """Return the conversion of numbers as text, with an exponent if Java's BigDecimal.toString has one."""
     return Conversion(STRING, decimal_scientific, zero="")
 
 
@@ -92,7 +92,7 @@ def as_double() -> Conversion:
 
 
 def floating_as_text() -> Conversion:
-    """A decimal floating-point number as text in plain digits."""
+    """Return the conversion of decimal floating-point numbers as text in plain digits."""
     return Conversion(STRING, decimal_float, zero="")
 
 
@@ -101,7 +101,7 @@ def floating_as_double() -> Conversion:
 
 
 def floating_variable() -> Conversion:
-    """A decimal floating-point number with its own scale."""
+    """Return the conversion of decimal floating-point numbers with a scale per value."""
     return Conversion(VARIABLE_DECIMAL, variable_decimal_float, zero=variable_decimal("0"))
 
 
@@ -109,7 +109,7 @@ def floating_variable() -> Conversion:
 
 
 def whole_number(digits: str) -> int:
-    """The number of decimal digits, in less than quadratic time. ValueError for more than MOST_DIGITS."""
+    """Return the number of decimal digits, in less than quadratic time. Raises ValueError for more than MOST_DIGITS."""
     if len(digits) > MOST_DIGITS:
         raise ValueError("more digits than any number has")
     powers = {0: 1}
@@ -129,19 +129,19 @@ def whole_number(digits: str) -> int:
 
 
 def unscaled_bytes(unscaled: int) -> bytes:
-    """Two's complement, big-endian, as few bytes as hold the sign: Java's BigInteger.toByteArray."""
+    """Return the two's complement, big-endian, in as few bytes as hold the sign: Java's BigInteger.toByteArray."""
     length = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
     return unscaled.to_bytes(length, "big", signed=True)
 
 
 def unscaled(value: Decimal, scale: int) -> int:
-    """`value` times 10 to the `scale`, halves away from zero."""
+    """Return `value` times 10 to the `scale`, halves away from zero."""
     sign, digits, exponent = value.as_tuple()
     return _unscaled(bool(sign), "".join(map(str, digits)), int(exponent) + scale)
 
 
 def _unscaled(negative: bool, digits: str, shift: int) -> int:
-    """The number of the digits, times 10 to the `shift`, halves away from zero."""
+    """Return the number of the digits, times 10 to the `shift`, halves away from zero."""
     if shift > MOST_DIGITS:
         raise ValueError("more digits than any number has")
     up = shift < 0 and digits[shift : len(digits) + shift + 1] >= "5" if -shift <= len(digits) else False
@@ -151,7 +151,7 @@ def _unscaled(negative: bool, digits: str, shift: int) -> int:
 
 
 def _is_number(text: str) -> bool:
-    """Whether the text is a finite number in plain digits; ValueError where it is none at all."""
+    """True for a finite number in plain digits, False for NaN and infinities. Raises ValueError for other texts."""
     if text in _NOT_FINITE:
         return False
     if not _DECIMAL.fullmatch(text):
@@ -160,7 +160,7 @@ def _is_number(text: str) -> bool:
 
 
 def _demand_number(text: str) -> None:
-    """Raise ValueError where the text is no finite number in plain digits: others have no bytes."""
+    """Raise ValueError unless the text is a finite number in plain digits: others have no bytes."""
     if not _is_number(text):
         raise ValueError("not a finite number")
 
@@ -181,7 +181,7 @@ def variable_decimal(text: str) -> dict[str, Any]:
 
 
 def _variable(text: str) -> dict[str, Any]:
-    """A number in plain digits as its scale, without zeros at its end, and its unscaled value."""
+    """Return a number in plain digits as its scale, without trailing zeros, and its unscaled value."""
     whole, _, fraction = text.removeprefix("-").partition(".")
     fraction = fraction.rstrip("0")
     value = _unscaled(text[0] == "-", whole + fraction, 0)
@@ -193,7 +193,7 @@ def decimal_text(text: str) -> str:
 
 
 def decimal_scientific(text: str) -> str:
-    """A decimal text with an exponent where Java's BigDecimal.toString has one; Python's rule is the same."""
+    """Return a decimal text with an exponent if Java's BigDecimal.toString has one; Python's rule is the same."""
     return str(Decimal(text)) if _is_number(text) else _NOT_FINITE[text]
 
 
@@ -205,9 +205,9 @@ def decimal_double(text: str) -> float:
 
 
 def decimal_float(text: str) -> str:
-    """A decimal floating-point number in plain digits, or the name of one that is not finite.
+    """Return a decimal floating-point number in plain digits, or the name of NaN or an infinity.
 
-    Without the sign of a negative zero, as Java has none.
+    A negative zero loses its sign, as in Java.
     """
     if text in _NOT_FINITE:
         return _NOT_FINITE[text]
@@ -218,7 +218,7 @@ def decimal_float(text: str) -> str:
 
 
 def plain_number(literal: str) -> str:
-    """A number as a statement has it, in the form of texts: without a plus sign, an exponent or zeros before it."""
+    """Return a number from a statement in the form of texts: without a plus sign, an exponent or leading zeros."""
     return literal if is_integer(literal) or _DECIMAL.fullmatch(literal) else decimal_float(literal)
 
 
@@ -232,7 +232,7 @@ def variable_decimal_float(text: str) -> dict[str, Any]:
 
 
 def shortest_texts(column: pa.Array) -> pa.Array:
-    """The shortest texts of the doubles that are nearest to the numbers. Raises pa.ArrowInvalid where one is none."""
+    """Return the shortest texts of the doubles nearest to the numbers. Raises pa.ArrowInvalid for another text."""
     return column.cast(pa.string()).cast(pa.float64()).cast(pa.string())
 
 
@@ -258,7 +258,7 @@ class FixedDecimals(Family):
 
 @dataclass(frozen=True, slots=True)
 class VariableDecimals(Family):
-    """Numbers with a scale of their own."""
+    """Numbers with a scale per value."""
 
     def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int] | None:
         return None if texts.exceed(_LONG) else written(decimals, texts, shown, VARIABLE_SCALE)
@@ -285,7 +285,7 @@ class DecimalTexts(Family):
 
 
 def _arrow_decimal(logical: LogicalType) -> pa.DataType:
-    """A decimal of 128 or 256 bits; text for more digits than these have. Without a precision, 38 digits."""
+    """Return a decimal of 128 or 256 bits, or text for more digits. Without a precision it has 38 digits."""
     precision = int(dict(logical.parameters).get("connect.decimal.precision", _MOST_128))
     if precision > _MOST_256:
         return pa.string()

@@ -1,8 +1,9 @@
-"""Compiled text of doubles, from their bits, as Java's `Double.toString` writes them before Java 19. Worker.
+"""Kernels that write doubles as Java's `Double.toString` did before Java 19, from their bits. Worker.
 
-The digits are the fewest that lie strictly between the two midpoints to the neighbouring doubles, and of those the
-nearest (Steele and White); found with one multiplication each for the value and its two midpoints, by the bounds of
-Raffaello Giulietti's "The Schubfach way to render doubles". Java differs from that in four ways, all kept here:
+The digits are the fewest that lie strictly between the two midpoints to the neighbouring doubles, and among those the
+nearest (Steele and White). They are found with one multiplication each for the value and its two midpoints, by the
+bounds of Raffaello Giulietti's "The Schubfach way to render doubles". Java differs from that in four ways, all kept
+here:
 
 - a midpoint itself is never taken, so 1e23 is 9.999999999999999E22;
 - beside a power of two the narrower of the two midpoints counts on either side;
@@ -33,10 +34,10 @@ _LOWEST_POWER, _HIGHEST_POWER = -324, 293
 
 
 def _powers() -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """For each k the 126 bits of 10^-k, rounded up, in two words of 63: floor(10^-k / 2^r) + 1."""
+    """Return for each k the 126 bits of 10^-k, rounded up, in two words of 63: floor(10^-k / 2^r) + 1."""
     table = np.zeros((_HIGHEST_POWER - _LOWEST_POWER + 1, 2), np.uint64)
     for k in range(_LOWEST_POWER, _HIGHEST_POWER + 1):
-        # 2^r is such that the quotient has 126 bits.
+        # 2^r is chosen so that the quotient has 126 bits.
         shift = 125 - floor_log2_of_ten(-k)
         if k <= 0:
             power = 10**-k
@@ -48,7 +49,7 @@ def _powers() -> np.ndarray[Any, np.dtype[np.uint64]]:
 
 
 def floor_log2_of_ten(power: int) -> int:
-    """floor(log2(10^power)) for powers of a magnitude below 500."""
+    """Return floor(log2(10^power)) for powers of a magnitude below 500."""
     return power * 913_124_641_741 >> 38
 
 
@@ -60,7 +61,7 @@ _ZERO, _POINT, _MINUS, _E = 48, 46, 45, 69
 
 @intrinsic
 def _high_product(typing_context: Any, left: Any, right: Any) -> Any:
-    """The upper 64 bits of the product of two uint64."""
+    """Return the upper 64 bits of the product of two uint64."""
     signature = types.uint64(types.uint64, types.uint64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -73,7 +74,7 @@ def _high_product(typing_context: Any, left: Any, right: Any) -> Any:
 
 @intrinsic
 def _bits_of(typing_context: Any, value: Any) -> Any:
-    """The bits of a double as uint64."""
+    """Return the bits of a double as uint64."""
     signature = types.uint64(types.float64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -84,7 +85,7 @@ def _bits_of(typing_context: Any, value: Any) -> Any:
 
 @intrinsic
 def _double_of(typing_context: Any, bits: Any) -> Any:
-    """The double of a uint64's bits."""
+    """Return the double of a uint64's bits."""
     signature = types.float64(types.uint64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -95,7 +96,7 @@ def _double_of(typing_context: Any, bits: Any) -> Any:
 
 @intrinsic
 def _trailing_zeros(typing_context: Any, value: Any) -> Any:
-    """How many low bits of a uint64, which is not 0, are 0."""
+    """Return the number of low zero bits of a uint64 other than 0."""
     signature = types.int64(types.uint64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -114,7 +115,7 @@ trailing_zeros: Callable[[np.uint64], np.int64] = cast(Any, _trailing_zeros)
 
 @kernel(leaf=True)
 def scaled(high: np.uint64, low: np.uint64, factor: np.uint64) -> np.uint64:
-    """The product of a power's 126 bits and `factor`, over 2^127; its last bit is set when anything was cut off."""
+    """Return a power's 126 bits times `factor`, over 2^127; its last bit is set if any bit was cut off."""
     below = high_product(low, factor)
     middle = high * factor
     above = high_product(high, factor)
@@ -125,9 +126,10 @@ def scaled(high: np.uint64, low: np.uint64, factor: np.uint64) -> np.uint64:
 
 @kernel(leaf=True)
 def decimal_of(mantissa: np.uint64, exponent: Int) -> tuple[np.uint64, Int]:
-    """The shortest decimal of mantissa * 2^exponent: its digits as a uint64, and the power of ten of the last one."""
+    """Return the shortest decimal of mantissa * 2^exponent: its digits as a uint64, and the power of ten of the last
+    one."""
     if mantissa & (mantissa - np.uint64(1)) == np.uint64(0):
-        # A power of two: half the distance to its neighbour below, on both sides.
+        # A power of two: half the distance to its lower neighbour, on both sides.
         mantissa <<= np.uint64(1)
         exponent -= 1
     k = (exponent * np.int64(661_971_961_083)) >> np.int64(41)
@@ -155,9 +157,9 @@ def decimal_of(mantissa: np.uint64, exponent: Int) -> tuple[np.uint64, Int]:
 
 @kernel(leaf=True)
 def whole_of(mantissa: np.uint64, exponent: Int) -> tuple[np.uint64, Int]:
-    """A whole number below 2^63, without the digits that one unit of its last bit goes beyond; as decimal_of."""
+    """Return a whole number below 2^63, without digits below one unit of its last bit, in the form of decimal_of."""
     value = mantissa << np.uint64(exponent) if exponent > 0 else mantissa >> np.uint64(-exponent)
-    # Of a unit of 2^p, the last floor(p * log10(2)) digits mean nothing; Java counts from half of that unit.
+    # For a unit of 2^p, the last floor(p * log10(2)) digits mean nothing; Java counts from half of that unit.
     cut = ((exponent - 2) * 1233) >> 12 if exponent > 3 else 0
     if cut > 0:
         power = np.uint64(10)
@@ -171,7 +173,7 @@ def whole_of(mantissa: np.uint64, exponent: Int) -> tuple[np.uint64, Int]:
 
 @kernel(leaf=True, inlined=True)
 def shortest_digits(mantissa: np.uint64, exponent: Int) -> tuple[np.uint64, Int]:
-    """The digits that Java shows of mantissa * 2^exponent as a uint64, without zeros at their end; as decimal_of."""
+    """Return the digits that Java shows of mantissa * 2^exponent, without trailing zeros, in the form of decimal_of."""
     whole = exponent >= 0 or (exponent > -53 and trailing_zeros(mantissa) >= -exponent)
     if whole and exponent <= 10:
         digits, last = whole_of(mantissa, exponent)
@@ -185,12 +187,14 @@ def shortest_digits(mantissa: np.uint64, exponent: Int) -> tuple[np.uint64, Int]
 
 @kernel(leaf=True, inlined=True)
 def put_tiny(mantissa: np.uint64, out: Bytes, at: Int) -> Int:
-    """Write two digits of one of the smallest doubles, of which Java shows two where one is enough; the power of ten of
-    the first one, or 0 where it is none of these."""
+    """Write two digits of one of the smallest doubles, of which Java shows two where one is enough.
+
+    Returns the power of ten of the first digit, or 0 for any other number.
+    """
     one, ten, eighteen = np.uint64(1), np.uint64(10), np.uint64(18)
     if not (mantissa == one or ten <= mantissa <= eighteen):
         return np.int64(0)
-    # So far below that one digit is enough to set them apart: 4.94e-324 times 1, 10, 12, 14, 16 or 18.
+    # These are so small that one digit distinguishes them: 4.94e-324 times 1, 10, 12, 14, 16 or 18.
     pair = np.int64(49) if mantissa == one else (np.int64(mantissa) * 494 + 50) // 100
     out[at] = _ZERO + pair // 10
     out[at + 1] = _ZERO + pair % 10
@@ -199,8 +203,10 @@ def put_tiny(mantissa: np.uint64, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def put_point(out: Bytes, begin: Int, count: Int, first: Int) -> Int:
-    """Put the point and the exponent into the `count` digits that stand at `begin`, the first of which stands for 10 to
-    the `first`; the position behind them."""
+    """Insert the point and the exponent into the `count` digits at `begin`; return the end.
+
+    The first digit stands for 10 to the `first`.
+    """
     if -3 <= first < 0:
         skipped = -first + 1
         for position in range(begin + count - 1, begin - 1, -1):
@@ -229,7 +235,7 @@ def put_point(out: Bytes, begin: Int, count: Int, first: Int) -> Int:
 
 @kernel(leaf=True)
 def put_double(value: float, out: Bytes, at: Int) -> Int:
-    """Write a finite double, up to LONGEST_DOUBLE bytes; the position behind it."""
+    """Write a finite double, up to LONGEST_DOUBLE bytes; return the end."""
     bits = bits_of(value)
     if bits >> np.uint64(63) != np.uint64(0):
         out[at] = _MINUS
@@ -241,7 +247,7 @@ def put_double(value: float, out: Bytes, at: Int) -> Int:
         out[at], out[at + 1], out[at + 2] = _ZERO, _POINT, _ZERO
         return at + 3
     digits, last = shortest_digits(mantissa, (biased if biased > 0 else np.int64(1)) - 1075)
-    # The digits go two places further right than they stand in the end, at most; then the point is put in.
+    # The digits need at most two more places than the final text; then the point is inserted.
     begin = at
     count = put_unsigned(digits, out, at) - begin
     first = last + count - 1
@@ -253,6 +259,6 @@ def put_double(value: float, out: Bytes, at: Int) -> Int:
 
 
 def double_text(value: float) -> str:
-    """A finite double as `put_double` writes it."""
+    """Return a finite double as `put_double` writes it."""
     out = np.empty(LONGEST_DOUBLE, np.uint8)
     return out[: put_double(value, out, 0)].tobytes().decode("ascii")

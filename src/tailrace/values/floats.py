@@ -1,4 +1,4 @@
-"""Floating-point numbers: the shortest digits that a server sends, as Java prints them."""
+"""Floating-point numbers: the shortest digits, which servers send, as Java prints them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tailrace.values.integers import put_integer
 from tailrace.values.texts import LOST, VALUE, Ends, Int, Shown, Texts, put_bytes, put_literal, word, written
 
 LONGEST_FLOAT = 400
-"""The most characters of a floating-point number's text, but for its sign; servers send 24 at most."""
+"""The most characters of a floating-point number's text without its sign; servers send at most 24."""
 
 _FLOAT = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?|(?i:nan|-?inf(?:inity)?)")
 _ZERO, _NINE, _MINUS, _PLUS, _POINT, _SMALL_E, _E = 48, 57, 45, 43, 46, 101, 69
@@ -30,12 +30,12 @@ _IS_NAN, _IS_INFINITE, _IS_NEGATIVE_INFINITE = 1, 2, 3
 
 
 def floating(single: bool) -> Conversion:
-    """A double, or, `single`, a float."""
+    """Return the conversion of doubles, or, with `single`, of floats."""
     return Conversion(FLOAT if single else DOUBLE, shortest(single), SINGLES if single else DOUBLES, zero=0.0)
 
 
 def shortest(single: bool) -> Callable[[str], Verbatim]:
-    """The plain conversion: the text as Java prints the number."""
+    """Return the plain conversion: the text as Java prints the number."""
 
     def convert(text: str) -> Verbatim:
         if len(text.removeprefix("-")) > LONGEST_FLOAT or not _FLOAT.fullmatch(text):
@@ -47,7 +47,7 @@ def shortest(single: bool) -> Callable[[str], Verbatim]:
 
 @dataclass(frozen=True, slots=True)
 class Floats(Family):
-    """The shortest text of a double, or, `single`, of a float."""
+    """The shortest text of a double, or, with `single`, of a float."""
 
     single: bool
 
@@ -70,7 +70,7 @@ SINGLES, DOUBLES = Floats(True), Floats(False)
 
 @kernel(leaf=True)
 def is_lower_word(data: Bytes, begin: Int, end: Int, word: Bytes) -> bool:
-    """Whether the bytes are those of `word`, whatever their case."""
+    """Return True if the bytes are those of the lower-case `word`, in any case."""
     if end - begin != len(word):
         return False
     for position in range(len(word)):  # noqa: SIM110  (numba has no generators in all())
@@ -81,9 +81,9 @@ def is_lower_word(data: Bytes, begin: Int, end: Int, word: Bytes) -> bool:
 
 @kernel(leaf=True)
 def smallest(digit: Int, first: Int, single: bool) -> int:
-    """Two digits, and the exponent as 1000 times its negative, for the numbers whose one shortest digit Java refuses.
+    """Return two digits, and the exponent as -1000 times itself, for numbers whose single shortest digit Java refuses.
 
-    Java shows at least two digits, the nearest to the exact value; 0 where that is the digit and a zero.
+    Java shows at least two digits, the nearest to the exact value; 0 if these are the digit and a zero.
     """
     if single:
         if first == -44:
@@ -107,7 +107,7 @@ def smallest(digit: Int, first: Int, single: bool) -> int:
 
 @kernel(leaf=True, inlined=True)
 def read_not_finite(data: Bytes, position: Int, end: Int, negative: bool) -> int:
-    """Which number that is not finite the text behind its sign names; 0 where it names none."""
+    """Return the code of NaN or an infinity that the text after its sign names; 0 for any other text."""
     letter = np.int64(data[position]) | 32 if end > position else np.int64(0)
     if letter == 110 and not negative and is_lower_word(data, position, end, _LOWER_NAN):
         return _IS_NAN
@@ -120,8 +120,11 @@ def read_not_finite(data: Bytes, position: Int, end: Int, negative: bool) -> int
 
 @kernel(leaf=True, inlined=True)
 def read_float(data: Bytes, position: Int, end: Int, digits: Bytes, found: npt.NDArray[np.int64]) -> bool:
-    """Read a finite number without its sign: its digits without leading zeros to `digits`, to found[0] how many there
-    are, and to found[1] the power of ten of the first one. Whether there was a number."""
+    """Read a finite number without its sign; return True if there was one.
+
+    Its digits without leading zeros go to `digits`, their number to found[0], the power of ten of the first one to
+    found[1].
+    """
     count, whole, leading, seen, wrong = 0, 0, 0, False, end <= position or end - position > LONGEST_FLOAT
     down, digit = False, False
     exponent: Int = 0
@@ -158,7 +161,7 @@ def read_float(data: Bytes, position: Int, end: Int, digits: Bytes, found: npt.N
 
 @kernel(leaf=True, inlined=True)
 def put_float(digits: Bytes, count: Int, first: Int, out: Bytes, at: Int) -> Int:
-    """Write a number of `count` digits, the first of which stands for 10 to the `first`; the position behind it."""
+    """Write a number of `count` digits, the first of which stands for 10 to the `first`; return the end."""
     if -3 <= first < 0:
         out[at] = _ZERO
         out[at + 1] = _POINT
@@ -188,7 +191,7 @@ def put_float(digits: Bytes, count: Int, first: Int, out: Bytes, at: Int) -> Int
 def floats(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """The shortest text of a double (argument 1: float) as Java prints it; NaN and the infinities as strings."""
+    """Write the shortest text of a double (argument 1: float) as Java prints it; NaN and the infinities as strings."""
     digits, found = np.empty(LONGEST_FLOAT, np.uint8), np.zeros(2, np.int64)
     at: Int = 0
     lost = 0
@@ -233,7 +236,7 @@ def floats(
 
 @kernel
 def are_floats(data: Bytes, bounds: Offsets, state: Bytes, outcome: Bytes) -> None:
-    """Which texts are floating-point numbers."""
+    """Set the outcome of each text: VALUE if it is a floating-point number, else LOST."""
     digits, found = np.empty(LONGEST_FLOAT, np.uint8), np.zeros(2, np.int64)
     for row in range(len(bounds) - 1):
         if len(state) > 0 and state[row] != 0:

@@ -1,4 +1,4 @@
-"""From a text column to the JSON of its values."""
+"""Fragments: the JSON of a text column's values."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ __all__ = [
 
 
 def constant(text: bytes) -> Fragment:
-    """A fragment of one value."""
+    """Return a fragment of one value."""
     return strings_fragment([text])
 
 
 def text_fragment(texts: pa.Array) -> Fragment:
-    """A fragment of JSON texts, an Arrow array without nulls."""
+    """Return a fragment of JSON texts, an Arrow array without nulls."""
     return Fragment(*text_buffers(texts))
 
 
 def json_array(fragment: Fragment) -> pa.Array:
-    """The fragment as an Arrow array of text."""
+    """Return the fragment as an Arrow array of text."""
     return pa.Array.from_buffers(
         pa.string(), len(fragment.offsets) - 1, [None, pa.py_buffer(fragment.offsets), pa.py_buffer(fragment.data)]
     )
 
 
 def column_fragment(plan: ColumnPlan, column: pa.Array, unavailable: Flags | None) -> tuple[Fragment, int]:
-    """The JSON of a column's values, and how many of them could not be converted and are shown as null."""
+    """Return the JSON of a column's values, and how many of them could not be converted and are shown as null."""
     texts, bad = without_bad_text(column, unavailable)
     shown = Shown(plan.source_name, plan.null, plan.unavailable, plan.null)
     fragment, lost = fragment_of(plan.conversion, texts, shown)
@@ -49,5 +49,5 @@ def column_fragment(plan: ColumnPlan, column: pa.Array, unavailable: Flags | Non
 
 
 def plain_json(plan: ColumnPlan, text: bytes) -> bytes | None:
-    """The JSON of one value by the plain conversion; None when it cannot be converted."""
+    """Return the JSON of one value by the plain conversion; None if it cannot be converted."""
     return plain_text(plan.conversion, text, plan.null)

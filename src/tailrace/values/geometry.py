@@ -49,7 +49,7 @@ GEOGRAPHY = struct(*_WKB_FIELDS, name="io.debezium.data.geometry.Geography", ver
 
 _POINT = re.compile(r"\(([^,()]+),([^,()]+)\)")
 _ELEMENTS = Elements(floating(False), "(", ")")
-# What a point's JSON has beside its two numbers.
+# Room for a point's JSON besides its two numbers.
 _ROOM = 64
 _EMPTY = "010700000000000000"
 _X, _Y, _WKB, _SRID = word(b'{"x":'), word(b',"y":'), word(b',"wkb":"'), word(b'","srid":null}')
@@ -60,7 +60,7 @@ def point_type() -> Conversion:
 
 
 def geometry_type(schema: LogicalType) -> Conversion:
-    """A geometry of PostGIS, or a geography, as `schema` says."""
+    """Return the conversion of a PostGIS geometry or geography, depending on `schema`."""
     return Conversion(schema, geometry, zero=geometry(_EMPTY))
 
 
@@ -74,7 +74,7 @@ def point(text: str) -> dict[str, Any]:
 
 
 def geometry(text: str) -> dict[str, Any]:
-    """PostGIS: hexadecimal EWKB, whose type word may carry a spatial reference."""
+    """Return a PostGIS value: hexadecimal EWKB, whose type word may contain a spatial reference."""
     data = bytes.fromhex(text)
     if len(data) < 9:
         raise ValueError("no geometry is so short")
@@ -93,7 +93,7 @@ class Points(Family):
         try:
             numbers = found.items.cast(pa.string()).cast(pa.float64())
         except pa.ArrowInvalid:
-            # One of them is no number; which one, Arrow does not say.
+            # One of them is not a number; Arrow does not say which.
             return None
         inner = items_fragment(_ELEMENTS.conversion, numbers.cast(pa.string()), shown)
         literals, ends = literals_of(shown)
@@ -116,7 +116,7 @@ def points(
     out: Bytes,
     offsets: Offsets,
 ) -> int:
-    """Points of the two elements of each row: their JSON, and their eight little-endian bytes each, as `doubles`."""
+    """Write points from each row's two elements: their JSON, and their eight little-endian bytes each, `doubles`."""
     known = np.zeros(21, np.uint8)
     known[0] = 1
     known[1] = 1

@@ -1,7 +1,7 @@
 """Infinite dates and timestamps in copies: tables and typed rows hold a day at each end of Python's calendar instead.
 
-Events show them by the ends of the types' ranges, which neither Spark nor Python can read back: a date that is widened
-to a timestamp overflows, and years beyond 9999 are no `datetime`. The two days are readable in every time zone.
+Events show them as the ends of the types' ranges, which neither Spark nor Python can read back: widening such a date to
+a timestamp overflows, and `datetime` has no years beyond 9999. The two days are readable in every time zone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tailrace.values.dates import INFINITY_DAYS, MINUS_INFINITY_DAYS
 from tailrace.values.timestamps import INFINITY_US, MINUS_INFINITY_US
 
 LATEST, EARLIEST = datetime.date(9999, 12, 31), datetime.date(1, 1, 3)
-"""`infinity` and `-infinity` in copies, of timestamps the beginnings of these days, in UTC where they have a zone."""
+"""`infinity` and `-infinity` in copies; timestamps are the beginnings of these days, in UTC if they have a zone."""
 
 _EPOCH = datetime.date(1970, 1, 1)
 _DAYS = ((LATEST - _EPOCH).days, (EARLIEST - _EPOCH).days)
@@ -32,7 +32,7 @@ _OF_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 0}
 
 
 def may_be_infinite(kind: pa.DataType) -> bool:
-    """Return True for dates and timestamps, and for structs and lists of such; there are no maps of them."""
+    """Return True for dates and timestamps, and for structs and lists of these; there are no maps of them."""
     if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
         return True
     if pa.types.is_map(kind):
@@ -41,9 +41,9 @@ def may_be_infinite(kind: pa.DataType) -> bool:
 
 
 def finite(values: pa.Array) -> tuple[pa.Array, int]:
-    """Return the values with LATEST and EARLIEST for infinite ones, at any depth, and how many these are.
+    """Return the values with LATEST and EARLIEST for infinite ones, at any depth, and the number of infinite values.
 
-    Timestamps of nanoseconds, which end in 2262, become such of microseconds where any is infinite.
+    Timestamps in ns, which end in 2262, become timestamps in µs if any is infinite.
     """
     kind = values.type
     if not may_be_infinite(kind):
@@ -81,7 +81,7 @@ def _replaced(values: pa.Array) -> tuple[pa.Array, int]:
 
 
 def _offsets(values: pa.Array) -> pa.Array:
-    """Return where the elements of each list begin among its flat ones; null before one that is null."""
+    """Return where the elements of each list begin among all elements; null for a null list."""
     lengths: npt.NDArray[np.int64] = np.diff(values.offsets.to_numpy()).astype(np.int64)
     lengths[np.asarray(values.is_null())] = 0
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]).astype(np.int32)

@@ -1,7 +1,7 @@
-"""Timestamps with an offset from UTC: instants to the µs, which events show in UTC, and timestamps to the ns, which
-they show at their own offset.
+"""Timestamps with an offset from UTC: instants in µs, which events show in UTC, and timestamps in ns, which they show
+at their own offset.
 
-In Arrow both are instants in UTC to the µs: further digits of the second's fraction are cut, and the offset is lost.
+In Arrow both are instants in UTC in µs: further digits of the second's fraction are cut, and the offset is lost.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ _ZERO, _NINE, _MINUS, _PLUS, _POINT, _QUOTE, _COLON, _BLANK, _T, _Z = 48, 57, 45
 
 
 def instant(digits: int, mode: str, cut: bool) -> Conversion:
-    """A timestamp with an offset, in UTC, under a time.precision.mode.
+    """Return the conversion of timestamps with an offset, shown in UTC, under a time.precision.mode.
 
-    `cut`: events show the `digits` digits of the second's fraction that the type has, else as many as a value needs.
+    `cut`: events show the type's `digits` digits of the second's fraction, else as many as a value needs.
     """
     if mode == "structured":
         convert = structured_instant(digits)
@@ -101,7 +101,7 @@ def instant(digits: int, mode: str, cut: bool) -> Conversion:
 
 
 def offset_timestamp(digits: int, mode: str) -> Conversion:
-    """A timestamp with an offset, at that offset; time.precision.mode says nothing of its text."""
+    """Return the conversion of timestamps shown at their offset; only time.precision.mode=structured changes it."""
     if mode == "structured":
         convert = structured_offset_timestamp(digits)
         zero = convert("1970-01-01 00:00:00 +00:00")
@@ -113,13 +113,13 @@ def offset_timestamp(digits: int, mode: str) -> Conversion:
 
 
 def instant_us(text: str) -> int:
-    """µs since 1970 of a finite timestamp."""
+    """Return µs since 1970 of a finite timestamp."""
     found = whole(_ZONED_TIMESTAMP, text)
     return moment_us(found, text) - offset_us(found, 8)
 
 
 def utc_text(digits: int | None) -> Callable[[str], str]:
-    """ISO text in UTC with `digits` digits of the second's fraction, or with as many as it needs."""
+    """Return a function that writes ISO text in UTC with `digits` digits of the second's fraction (None: as needed)."""
 
     def convert(text: str) -> str:
         return text if text in ("infinity", "-infinity") else iso_instant(instant_us(text), digits)
@@ -128,7 +128,7 @@ def utc_text(digits: int | None) -> Callable[[str], str]:
 
 
 def structured_instant(digits: int) -> Callable[[str], Parts]:
-    """The moment in UTC."""
+    """Return a function that gives the moment in UTC in its parts."""
 
     def convert(text: str) -> Parts:
         parts = infinite_parts(text, *DAY_PARTS, *CLOCK_PARTS, *_ZONE)
@@ -142,21 +142,21 @@ def structured_instant(digits: int) -> Callable[[str], Parts]:
 
 
 def _local(text: str) -> tuple[int, int, str, int, int]:
-    """Days since 1970 and ns of the local clock, and the offset: its sign, hours and minutes."""
+    """Return days since 1970 and ns of the local clock, and the offset's sign, hours and minutes."""
     found = whole(_OFFSET, text[-6:])
     day, ns = fine_timestamp(text[:-6].removesuffix(" "))
     return day, ns, found[1], int(found[2]), int(found[3])
 
 
 def offset_text(text: str) -> str:
-    """A timestamp with an offset as ISO text, at its own offset."""
+    """Return a timestamp with an offset as ISO text at that offset."""
     day, ns, sign, hours, minutes = _local(text)
     offset = f"{sign}{hours:02d}:{minutes:02d}" if hours or minutes else "Z"
     return f"{iso_day(day + ns // DAY_NS)}T{iso_clock(ns % DAY_NS)}{offset}"
 
 
 def structured_offset_timestamp(digits: int) -> Callable[[str], Parts]:
-    """The local clock and its offset from UTC in seconds."""
+    """Return a function that gives the local clock in its parts, with its offset from UTC in seconds."""
 
     def convert(text: str) -> Parts:
         day, ns, sign, hours, minutes = _local(text)
@@ -169,7 +169,7 @@ def structured_offset_timestamp(digits: int) -> Callable[[str], Parts]:
 
 
 def _arrow_instant(text: str, logical: LogicalType) -> int:
-    """µs since 1970 of ISO text, rounded down, or of a word for infinity."""
+    """Return µs since 1970 of ISO text, rounded down, or of a word for infinity."""
     if text in ("infinity", "-infinity"):
         return INFINITY_US if text == "infinity" else MINUS_INFINITY_US
     found = whole(_ISO, text)
@@ -190,7 +190,7 @@ stored("io.debezium.time.ZonedTimestamp", pa.timestamp("us", "UTC"), _arrow_inst
 
 @dataclass(frozen=True, slots=True)
 class Instants(Family):
-    """Timestamps to the µs, in UTC with `digits` digits of the second's fraction, or with as many as they need: -1."""
+    """Timestamps in µs, shown in UTC with `digits` digits of the second's fraction (-1: as many as needed)."""
 
     digits: int
 
@@ -203,7 +203,7 @@ class Instants(Family):
 
 @dataclass(frozen=True, slots=True)
 class OffsetTimestamps(Family):
-    """Timestamps to the ns, at their own offset."""
+    """Timestamps in ns, at their own offset."""
 
     def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
         return written(offset_timestamps, texts, shown, 0)
@@ -214,9 +214,9 @@ class OffsetTimestamps(Family):
 
 @kernel(leaf=True, inlined=True)
 def is_usual(data: Bytes, begin: Int, end: Int) -> bool:
-    """Whether a text in UTC differs from what events show by a few characters alone.
+    """Return True if a text in UTC differs from what events show only in a few characters.
 
-    It has a year of four digits, a day of the month that every month has, and no zero at the end of its fraction.
+    It has a four-digit year, a day of the month that every month has, and no trailing zero in its fraction.
     """
     rest = end - begin - 22
     if rest < 0 or rest == 1 or rest > 7 or data[end - 3] != _PLUS or data[end - 2] != _ZERO or data[end - 1] != _ZERO:
@@ -244,7 +244,7 @@ def is_usual(data: Bytes, begin: Int, end: Int) -> bool:
 
 @kernel(leaf=True, inlined=True)
 def put_usual(data: Bytes, begin: Int, end: Int, digits: Int, out: Bytes, at: Int) -> Int:
-    """Write a text that `is_usual`; the position behind it."""
+    """Write a text that `is_usual`; return the end."""
     rest = end - begin - 22
     out[at] = _QUOTE
     at += 1
@@ -262,8 +262,10 @@ def put_usual(data: Bytes, begin: Int, end: Int, digits: Int, out: Bytes, at: In
 
 @kernel(leaf=True, inlined=True)
 def read_instant(data: Bytes, begin: Int, end: Int, found: Found) -> Bool:
-    """Read a finite timestamp into found[0], days since 1970, found[1], µs, and found[2], its offset in µs; whether
-    there was one."""
+    """Read a finite timestamp; return True if there was one.
+
+    found[0] gets days since 1970, found[1] µs, found[2] its offset in µs.
+    """
     position = read_date(data, begin, end, found)
     if position < 0 or position >= end or data[position] != _BLANK:
         return False
@@ -277,7 +279,7 @@ def read_instant(data: Bytes, begin: Int, end: Int, found: Found) -> Bool:
 def instants(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """Timestamps with an offset as ISO text in UTC, the fraction of `argument` digits, or as it needs when -1."""
+    """Write timestamps with an offset as ISO text in UTC, with a fraction of `argument` digits (-1: as needed)."""
     found = np.zeros(3, np.int64)
     at: Int = 0
     lost = 0
@@ -306,7 +308,8 @@ def instants(
 
 @kernel
 def instant_values(data: Bytes, bounds: Offsets, state: Bytes, argument: int, out: Found, outcome: Bytes) -> None:
-    """Timestamps with an offset in µs since 1970, the second's fraction cut to `argument` digits unless that is -1."""
+    """Read timestamps with an offset in µs since 1970, the second's fraction cut to `argument` digits unless that is
+    -1."""
     found = np.zeros(3, np.int64)
     unit = np.int64(1) if argument < 0 else _POWERS[argument]
     for row in range(len(bounds) - 1):
@@ -329,8 +332,10 @@ def instant_values(data: Bytes, bounds: Offsets, state: Bytes, argument: int, ou
 
 @kernel(leaf=True, inlined=True)
 def read_offset_timestamp(data: Bytes, begin: Int, end: Int, found: Found) -> Bool:
-    """Read a timestamp with an offset of hours and minutes into found[0], days since 1970, found[1], ns, and found[2],
-    the offset in minutes; whether there was one."""
+    """Read a timestamp with an offset of hours and minutes; return True if there was one.
+
+    found[0] gets days since 1970, found[1] ns, found[2] the offset in minutes.
+    """
     sign = end - 6
     if not sign > begin or (data[sign] != _MINUS and data[sign] != _PLUS) or data[sign + 3] != _COLON:
         return False
@@ -344,7 +349,7 @@ def read_offset_timestamp(data: Bytes, begin: Int, end: Int, found: Found) -> Bo
 def offset_timestamps(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """Timestamps with an offset of hours and minutes as ISO text at that offset."""
+    """Write timestamps with an offset of hours and minutes as ISO text at that offset."""
     found = np.zeros(3, np.int64)
     at: Int = 0
     lost = 0
@@ -363,7 +368,7 @@ def offset_timestamps(
                 out[at] = _Z
                 at += 1
             else:
-                # what was read is what is shown
+                # the offset is shown as it was read
                 move(out.ctypes.data + at, data.ctypes.data + bounds[row + 1] - 6, 6)
                 at += 6
             out[at] = _QUOTE
@@ -376,7 +381,7 @@ def offset_timestamps(
 def offset_timestamp_values(
     data: Bytes, bounds: Offsets, state: Bytes, argument: int, out: Found, outcome: Bytes
 ) -> None:
-    """Timestamps with an offset of hours and minutes in µs since 1970, rounded down."""
+    """Read timestamps with an offset of hours and minutes in µs since 1970, rounded down."""
     found = np.zeros(3, np.int64)
     for row in range(len(bounds) - 1):
         if len(state) > 0 and state[row] != 0:

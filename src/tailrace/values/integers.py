@@ -23,22 +23,22 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _ZERO, _MINUS = 48, 45
 _MOST = word(b"9223372036854775807")
 _PAIRS = word(b"".join(b"%02d" % pair for pair in range(100)))
-# Of the type that they divide: numba would make doubles of a uint64 and an int64.
+# They have the type that they divide: numba would turn a uint64 and an int64 into doubles.
 _HUNDRED, _TEN_THOUSAND, _HUNDRED_MILLIONS = np.uint32(100), np.uint32(10_000), np.uint64(100_000_000)
 
 
 def integer(bits: int) -> Conversion:
-    """An integer of 16, 32 or 64 bits."""
+    """Return the conversion of integers of 16, 32 or 64 bits."""
     return Conversion(_BITS[bits], number, INTEGERS, zero=0)
 
 
 def is_integer(text: str) -> bool:
-    """Whether a text is an integer in plain digits."""
+    """Return True if a text is an integer in plain digits."""
     return _INTEGER.fullmatch(text) is not None
 
 
 def number(text: str) -> Verbatim:
-    """An integer of 64 bits, as it stands."""
+    """Return a 64-bit integer unchanged."""
     if not is_integer(text) or not -(2**63) <= int(text) < 2**63:
         raise ValueError("not an integer")
     return Verbatim(text)
@@ -46,7 +46,8 @@ def number(text: str) -> Verbatim:
 
 @dataclass(frozen=True, slots=True)
 class Integers(Family):
-    """Integers of up to 64 bits, without a plus sign or leading zeros; where any text is another, all go plainly."""
+    """Integers of up to 64 bits, without plus sign or leading zeros. With any other text, the column is converted
+    plainly."""
 
     def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int] | None:
         if not are_integers(texts.data, texts.bounds, texts.state):
@@ -64,7 +65,7 @@ class Integers(Family):
         try:
             return Typed(numbers if of == numbers.type else numbers.cast(of), texts.state)
         except pa.ArrowInvalid:
-            # One of them is beyond the type's bits; which one, Arrow does not say.
+            # One of them exceeds the type's bits; Arrow does not say which.
             return None
 
 
@@ -72,7 +73,7 @@ INTEGERS = Integers()
 
 
 def integers_fragment(values: npt.NDArray[np.int64]) -> Fragment:
-    """A fragment of int64 values."""
+    """Return a fragment of int64 values."""
     out = np.empty(len(values) * 20 + 1, np.uint8)
     offsets = np.zeros(len(values) + 1, np.int32)
     integers(readonly(np.ascontiguousarray(values, np.int64)), out, offsets)
@@ -81,7 +82,7 @@ def integers_fragment(values: npt.NDArray[np.int64]) -> Fragment:
 
 @kernel(leaf=True)
 def put_pair(value: Int, out: Bytes, at: Int) -> Int:
-    """Write two digits of a uint32 below 100; the position behind them."""
+    """Write two digits of a uint32 below 100; return the end."""
     out[np.uintp(at)] = _PAIRS[np.uintp(value * np.uint32(2))]
     out[np.uintp(at + 1)] = _PAIRS[np.uintp(value * np.uint32(2) + np.uint32(1))]
     return at + 2
@@ -89,7 +90,7 @@ def put_pair(value: Int, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True)
 def put_eight(value: Int, out: Bytes, at: Int) -> Int:
-    """Write eight digits of a uint32; the position behind them."""
+    """Write eight digits of a uint32; return the end."""
     high, low = value // _TEN_THOUSAND, value % _TEN_THOUSAND
     at = put_pair(high // _HUNDRED, out, at)
     at = put_pair(high % _HUNDRED, out, at)
@@ -99,7 +100,7 @@ def put_eight(value: Int, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True)
 def put_short(value: Int, out: Bytes, at: Int) -> Int:
-    """Write a uint32 below 100,000,000 in as few digits as it has; the position behind them."""
+    """Write a uint32 below 100,000,000 in as few digits as possible; return the end."""
     size, bound = 1, np.uint32(10)
     while value >= bound and size < 8:
         size += 1
@@ -116,7 +117,7 @@ def put_short(value: Int, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True)
 def put_unsigned(rest: Int, out: Bytes, at: Int) -> Int:
-    """Write a uint64 in decimal; the position behind it."""
+    """Write a uint64 in decimal; return the end."""
     if rest < _HUNDRED_MILLIONS:
         return put_short(np.uint32(rest), out, at)
     above = rest // _HUNDRED_MILLIONS
@@ -130,7 +131,7 @@ def put_unsigned(rest: Int, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True)
 def put_integer(value: Int, out: Bytes, at: Int) -> Int:
-    """Write an int64 in decimal; the position behind it."""
+    """Write an int64 in decimal; return the end."""
     # The magnitude is unsigned: the smallest int64 has no negative.
     rest = np.uint64(value)
     if value < 0:
@@ -142,7 +143,7 @@ def put_integer(value: Int, out: Bytes, at: Int) -> Int:
 
 @kernel
 def integers(values: npt.NDArray[np.int64], out: Bytes, offsets: Offsets) -> None:
-    """An int64 array as decimal text."""
+    """Write an int64 array as decimal text."""
     at: Int = 0
     for row in range(len(values)):
         at = put_integer(values[row], out, at)
@@ -151,7 +152,7 @@ def integers(values: npt.NDArray[np.int64], out: Bytes, offsets: Offsets) -> Non
 
 @kernel
 def are_integers(data: Bytes, bounds: Offsets, state: Bytes) -> bool:
-    """Whether every text is an integer of 64 bits as JSON has it: no plus sign, no zero before other digits."""
+    """Return True if every text is a 64-bit integer in JSON's form: no plus sign, no leading zero."""
     for row in range(len(bounds) - 1):
         if len(state) > 0 and state[row] != 0:
             continue
@@ -181,9 +182,9 @@ def are_integers(data: Bytes, bounds: Offsets, state: Bytes) -> bool:
 
 @kernel(leaf=True)
 def integer_values(data: Bytes, bounds: Offsets, state: Bytes, out: Any) -> None:
-    """The numbers of texts that are all integers; 0 where a row has no text."""
+    """Read texts that are all integers; 0 for rows without a text."""
     for row in range(len(bounds) - 1):
-        # below 0, where there is room for the least number
+        # negative, since the range below 0 has room for the least number
         number: Int = np.int64(0)
         if len(state) == 0 or state[row] == 0:
             at, end = np.int64(bounds[row]), np.int64(bounds[row + 1])
@@ -201,7 +202,7 @@ def integer_values(data: Bytes, bounds: Offsets, state: Bytes, out: Any) -> None
 def verbatim(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """Text that is JSON already."""
+    """Write text that is JSON already."""
     source, target = data.ctypes.data, out.ctypes.data
     at: Int = np.int64(0)
     for row in range(len(bounds) - 1):

@@ -1,4 +1,4 @@
-"""Intervals, of months, days and a clock, each with its own sign."""
+"""Intervals of months, days and a clock, each with its own sign."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ stored("io.debezium.time.MicroDuration", pa.duration("us"), made_of=pa.int64())
 
 
 def interval(digits: int, mode: str, handling: str) -> Conversion:
-    """An interval under a time.precision.mode and an interval.handling.mode."""
+    """Return the conversion of intervals under a time.precision.mode and an interval.handling.mode."""
     if mode == "structured":
         convert = structured_duration(digits)
         return Conversion(STRUCTURED_DURATION, convert, zero=convert("00:00:00"))
@@ -55,7 +55,7 @@ def interval(digits: int, mode: str, handling: str) -> Conversion:
 
 
 def interval_parts(text: str) -> tuple[int, int, int, int, int, Decimal]:
-    """Years, months, days, hours, minutes and seconds, each with its own sign."""
+    """Return years, months, days, hours, minutes and seconds, each with its own sign."""
     years, months, of_days, sign, *clock = whole(_INTERVAL, text).groups()
     hours, minutes, seconds = int(clock[0] or 0), int(clock[1] or 0), Decimal(clock[2] or 0)
     if hours > _LAST_HOUR:
@@ -66,7 +66,7 @@ def interval_parts(text: str) -> tuple[int, int, int, int, int, Decimal]:
 
 
 def interval_us(text: str) -> int:
-    """An interval in µs, a month as a twelfth of 365.25 days; at most the ends of an int64."""
+    """Return an interval in µs, with a month of 365.25 / 12 days, clamped to an int64."""
     years, months, of_days, hours, minutes, seconds = interval_parts(text)
     us = (years * 12 + months) * _MONTH_US + of_days * DAY_US + (hours * 3600 + minutes * 60) * 1_000_000
     us += int(seconds * 1_000_000)
@@ -80,7 +80,7 @@ def interval_iso(text: str) -> str:
 
 
 def structured_duration(digits: int) -> Callable[[str], Parts]:
-    """An interval in the parts that the server shows, each with its own sign."""
+    """Return a function that gives an interval in the parts that the server shows, each with its own sign."""
 
     def convert(text: str) -> Parts:
         years, months, of_days, hours, minutes, seconds = interval_parts(text)
@@ -107,7 +107,8 @@ class Intervals(Family):
 
 @kernel(leaf=True, inlined=True)
 def read_interval_clock(data: Bytes, position: Int, end: Int, hours: Int, found: Found) -> bool:
-    """Read minutes and seconds behind the hours into found[1], all in µs; whether they were there, and no more."""
+    """Read minutes and seconds after `hours` into found[1], all in µs; return True if they were there, and nothing
+    else."""
     if hours > _LAST_HOUR or position + 6 > end or data[position + 3] != _COLON:
         return False
     minutes, seconds = two_digits(data, position + 1), two_digits(data, position + 4)
@@ -130,7 +131,7 @@ def read_interval_clock(data: Bytes, position: Int, end: Int, hours: Int, found:
 
 @kernel(leaf=True, inlined=True)
 def interval_unit(data: Bytes, begin: Int, end: Int) -> int:
-    """1 for a word for years, 2 for months, 3 for days, 0 for any other."""
+    """Return 1 for a word for years, 2 for months, 3 for days, 0 for any other."""
     last = end - 1 if data[end - 1] == _PLURAL else end
     if is_word(data, begin, last, _YEAR):
         return 1
@@ -141,8 +142,8 @@ def interval_unit(data: Bytes, begin: Int, end: Int) -> int:
 
 @kernel(leaf=True, inlined=True)
 def interval_sum(months: Int, days: Int, clock: Int) -> Int:
-    """Months, days and µs as µs, at most an int64's ends."""
-    # The sum may wrap on its way; near the ends the sign shows a wrapped one, and beyond them a double does.
+    """Return months, days and µs as µs, clamped to an int64."""
+    # The sum may wrap. Near the ends the sign shows that, and beyond them a double does.
     total = months * _MONTH_US + days * DAY_US + clock
     rough = float(months) * _MONTH_US + float(days) * DAY_US + float(clock)
     if abs(rough) > 9.3e18 or (abs(rough) > 9.2e18 and (rough < 0) != (total < 0)):
@@ -152,7 +153,7 @@ def interval_sum(months: Int, days: Int, clock: Int) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def read_interval(data: Bytes, begin: Int, end: Int, found: Found) -> bool:
-    """Read an interval in the server's own style into found[0], µs, at most an int64's ends; whether there was one."""
+    """Read an interval in the server's style into found[0], µs, clamped to an int64; return True if there was one."""
     months, days, clock, position, stage = np.int64(0), np.int64(0), np.int64(0), begin, 0
     if begin >= end:
         return False
@@ -200,7 +201,7 @@ def read_interval(data: Bytes, begin: Int, end: Int, found: Found) -> bool:
 def intervals(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """Intervals in µs, a month as a twelfth of 365.25 days."""
+    """Write intervals in µs, with a month of 365.25 / 12 days."""
     found = np.zeros(3, np.int64)
     at: Int = 0
     lost = 0
@@ -218,7 +219,7 @@ def intervals(
 
 @kernel
 def interval_values(data: Bytes, bounds: Offsets, state: Bytes, argument: int, out: Found, outcome: Bytes) -> None:
-    """Intervals in µs, a month as a twelfth of 365.25 days."""
+    """Read intervals in µs, with a month of 365.25 / 12 days."""
     found = np.zeros(3, np.int64)
     for row in range(len(bounds) - 1):
         if len(state) > 0 and state[row] != 0:

@@ -1,6 +1,6 @@
-"""Compiled conversions of texts that list elements: split into a column of elements, and their JSON joined again.
+"""Kernels for texts that list elements: they split a column into its elements, and join the elements' JSON.
 
-`outcome` says of each row what became of it, as in `values.texts`; `first` which of the elements are the row's, as in
+`outcome` is the outcome of each row, as in `values.texts`; `first` gives the elements of each row, as in
 `values.lists.Listed`.
 """
 
@@ -17,7 +17,7 @@ _QUOTE, _BACKSLASH, _COMMA, _OPENING, _CLOSING, _EQUALS, _BRACE = 34, 92, 44, 91
 
 @kernel
 def most_elements(data: Bytes, begin: int, end: int, delimiter: int) -> int:
-    """How many delimiters there are in the bytes: elements are at most as many, and one more for each row."""
+    """Return the number of delimiters in the bytes: elements are at most as many, plus one per row."""
     count = 0
     for position in range(begin, end):
         count += data[position] == delimiter
@@ -26,7 +26,7 @@ def most_elements(data: Bytes, begin: int, end: int, delimiter: int) -> int:
 
 @kernel(leaf=True, inlined=True)
 def is_null(data: Bytes, begin: Int, end: Int) -> bool:
-    """Whether the bytes are the word NULL, in any case."""
+    """Return True if the bytes are the word NULL, in any case."""
     if end - begin != 4:
         return False
     if data[begin] | 32 != 110 or data[begin + 1] | 32 != 117:
@@ -36,14 +36,14 @@ def is_null(data: Bytes, begin: Int, end: Int) -> bool:
 
 @kernel(leaf=True, inlined=True)
 def put_part(data: Bytes, begin: Int, end: Int, out: Bytes, at: Int) -> Int:
-    """Write `data[begin:end]` at `at`; the position behind it."""
+    """Write `data[begin:end]` at `at`; return the end."""
     move(out.ctypes.data + at, data.ctypes.data + begin, end - begin)
     return at + end - begin
 
 
 @kernel(leaf=True, inlined=True)
 def behind_bounds(data: Bytes, position: Int, end: Int) -> Int:
-    """Where an array's brace is to be: behind the bounds that may precede it."""
+    """Return where an array's brace should be: after the bounds that may precede it."""
     if position < end and data[position] == _OPENING:
         while position < end and data[position] != _EQUALS:
             position += 1
@@ -53,8 +53,10 @@ def behind_bounds(data: Bytes, position: Int, end: Int) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def read_quoted(data: Bytes, position: Int, last: Int, items: Bytes, at: Int) -> tuple[Int, Int]:
-    """Write an element whose quote stands at `position`, without the backslashes in it: the position behind its last
-    quote, beyond `last` where it has none, and where the next element is to be written."""
+    """Write an element whose quote is at `position`, without its backslashes.
+
+    Returns the position after its last quote, beyond `last` if there is none, and the place of the next element.
+    """
     position += 1
     while position < last and data[position] != _QUOTE:
         if data[position] == _BACKSLASH:
@@ -77,10 +79,11 @@ def split(
     first: Offsets,
     outcome: Bytes,
 ) -> None:
-    """Write the elements' texts one after another to `items`, their bounds to `offsets`, whether they are not null to
-    `present`; `form` is the opening and the closing bracket, the delimiter, and whether elements may be null.
+    """Split lists: elements' texts go to `items`, their bounds to `offsets`, and to `present` whether they are not
+    null.
 
-    Quotes and the backslashes in them are taken off. A row that is no such list leaves no elements.
+    `form` has the opening and the closing bracket, the delimiter, and whether elements may be null. Quotes and the
+    backslashes in them are removed. A row that is not such a list has no elements.
     """
     opening, closing, delimiter, nulls = form[0], form[1], form[2], form[3] != 0
     array = opening == _BRACE
@@ -140,9 +143,9 @@ def join(
     out: Bytes,
     offsets: Offsets,
 ) -> int:
-    """JSON arrays of the elements' JSON `data[bounds[i]:bounds[i + 1]]`, to be put in quotes where `quoted`.
+    """Write JSON arrays of the elements' JSON `data[bounds[i]:bounds[i + 1]]`, which needs quotes if `quoted`.
 
-    An element without any JSON is one that could not be converted, and its row with it.
+    An element without JSON could not be converted, so neither can its row.
     """
     at: Int = 0
     lost = 0

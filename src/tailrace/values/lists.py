@@ -1,4 +1,4 @@
-"""Lists: arrays, and vectors of numbers. Their elements are converted as a column of their own, by their own family."""
+"""Lists: arrays and vectors of numbers. Their family converts the elements as a column of their own."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ FLOAT_VECTOR = semantic(array(FLOAT), "io.debezium.data.FloatVector")
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """How a text lists the elements of a value, and how each of them is converted.
+    """The form of a list in a text, and the conversion of its elements.
 
-    The text stands between the brackets `opening` and `closing`, its elements between `delimiter`. In braces it is
-    an array as the server writes it: bounds may precede it, elements may be quoted, NULL is a null. An array with a
-    null cannot be converted unless `nulls`, nor can one of several dimensions, or one with such an element.
+    The list is between the brackets `opening` and `closing`, its elements are separated by `delimiter`. A list in
+    braces is an array as the server writes it: bounds may precede it, elements may be quoted, NULL is a null. Arrays
+    with a null (unless `nulls`), with several dimensions, or with an unconvertible element cannot be converted.
     """
 
     conversion: Conversion
@@ -38,21 +38,21 @@ class Elements:
     nulls: bool = False
 
     def way(self) -> Hashable:
-        """The same for texts that list alike what is converted alike."""
+        """Return a key that is equal for lists of the same form whose elements convert alike."""
         return self.conversion.way(), self.opening, self.closing, self.delimiter, self.nulls
 
 
 def list_of(
     schema: LogicalType, of: Conversion, delimiter: str, nulls: bool, unavailable: list[Any] | None = None
 ) -> Conversion:
-    """An array, in braces, of what `of` converts, `nulls` among it or not."""
+    """Return the conversion of arrays, in braces, with elements by `of`; `nulls`: elements may be null."""
     elements = Elements(of, delimiter=delimiter, nulls=nulls)
     plain = array_of(of.plain, nulls, delimiter)
     return Conversion(schema, plain, Lists(elements), zero=[], unavailable=unavailable)
 
 
 def vector(single: bool) -> Conversion:
-    """A vector of doubles, or, `single`, of floats."""
+    """Return the conversion of vectors of doubles, or, with `single`, of floats."""
     elements = Elements(floating(single), "[", "]")
     return Conversion(FLOAT_VECTOR if single else DOUBLE_VECTOR, vector_of(single), Lists(elements), zero=[])
 
@@ -73,7 +73,7 @@ def vector_of(single: bool) -> Callable[[str], list[Any]]:
 
 
 def array_items(text: str, delimiter: str) -> list[str | None]:
-    """The elements of an array of one dimension; ValueError for more, which no array schema can hold."""
+    """Return the elements of a one-dimensional array. Raises ValueError for more, which no array schema has."""
     if text.startswith("["):
         text = text.partition("=")[2]
     if not text.startswith("{") or not text.endswith("}"):
@@ -114,7 +114,7 @@ def _quoted_item(text: str, position: int) -> tuple[str, int]:
 
 
 def array_of(element: Callable[[str], Any], nulls: bool, delimiter: str = ",") -> Callable[[str], list[Any]]:
-    """Elements by `element`; ValueError for an array with a NULL where the element may not be null."""
+    """Return a function that converts arrays with `element`; it raises ValueError for a NULL unless `nulls`."""
 
     def convert(text: str) -> list[Any]:
         items = array_items(text, delimiter)
@@ -130,9 +130,9 @@ def array_of(element: Callable[[str], Any], nulls: bool, delimiter: str = ",") -
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The elements of all texts of a column: `items` of row i are those from `first[i]` to `first[i + 1]`, exclusive.
+    """The elements of all texts of a column: row i has the `items` from `first[i]` to `first[i + 1]`, exclusive.
 
-    `outcome` is what became of the texts, as `values.texts` says; a row without a value has no elements.
+    `outcome` is the outcome of each text, as in `values.texts`; a row without a value has no elements.
     """
 
     items: pa.Array
@@ -141,7 +141,7 @@ class Listed:
 
 
 def listed(elements: Elements, texts: Texts) -> Listed:
-    """The texts' elements as a column of their own."""
+    """Return the texts' elements as a column."""
     rows, begin, end = len(texts), int(texts.bounds[0]), int(texts.bounds[-1])
     most = int(most_elements(texts.data, begin, end, ord(elements.delimiter))) + rows
     form = np.array([ord(elements.opening), ord(elements.closing), ord(elements.delimiter), elements.nulls], np.int64)
@@ -156,7 +156,7 @@ def listed(elements: Elements, texts: Texts) -> Listed:
 
 
 def items_fragment(conversion: Conversion, items: pa.Array, shown: Shown) -> Fragment:
-    """The JSON of elements; one that could not be converted has none."""
+    """Return the JSON of elements, empty for those that could not be converted."""
     if not len(items):
         return Fragment(readonly(np.zeros(1, np.uint8)), readonly(np.zeros(2, np.int32)))
     return fragment_of(conversion, Texts.of(items), Shown(shown.column, b"null", b"null", b""))[0]

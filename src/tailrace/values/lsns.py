@@ -1,6 +1,6 @@
-"""LSNs of change tables as text: lower-case hexadecimal digits, with colons behind the fourth and the eighth byte.
+"""LSNs of change tables as text: lower-case hexadecimal digits, with colons after the fourth and the eighth byte.
 
-`00000027:00000758:0003` has 10 bytes; there may be 16, and the last part is longer then.
+`00000027:00000758:0003` has 10 bytes. An LSN may have 16 bytes, with a longer last part.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _COLON = 58
 
 
 def lsn_text(lsn: bytes) -> str:
-    """One LSN as text."""
+    """Return one LSN as text."""
     return ":".join((lsn[:4].hex(), lsn[4:8].hex(), lsn[8:].hex()))
 
 
 def lsn_texts(column: pa.Array) -> pa.Array:
-    """LSNs, a `binary` array of eight bytes or more each, as an array of texts."""
+    """Return LSNs, a `binary` array of eight bytes or more each, as an array of texts."""
     texts = Texts.of(column)
     out = np.empty(2 * texts.size + 2 * len(column) + 1, np.uint8)
     offsets = np.zeros(len(column) + 1, np.int32)
@@ -33,8 +33,7 @@ def lsn_texts(column: pa.Array) -> pa.Array:
 
 @kernel
 def lsns(data: Bytes, bounds: Offsets, state: Bytes, out: Bytes, offsets: Offsets) -> None:
-    """LSNs as texts, one after another, and their bounds; nothing where `state` is not 0. Each has eight bytes or
-    more."""
+    """Write LSNs of eight bytes or more as texts, one after another, with their bounds; none if `state` is not 0."""
     at = 0
     for row in range(len(bounds) - 1):
         if len(state) == 0 or state[row] == VALUE:

@@ -1,4 +1,4 @@
-"""Maps of texts, and sparse vectors, which are maps from a place to its number."""
+"""Maps of texts, and sparse vectors, which map places to numbers."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _HSTORE = re.compile(r'"((?:[^"\\]|\\.)*)"=>(?:"((?:[^"\\]|\\.)*)"|NULL)(?:, )?'
 
 
 def hstore_map(unavailable: dict[str, str]) -> Conversion:
-    """A map from strings to strings, any of which may be null."""
+    """Return the conversion to a map from strings to strings, which may be null."""
     return Conversion(mapping(STRING.with_optional(True)), hstore, zero={}, unavailable=unavailable)
 
 
 def hstore_text(unavailable: str) -> Conversion:
-    """The map as a JSON text."""
+    """Return the conversion to the map as JSON text."""
     return Conversion(JSON, hstore_json, zero="{}", unavailable=unavailable)
 
 
 def sparse() -> Conversion:
-    """A sparse vector of doubles."""
+    """Return the conversion of sparse vectors of doubles."""
     return Conversion(SPARSE_VECTOR, sparse_vector, zero={"dimensions": 0, "vector": []})
 
 
@@ -56,9 +56,9 @@ def hstore_json(text: str) -> str:
 
 
 def sparse_vector(text: str) -> dict[str, Any]:
-    """`{1:1,5:-3}/10`: the dimensions, and the pairs of index and value in the order of the indexes.
+    """Return the value of `{1:1,5:-3}/10`: dimensions, and pairs of index and value in the order of the indexes.
 
-    ValueError where the dimensions, and with them an index, exceed the int16 that the schema has for both.
+    Raises ValueError if the dimensions, and so possibly an index, exceed the schema's int16.
     """
     found = _SPARSE_VECTOR.fullmatch(text)
     if found is None:

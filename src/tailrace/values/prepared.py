@@ -15,7 +15,7 @@ from tailrace.values.texts import Shown, Texts
 
 @dataclass(frozen=True, slots=True)
 class Prepared(Family):
-    """The family of what `prepare` makes of a column; that raises pa.ArrowInvalid where a text is none of its kind."""
+    """The family of a column changed by `prepare`, which raises pa.ArrowInvalid for a text that is not of its kind."""
 
     prepare: Callable[[pa.Array], pa.Array]
     family: Family
@@ -32,5 +32,5 @@ class Prepared(Family):
         try:
             return texts.replaced(self.prepare(texts.column))
         except pa.ArrowInvalid:
-            # Which text it is, Arrow does not say.
+            # Arrow does not say which text it is.
             return None

@@ -1,6 +1,6 @@
-"""Shapes: what column options do to the text of a value before it is written: cut, masked or hashed.
+"""Shapes: changes of column options to the text of a value before it is written: cuts, masks and hashes.
 
-A shape works on server text, a column at a time, and on single texts, with the same result.
+A shape works on columns of server text and on single texts, with the same result.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _STRING, _LONG_STRING = b"t", b"|"
 
 
 class Shape(Protocol):
-    """What becomes of a column's texts. Picklable; runs in workers."""
+    """A change to a column's texts. Picklable; runs in workers."""
 
     def text(self, text: bytes) -> bytes:
-        """One text in UTF-8, shaped."""
+        """Return one text in UTF-8, shaped."""
         ...
 
     def column(self, column: pa.Array) -> pa.Array:
-        """A `binary` array of texts, shaped; nulls stay."""
+        """Return a `binary` array of texts, shaped; nulls stay."""
         ...
 
     def null(self) -> bytes | None:
-        """What a null becomes; None where it stays null."""
+        """Return the replacement of a null; None if it stays null."""
         ...
 
 
@@ -50,7 +50,7 @@ class Truncation:
         try:
             units = text.decode().encode("utf-16-le")[: 2 * self.length]
         except UnicodeDecodeError:
-            # no text at all, which its conversion will say
+            # not text; its conversion will report that
             return text
         return units.decode("utf-16-le", "ignore").encode()
 
@@ -71,7 +71,7 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True)
 class ByteTruncation:
-    r"""Bytes, in the server's hexadecimal form behind `\x`, cut to `length`."""
+    r"""Bytes, in the server's hexadecimal form after `\x`, cut to `length`."""
 
     length: int
 
@@ -87,7 +87,7 @@ class ByteTruncation:
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Every value, null too, becomes the same `length` asterisks: not even its length or absence is shown."""
+    """Every value, including null, becomes the same `length` asterisks, which show neither length nor absence."""
 
     length: int
 
@@ -103,7 +103,7 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """Texts replaced by the hexadecimal digits of their salted digest, `length` of them at most.
+    """Texts replaced by at most `length` hexadecimal digits of their salted digest.
 
     `algorithm` is hashlib's name. Version 1 digests the salt and the text as Java serialises a string, version 2 the
     salt and the text.
@@ -127,7 +127,8 @@ class Digest:
 
 
 def java_serialised(text: bytes) -> bytes:
-    """A string as Java's ObjectOutputStream writes it: modified UTF-8 behind its length (JLS, Object Serialization).
+    """Return a string as Java's ObjectOutputStream writes it: modified UTF-8 after its length (JLS, Object
+    Serialization).
 
     Characters beyond 16 bits are two surrogates of three bytes each, and the zero character has two bytes.
     """
@@ -141,7 +142,7 @@ def java_serialised(text: bytes) -> bytes:
 
 
 def _each(column: pa.Array, shaped: Callable[[bytes], bytes]) -> pa.Array:
-    """The column with `shaped` applied to each distinct text once."""
+    """Return the column with `shaped` applied once to each distinct text."""
     encoded = column.dictionary_encode()
     texts = pa.array([shaped(text) for text in encoded.dictionary.to_pylist()], pa.binary())
     return texts.take(encoded.indices)

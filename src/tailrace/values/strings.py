@@ -1,4 +1,4 @@
-"""Strings: texts as they are, under the semantic names that say what is in them."""
+"""Strings: unchanged texts, under semantic names for their content."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _HEX_UPPER = word(b"0123456789ABCDEF")
 
 
 def enumeration(labels: tuple[str, ...]) -> LogicalType:
-    """One of the labels."""
+    """Return the schema of one of the labels."""
     return semantic(STRING, "io.debezium.data.Enum", allowed=",".join(labels))
 
 
 def text(schema: LogicalType = STRING, zero: str = "", unavailable: str | None = None) -> Conversion:
-    """Text as it is; `schema` may give it a semantic name."""
+    """Return the conversion of unchanged text; `schema` may give it a semantic name."""
     return Conversion(schema, string, STRINGS, zero=zero, unavailable=unavailable)
 
 
@@ -45,7 +45,7 @@ def string(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Strings(Family):
-    """Texts as they are."""
+    """Unchanged texts."""
 
     def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
         escapes = int(count_escapes(texts.data, int(texts.bounds[0]), int(texts.bounds[-1])))
@@ -54,7 +54,7 @@ class Strings(Family):
         return written(strings, texts, shown, escapes, each=2, more=8 * escapes)
 
     def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed:
-        # a cast looks for bytes that are not UTF-8, character by character
+        # a cast would check for invalid UTF-8, character by character
         plain = is_ascii(texts.data, int(texts.bounds[0]), int(texts.bounds[-1]))
         return Typed(texts.column.view(of) if plain else texts.column.cast(of), texts.state)
 
@@ -64,9 +64,9 @@ STRINGS = Strings()
 
 @kernel
 def count_escapes(data: Bytes, begin: int, end: int) -> Int:
-    """How many of the bytes JSON must escape."""
-    # Sums of single bytes, over so few that they do not overflow, and no index that could be negative: so the compiler
-    # takes many bytes at a time, which makes this thirty times faster.
+    """Return how many of the bytes JSON must escape."""
+    # Sums of single bytes, over runs too short to overflow, and indexes that cannot be negative, let the compiler
+    # vectorise this, which is thirty times faster.
     count = np.int64(0)
     part = data[begin:end]
     for start in range(0, len(part), 128):
@@ -80,7 +80,7 @@ def count_escapes(data: Bytes, begin: int, end: int) -> Int:
 
 @kernel(leaf=True)
 def put_unit(unit: Int, out: Bytes, at: Int) -> Int:
-    """Write the escape of a UTF-16 unit; the position behind it."""
+    """Write the escape of a UTF-16 unit; return the end."""
     out[at] = 92
     out[at + 1] = 117
     for digit in range(4):
@@ -92,7 +92,7 @@ def put_unit(unit: Int, out: Bytes, at: Int) -> Int:
 def strings(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """Text as JSON strings; argument 0 says that nothing in them must be escaped."""
+    """Write text as JSON strings; argument 0: nothing in them must be escaped."""
     source, target = data.ctypes.data, out.ctypes.data
     at: Int = np.int64(0)
     for row in range(len(bounds) - 1):

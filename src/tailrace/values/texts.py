@@ -1,14 +1,14 @@
-"""A column of texts as the kernels take it, what they show where there is no value, and the memory that they fill.
+"""The form of kernels: a column of texts, the literals for rows without a value, and the memory to fill.
 
-Every kernel that makes JSON has the same form. `data[bounds[i]:bounds[i + 1]]` is the text of row i. `state` is empty
-when all rows have a text; else 0 marks a row that has one and k one that is shown as literal k - 1, which is
-`literals[ends[k - 1]:ends[k]]`: literal 0 is a null's JSON, 1 that of an unchanged TOAST value, 2 that of a text that
-could not be converted. The JSON goes to `out`, its bounds to `offsets`. The result is the number of texts that could
-not be converted.
+Every kernel that writes JSON has the same form. `data[bounds[i]:bounds[i + 1]]` is the text of row i. `state` is empty
+if all rows have a text. Else 0 marks a row with a text, and k a row shown as literal k - 1, which is `literals[ends[k -
+1]:ends[k]]`: literal 0 is the JSON of a null, 1 that of an unchanged TOAST value, 2 that of a text that could not be
+converted. The JSON goes to `out`, its bounds to `offsets`. The kernel returns the number of texts that could not be
+converted.
 
-A kernel that makes the numbers of an Arrow array has `data`, `bounds`, `state` and `argument` as well. Row i's number
-goes to `out[i]`, and to `outcome[i]` what became of the row: 0 a value, 1 a null, 2 an unchanged TOAST value, 3 a text
-that could not be converted.
+A kernel that reads numbers for an Arrow array also has `data`, `bounds`, `state` and `argument`. Row i's number goes to
+`out[i]`, and its outcome to `outcome[i]`: 0 a value, 1 a null, 2 an unchanged TOAST value, 3 a text that could not be
+converted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Ends = npt.NDArray[np.int64]
 Int = int | np.integer[Any]
 Bool = bool | np.bool_
 VALUE, NULL, UNAVAILABLE, LOST = 0, 1, 2, 3
-"""What became of a row, in `outcome`."""
+"""The outcome of a row."""
 
 _MAX_ROOM = 2**31 - 1
 _NO_STATE = readonly(np.zeros(0, np.uint8))
@@ -48,7 +48,7 @@ class Shown(NamedTuple):
 
 @dataclass(slots=True)
 class Texts:
-    """The texts of a column in UTF-8, an Arrow array; `data`, `bounds` and `state` are what kernels take."""
+    """The texts of a column in UTF-8, an Arrow array; `data`, `bounds` and `state` are arguments of kernels."""
 
     column: pa.Array
     data: Bytes
@@ -57,11 +57,11 @@ class Texts:
 
     @classmethod
     def of(cls, column: pa.Array, unavailable: Flags | None = None) -> Texts:
-        """The texts of a `binary` or `string` array; `unavailable` marks unchanged TOAST values."""
+        """Return the texts of a `binary` or `string` array; `unavailable` marks unchanged TOAST values."""
         return cls(column, *text_buffers(column), state_of(column, unavailable))
 
     def replaced(self, column: pa.Array) -> Texts:
-        """Other texts in the place of these, with the same nulls."""
+        """Return other texts in place of these, with the same nulls."""
         return Texts(column, *text_buffers(column), self.state)
 
     def __len__(self) -> int:
@@ -73,12 +73,12 @@ class Texts:
         return int(self.bounds[-1]) - int(self.bounds[0])
 
     def exceed(self, size: int) -> bool:
-        """Whether any text has more bytes than that."""
+        """Return True if any text has more than `size` bytes."""
         return self.size > size and int(np.diff(self.bounds).max(initial=0)) > size
 
 
 def state_of(column: pa.Array, unavailable: Flags | None) -> Bytes:
-    """What the kernels take as `state`."""
+    """Return the kernels' argument `state`."""
     valid = valid_flags(column)
     if valid is None and unavailable is None:
         return _NO_STATE
@@ -91,7 +91,7 @@ def state_of(column: pa.Array, unavailable: Flags | None) -> Bytes:
 
 
 def literals_of(shown: Shown) -> tuple[Bytes, Ends]:
-    """What the kernels take as `literals` and `ends`."""
+    """Return the kernels' arguments `literals` and `ends`."""
     return _literals(shown.null, shown.unavailable, shown.lost)
 
 
@@ -102,7 +102,7 @@ def _literals(*texts: bytes) -> tuple[Bytes, Ends]:
 
 
 def output(room: int, rows: int, shown: Shown) -> tuple[Bytes, Offsets]:
-    """What the kernels take as `out` and `offsets`. Raises ExceedsArrow for more than 2 GiB."""
+    """Return the kernels' arguments `out` and `offsets`. Raises ExceedsArrow for more than 2 GiB."""
     if room > _MAX_ROOM:
         raise ExceedsArrow(f"The values of column {shown.column} in one block exceed 2 GiB as JSON.")
     return np.empty(room, np.uint8), np.zeros(rows + 1, np.int32)
@@ -111,20 +111,20 @@ def output(room: int, rows: int, shown: Shown) -> tuple[Bytes, Offsets]:
 def written(
     written_by: Callable[..., Any], texts: Texts, shown: Shown, argument: int, *, each: int = 48, more: int = 0
 ) -> tuple[Fragment, int]:
-    """The JSON of texts by a kernel, and how many could not be converted.
+    """Return the JSON of texts by a kernel, and how many could not be converted.
 
-    The kernel writes at most as many bytes as the texts have, `each` for each of them, and `more`.
+    The kernel writes at most as many bytes as the texts have, plus `each` per text, plus `more`.
     """
     literals, ends = literals_of(shown)
     rows = len(texts)
-    # Any row may turn out to be unconvertible and then takes a literal.
+    # Any row may prove to be unconvertible and then takes a literal.
     out, offsets = output(texts.size + rows * (each + len(literals)) + more + 1, rows, shown)
     lost = written_by(texts.data, texts.bounds, texts.state, literals, ends, argument, out, offsets)
     return Fragment(readonly(out), readonly(offsets)), int(lost)
 
 
 def strings_fragment(texts: list[bytes]) -> Fragment:
-    """A fragment of JSON texts. Raises ExceedsArrow beyond 2 GiB."""
+    """Return a fragment of JSON texts. Raises ExceedsArrow beyond 2 GiB."""
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
     if len(ends) and int(ends[-1]) > _MAX_ROOM:
         raise ExceedsArrow("The values of a column in one block exceed 2 GiB as JSON.")
@@ -134,10 +134,9 @@ def strings_fragment(texts: list[bytes]) -> Fragment:
 
 
 def without_bad_text(column: pa.Array, unavailable: Flags | None) -> tuple[Texts, Flags | None]:
-    """The texts with null for every one that is not UTF-8, and which these are; None where there is none.
+    """Return the texts with null for those that are not UTF-8, and a mask of these; None if there are none.
 
-    Databases without an encoding send such texts, and servers that do not keep their word. `unavailable` is as in
-    `Texts.of`.
+    Databases without an encoding send such texts, and so do faulty servers. `unavailable` is as in `Texts.of`.
     """
     texts = Texts.of(column, unavailable)
     if is_ascii(texts.data, int(texts.bounds[0]), int(texts.bounds[-1])):
@@ -161,13 +160,13 @@ def _is_text(value: bytes) -> bool:
 
 
 def word(text: bytes) -> Bytes:
-    """The bytes of a word as kernels take them from a module."""
+    """Return the bytes of a word as kernels use them from a module."""
     return np.frombuffer(text, np.uint8).copy()
 
 
 @kernel
 def is_ascii(data: Bytes, begin: int, end: int) -> bool:
-    """Whether no byte is above 127. Bytes that are not UTF-8 are."""
+    """Return True if no byte is above 127; any byte that is not UTF-8 is."""
     part = data[begin:end]
     for start in range(0, len(part), 4096):
         found = np.uint8(0)
@@ -180,7 +179,7 @@ def is_ascii(data: Bytes, begin: int, end: int) -> bool:
 
 @kernel(leaf=True)
 def put_literal(literals: Bytes, ends: Ends, number: Int, out: Bytes, at: Int) -> Int:
-    """Write literal `number` at `at`; the position behind it."""
+    """Write literal `number` at `at`; return the end."""
     for position in range(ends[number], ends[number + 1]):
         out[at] = literals[position]
         at += 1
@@ -189,7 +188,7 @@ def put_literal(literals: Bytes, ends: Ends, number: Int, out: Bytes, at: Int) -
 
 @kernel(leaf=True)
 def put_bytes(text: Bytes, out: Bytes, at: Int) -> Int:
-    """Write all of `text` at `at`; the position behind it."""
+    """Write all of `text` at `at`; return the end."""
     for position in range(len(text)):
         out[at] = text[position]
         at += 1
@@ -198,7 +197,7 @@ def put_bytes(text: Bytes, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def is_word(data: Bytes, begin: Int, end: Int, word: Bytes) -> bool:
-    """Whether the bytes are those of `word`."""
+    """Return True if the bytes are those of `word`."""
     if end - begin != len(word):
         return False
     for position in range(len(word)):  # noqa: SIM110  (numba has no generators in all())

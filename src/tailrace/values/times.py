@@ -1,4 +1,4 @@
-"""Times of day, without a zone and with one."""
+"""Times of day, without and with a zone."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _QUOTE, _Z = 34, 90
 
 
 def _of_a_day(unit: int) -> Callable[[int, LogicalType], int]:
-    """A time of day as Arrow has it, which has no 24:00:00."""
+    """Return a function that checks a time of day for Arrow, which has no 24:00:00."""
 
     def value(number: int, logical: LogicalType) -> int:
         if number * UNITS_NS[unit] >= DAY_NS:
@@ -68,7 +68,7 @@ stored("org.apache.kafka.connect.data.Time", pa.time32("ms"), _of_a_day(MILLI), 
 
 
 def time(digits: int, mode: str, fine: bool) -> Conversion:
-    """A time of day whose type has `digits` digits of the second's fraction, under a time.precision.mode.
+    """Return the conversion of times of day with `digits` digits of the second's fraction, under a time.precision.mode.
 
     `fine`: the texts may have more digits than six.
     """
@@ -85,7 +85,7 @@ def time(digits: int, mode: str, fine: bool) -> Conversion:
 
 
 def zoned_time(digits: int, mode: str) -> Conversion:
-    """A time of day with an offset from UTC, in UTC."""
+    """Return the conversion of times of day with an offset from UTC, shown in UTC."""
     if mode == "structured":
         convert = structured_zoned_time(digits)
         return Conversion(STRUCTURED_ZONED_TIME, convert, zero=convert("00:00:00+00"))
@@ -97,7 +97,7 @@ def _clock_ns(text: str) -> int:
 
 
 def utc_time(text: str) -> str:
-    """The time of day in UTC."""
+    """Return the time of day in UTC."""
     found = whole(_ZONED_TIME, text)
     return iso_clock((clock_us(found) - offset_us(found, 5)) % DAY_US * 1000) + "Z"
 
@@ -108,7 +108,7 @@ def structured_time(digits: int, fine: bool) -> Callable[[str], Parts]:
 
 
 def structured_zoned_time(digits: int) -> Callable[[str], Parts]:
-    """The time of day in its own zone, and the zone's offset from UTC in seconds."""
+    """Return a function that gives the time of day in its own zone, and the zone's offset from UTC in seconds."""
 
     def convert(text: str) -> Parts:
         found = whole(_ZONED_TIME, text)
@@ -120,7 +120,7 @@ def structured_zoned_time(digits: int) -> Callable[[str], Parts]:
 
 @dataclass(frozen=True, slots=True)
 class Times(Family):
-    """Times of day to the µs, or, `fine`, to the ns, as numbers of `unit` or as text."""
+    """Times of day in µs, or, with `fine`, in ns, as numbers of `unit` or as text."""
 
     unit: int
     fine: bool
@@ -147,7 +147,7 @@ class ZonedTimes(Family):
 
 @kernel(leaf=True, inlined=True)
 def read_time(data: Bytes, begin: Int, end: Int, zoned: bool, found: Found) -> bool:
-    """Read a time of day into found[1], its offset from UTC into found[2], both in µs; whether there was one."""
+    """Read a time of day into found[1], its offset from UTC into found[2], both in µs; return True if there was one."""
     found[2] = 0
     position = read_clock(data, begin, end, found)
     if position >= 0 and zoned:
@@ -157,7 +157,7 @@ def read_time(data: Bytes, begin: Int, end: Int, zoned: bool, found: Found) -> b
 
 @kernel(leaf=True, inlined=True)
 def time_number(us: Int, unit: Int) -> Int:
-    """A time of day as a number of `unit`."""
+    """Return a time of day, in µs, as a number of `unit`."""
     if unit == MILLI:
         return us // 1000
     return us * (1 if unit == MICRO else 1000)
@@ -165,7 +165,7 @@ def time_number(us: Int, unit: Int) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def fine_time_number(ns: Int, unit: Int) -> Int:
-    """A time of day as a number of `unit`."""
+    """Return a time of day, in ns, as a number of `unit`."""
     return ns // (1_000_000 if unit == MILLI else (1000 if unit == MICRO else 1))
 
 
@@ -173,7 +173,7 @@ def fine_time_number(ns: Int, unit: Int) -> Int:
 def times(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """Times of day in ms, µs or ns (arguments 0 to 2), as ISO text (3), or of a zone as ISO text in UTC (4)."""
+    """Write times of day in ms, µs or ns (arguments 0 to 2), as ISO text (3), or with a zone as ISO text in UTC (4)."""
     found = np.zeros(3, np.int64)
     at: Int = 0
     lost = 0
@@ -197,7 +197,7 @@ def times(
 
 @kernel
 def time_values(data: Bytes, bounds: Offsets, state: Bytes, argument: int, out: Found, outcome: Bytes) -> None:
-    """Times of day in ms, µs or ns (arguments 0 to 2); Arrow has no 24:00:00."""
+    """Read times of day in ms, µs or ns (arguments 0 to 2); Arrow has no 24:00:00."""
     found = np.zeros(3, np.int64)
     for row in range(len(bounds) - 1):
         if len(state) > 0 and state[row] != 0:
@@ -212,7 +212,7 @@ def time_values(data: Bytes, bounds: Offsets, state: Bytes, argument: int, out: 
 def fine_times(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """Times of day in ms, µs or ns (arguments 0 to 2), or as ISO text (3)."""
+    """Write times of day in ms, µs or ns (arguments 0 to 2), or as ISO text (3)."""
     found = np.zeros(3, np.int64)
     at: Int = 0
     lost = 0
@@ -236,7 +236,7 @@ def fine_times(
 
 @kernel
 def fine_time_values(data: Bytes, bounds: Offsets, state: Bytes, argument: int, out: Found, outcome: Bytes) -> None:
-    """Times of day in ms, µs or ns (arguments 0 to 2); Arrow has no 24:00:00."""
+    """Read times of day in ms, µs or ns (arguments 0 to 2); Arrow has no 24:00:00."""
     found = np.zeros(3, np.int64)
     for row in range(len(bounds) - 1):
         if len(state) > 0 and state[row] != 0:

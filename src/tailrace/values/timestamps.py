@@ -1,5 +1,5 @@
-"""Timestamps without a zone: to the µs, which may be infinite or before Christ, and those that are `fine`, to the ns
-and with years of four digits."""
+"""Timestamps without a zone: in µs, which may be infinite or before Christ, and `fine` ones, in ns and with four-digit
+years."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ CONNECT_TIMESTAMP = semantic(INT64, "org.apache.kafka.connect.data.Timestamp")
 STRUCTURED_TIMESTAMP = structured("Timestamp", **DAY_PARTS, **CLOCK_PARTS, specialValue=STRING, precision=INT32)
 INFINITY_US = 9_223_372_036_825_200_000
 MINUS_INFINITY_US = -9_223_372_036_832_400_000
-"""What infinite timestamps are to consumers, in µs; Debezium's own constants."""
+"""Infinite timestamps for consumers, in µs; Debezium's own constants."""
 
 _TIMESTAMP = re.compile(f"{DATE_PATTERN} {CLOCK_PATTERN}( BC)?")
 _ZERO_TEXT, _ZERO_ISO = "1970-01-01 00:00:00", "1970-01-01T00:00:00Z"
-# The first date and time that an int64 of µs or ns since 1970 cannot hold, and the last before its smallest.
+# The last date and time that an int64 of µs or ns since 1970 holds, and the first one's clock.
 _LAST_US_DAY, _LAST_US_CLOCK, _FIRST_US_CLOCK = 106_751_991, 14_454_775_807, 71_945_224_192
 _LAST_NS_DAY, _LAST_NS_CLOCK, _FIRST_NS_CLOCK = 106_751, 85_636_854_775_807, 763_145_224_192
 _NOTHING, _FINITE, _INFINITE = 0, 1, 2
@@ -85,7 +85,7 @@ stored("org.apache.kafka.connect.data.Timestamp", pa.timestamp("ms"), made_of=pa
 
 
 def timestamp(digits: int, mode: str, fine: bool) -> Conversion:
-    """A timestamp whose type has `digits` digits of the second's fraction, under a time.precision.mode.
+    """Return the conversion of timestamps with `digits` digits of the second's fraction, under a time.precision.mode.
 
     `fine`: the texts may have more digits than six, but no year beyond 9999 or before 1.
     """
@@ -105,26 +105,26 @@ def timestamp(digits: int, mode: str, fine: bool) -> Conversion:
 
 
 def timestamp_us(text: str) -> int:
-    """µs since 1970, unbounded; the infinite ones by their constants."""
+    """Return µs since 1970, unbounded; the constants for infinite timestamps."""
     if text in ("infinity", "-infinity"):
         return INFINITY_US if text == "infinity" else MINUS_INFINITY_US
     return moment_us(whole(_TIMESTAMP, text), text)
 
 
 def moment_us(found: re.Match[str], text: str) -> int:
-    """µs since 1970 of a date and a time of day in the first seven groups of a match."""
+    """Return µs since 1970 of a date and a time of day in the first seven groups of a match."""
     return days_of(found, text) * DAY_US + clock_us(found, 4)
 
 
 def fine_timestamp(text: str) -> tuple[int, int]:
-    """Days since 1970, and the time of day in ns."""
+    """Return days since 1970, and the time of day in ns."""
     if text[10:11] != " ":
         raise ValueError("not in ISO form")
     return strict_date_days(text[:10]), clock_ns(text[11:])
 
 
 def iso_instant(us: int, digits: int | None) -> str:
-    """µs since 1970 as ISO text in UTC, with `digits` digits of the second's fraction, or with as many as it needs."""
+    """Return µs since 1970 as ISO text in UTC, with `digits` digits of the fraction (None: as many as needed)."""
     return f"{iso_day(us // DAY_US)}T{iso_clock(us % DAY_US * 1000, digits)}Z"
 
 
@@ -138,7 +138,10 @@ def fine_iso_timestamp(text: str) -> str:
 
 
 def timestamp_in(unit: int) -> Callable[[str], int]:
-    """A number of `unit` since 1970, rounded down. In ns the infinite ones are the ends of an int64."""
+    """Return a function that gives a number of `unit` since 1970, rounded down.
+
+    In ns, infinite timestamps are the ends of an int64.
+    """
 
     def convert(text: str) -> int:
         us = timestamp_us(text)
@@ -150,7 +153,7 @@ def timestamp_in(unit: int) -> Callable[[str], int]:
 
 
 def fine_timestamp_in(unit: int) -> Callable[[str], int]:
-    """A number of `unit` since 1970, rounded down."""
+    """Return a function that gives a number of `unit` since 1970, rounded down."""
 
     def convert(text: str) -> int:
         day, ns = fine_timestamp(text)
@@ -160,7 +163,7 @@ def fine_timestamp_in(unit: int) -> Callable[[str], int]:
 
 
 def fitting(value: int) -> int:
-    """The number; ValueError where it does not fit 64 bits."""
+    """Return the number. Raises ValueError if it does not fit 64 bits."""
     if not -INT64_MAX - 1 <= value <= INT64_MAX:
         raise ValueError("beyond 64 bits")
     return value
@@ -190,7 +193,7 @@ def fine_timestamp_parts(digits: int) -> Callable[[str], Parts]:
 
 @dataclass(frozen=True, slots=True)
 class Timestamps(Family):
-    """Timestamps to the µs, or, `fine`, to the ns, as numbers of `unit` or as text."""
+    """Timestamps in µs, or, with `fine`, in ns, as numbers of `unit` or as text."""
 
     unit: int
     fine: bool
@@ -206,7 +209,7 @@ class Timestamps(Family):
 
 @kernel(leaf=True, inlined=True)
 def fits_us(day: Int, clock: Int) -> Bool:
-    """Whether µs since 1970 of a day and µs of that fit 64 bits."""
+    """Return True if a day since 1970 and its µs, together in µs, fit 64 bits."""
     if -_LAST_US_DAY - 1 < day < _LAST_US_DAY or (day == _LAST_US_DAY and clock <= _LAST_US_CLOCK):
         return True
     return day == -_LAST_US_DAY - 1 and clock >= _FIRST_US_CLOCK
@@ -214,7 +217,7 @@ def fits_us(day: Int, clock: Int) -> Bool:
 
 @kernel(leaf=True, inlined=True)
 def fits_ns(day: Int, clock: Int) -> Bool:
-    """Whether ns since 1970 of a day and ns of that fit 64 bits."""
+    """Return True if a day since 1970 and its ns, together in ns, fit 64 bits."""
     if -_LAST_NS_DAY - 1 < day < _LAST_NS_DAY or (day == _LAST_NS_DAY and clock <= _LAST_NS_CLOCK):
         return True
     return day == -_LAST_NS_DAY - 1 and clock >= _FIRST_NS_CLOCK
@@ -222,8 +225,10 @@ def fits_ns(day: Int, clock: Int) -> Bool:
 
 @kernel(leaf=True, inlined=True)
 def read_timestamp(data: Bytes, begin: Int, end: Int, unit: Int, found: Found) -> int:
-    """Read a timestamp into found[0], days since 1970, and found[1], µs; whether it is finite or infinite, or 0 where
-    there is none or `unit` cannot count it."""
+    """Read a timestamp into found[0], days since 1970, and found[1], µs; return whether it is finite or infinite.
+
+    Returns 0 if there is none or if it exceeds 64 bits in `unit`.
+    """
     sign = infinity(data, begin, end)
     if sign != 0:
         us = MINUS_INFINITY_US if sign < 0 else INFINITY_US
@@ -244,7 +249,7 @@ def read_timestamp(data: Bytes, begin: Int, end: Int, unit: Int, found: Found) -
 
 @kernel(leaf=True, inlined=True)
 def timestamp_number(kind: Int, day: Int, clock: Int, unit: Int) -> Int:
-    """What `read_timestamp` has found as a number of `unit`."""
+    """Return the result of `read_timestamp` as a number of `unit`."""
     if unit == MILLI:
         return day * 86_400_000 + clock // 1000
     if unit == MICRO:
@@ -256,7 +261,7 @@ def timestamp_number(kind: Int, day: Int, clock: Int, unit: Int) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def put_instant(day: Int, clock: Int, digits: Int, out: Bytes, at: Int) -> Int:
-    """Write days since 1970 and µs, which may reach beyond that day, as ISO text in quotes; the position behind it."""
+    """Write days since 1970 and µs, which may reach beyond that day, as ISO text in quotes; return the end."""
     shift = clock // DAY_US
     out[at] = _QUOTE
     at = put_day(day + shift, out, at + 1)
@@ -267,7 +272,7 @@ def put_instant(day: Int, clock: Int, digits: Int, out: Bytes, at: Int) -> Int:
 
 
 def instant_texts(us: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> pa.Array:
-    """Instants in µs since 1970 as ISO texts at offsets in s, each with as many digits of its second as it needs."""
+    """Return instants in µs since 1970 as ISO texts at offsets in s, with as many digits of the second as needed."""
     out, bounds = np.empty(48 * len(us) + 1, np.uint8), np.zeros(len(us) + 1, np.int32)
     put_instants(readonly(np.ascontiguousarray(us)), readonly(np.ascontiguousarray(offsets)), out, bounds)
     return pa.StringArray.from_buffers(len(us), pa.py_buffer(bounds), pa.py_buffer(out))
@@ -303,7 +308,7 @@ def put_instants(us: Any, offsets: Any, out: Bytes, bounds: Offsets) -> None:
 def timestamps(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """Timestamps since 1970 in ms, µs or ns (arguments 0 to 2), or as ISO text (3)."""
+    """Write timestamps since 1970 in ms, µs or ns (arguments 0 to 2), or as ISO text (3)."""
     found = np.zeros(3, np.int64)
     at: Int = 0
     lost = 0
@@ -326,7 +331,7 @@ def timestamps(
 
 @kernel
 def timestamp_values(data: Bytes, bounds: Offsets, state: Bytes, argument: int, out: Found, outcome: Bytes) -> None:
-    """Timestamps since 1970 in ms, µs or ns (arguments 0 to 2)."""
+    """Read timestamps since 1970 in ms, µs or ns (arguments 0 to 2)."""
     found = np.zeros(3, np.int64)
     for row in range(len(bounds) - 1):
         if len(state) > 0 and state[row] != 0:
@@ -341,8 +346,7 @@ def timestamp_values(data: Bytes, bounds: Offsets, state: Bytes, argument: int, 
 
 @kernel(leaf=True, inlined=True)
 def read_fine_timestamp(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
-    """Read a date into found[0], days since 1970, and a time of day into found[1], ns; the position behind them, -1
-    when there are none."""
+    """Read a date into found[0], days since 1970, and a time of day into found[1], ns; return their end, -1 if none."""
     if begin + 19 > end or data[begin + 10] != _BLANK or read_date(data, begin, begin + 10, found) != begin + 10:
         return -1
     return read_clock_ns(data, begin + 11, end, found)
@@ -350,8 +354,10 @@ def read_fine_timestamp(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
 
 @kernel(leaf=True, inlined=True)
 def read_whole_timestamp(data: Bytes, begin: Int, end: Int, unit: Int, found: Found) -> Bool:
-    """As `read_fine_timestamp`, of all of a text, the end of a day as the begin of the next; whether there was one that
-    `unit` can count."""
+    """Read a whole text like `read_fine_timestamp`, with the end of a day as the begin of the next.
+
+    Returns True if there is one that fits 64 bits in `unit`.
+    """
     if read_fine_timestamp(data, begin, end, found) != end:
         return False
     if found[1] >= DAY_NS:
@@ -362,7 +368,7 @@ def read_whole_timestamp(data: Bytes, begin: Int, end: Int, unit: Int, found: Fo
 
 @kernel(leaf=True, inlined=True)
 def fine_timestamp_number(day: Int, clock: Int, unit: Int) -> Int:
-    """A day and ns of it as a number of `unit`."""
+    """Return a day and ns of it as a number of `unit`."""
     if unit == MILLI:
         return day * 86_400_000 + clock // 1_000_000
     if unit == MICRO:
@@ -374,7 +380,7 @@ def fine_timestamp_number(day: Int, clock: Int, unit: Int) -> Int:
 def fine_timestamps(
     data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
 ) -> int:
-    """Timestamps since 1970 in ms, µs or ns (arguments 0 to 2), or as ISO text (3)."""
+    """Write timestamps since 1970 in ms, µs or ns (arguments 0 to 2), or as ISO text (3)."""
     found = np.zeros(3, np.int64)
     at: Int = 0
     lost = 0
@@ -402,7 +408,7 @@ def fine_timestamps(
 def fine_timestamp_values(
     data: Bytes, bounds: Offsets, state: Bytes, argument: int, out: Found, outcome: Bytes
 ) -> None:
-    """Timestamps since 1970 in ms, µs or ns (arguments 0 to 2)."""
+    """Read timestamps since 1970 in ms, µs or ns (arguments 0 to 2)."""
     found = np.zeros(3, np.int64)
     for row in range(len(bounds) - 1):
         if len(state) > 0 and state[row] != 0:
