@@ -176,7 +176,7 @@ def test_tables_that_cannot_be_read_at_a_position(server: TestDatabase, caplog: 
     with pytest.raises(PrerequisiteError, match=r"needs keys, and dbo\.bare has none"):
         opened(server, **{"table.include.list": "dbo.bare"})
     assert opened(server, **{"table.include.list": "dbo.made"}).tables[0].columns[-1].name == "id"
-    assert "spark.read shows no computed columns" in caplog.text
+    assert "spark.read leaves out computed columns" in caplog.text
     assert "dbo.made (n)" in caplog.text
     caplog.clear()
     made = opened(server, **{"table.include.list": "dbo.made", "column.exclude.list": "dbo.made.n"})
@@ -185,8 +185,8 @@ def test_tables_that_cannot_be_read_at_a_position(server: TestDatabase, caplog: 
     for more, said in (
         ({"read.signal.data.collection": ""}, r"needs read\.signal\.data\.collection"),
         ({"read.signal.data.collection": "dbo.none"}, "has no change table"),
-        ({"snapshot.isolation.mode": "read_uncommitted"}, "what is rolled back is in no log"),
-        ({"data.query.mode": "function"}, "does not give the order"),
+        ({"snapshot.isolation.mode": "read_uncommitted"}, "the log does not contain changes that are rolled back"),
+        ({"data.query.mode": "function"}, "does not tell the order"),
         ({"database.names": f"{server.name},other"}, "reads one database"),
         (
             {

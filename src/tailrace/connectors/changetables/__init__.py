@@ -1,1 +1,1 @@
-"""One reader for databases whose log arrives as change tables: SQL Server's CDC, Db2's ASN capture."""
+"""The reader of databases whose log arrives as change tables: SQL Server's CDC, Db2's ASN capture."""

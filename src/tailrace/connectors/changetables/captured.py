@@ -1,4 +1,4 @@
-"""The tables that are captured now, as their newest change tables have them, and up to where. Any process."""
+"""The captured tables as their newest change tables show them, and the log position. Any process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tailrace.events.admission import Admission
 from tailrace.events.settings import EventSettings
 
 _LAST = "~"
-"""Sorts behind every hexadecimal digit: with it a commit's position is behind all of its changes."""
+"""Sorts after every hexadecimal digit: appended to a commit's position it sorts after all of its changes."""
 
 
 def captured(config: Config, settings: EventSettings) -> Captured:
-    """See tailrace.connectors.captured. Raises ConnectionFailed, PrerequisiteError, ConfigError."""
+    """Implements tailrace.connectors.captured.Capturing. Raises ConnectionFailed, PrerequisiteError, ConfigError."""
     dialect, form = parts.dialect(config), parts.form(config.connector)
     admission, lists = Admission(settings, form), TableFilter(config)
     tables: list[TableSchema] = []
@@ -36,7 +36,7 @@ def captured(config: Config, settings: EventSettings) -> Captured:
 
 
 def _newest(session: Session, lists: TableFilter) -> list[tuple[CaptureTable, TableSchema]]:
-    """The newest change table of each captured table, with the table as it shows it."""
+    """Return the newest change table of each captured table, with the table in the form that it shows."""
     found: dict[TableId, CaptureTable] = {}
     for capture in session.captures():
         known = found.get(capture.source)

@@ -1,4 +1,4 @@
-"""ChunkedSnapshots: where snapshots over change tables begin, and which of their chunks a batch has. Planner."""
+"""ChunkedSnapshots: start snapshots over change tables, and give each batch its chunks. Planner."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from tailrace.runtime import Runtime
 
 
 class ChunkedSnapshots(contracts.Snapshots[TablesOffset]):
-    """The snapshots that `tables` plans. `first` gives the offset at the present, `to_end` what is captured behind a
-    position, None where changes come before."""
+    """The snapshots that `tables` plans.
+
+    `first` returns the offset at the present, `to_end` the end of the captured log after a position, or None if changes
+    come before it.
+    """
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Rows of databases with change tables that are compared with tables, and which of their keys were changed. Driver.
+"""Read rows over change tables to compare them with a copy, and the keys that changed meanwhile. Driver.
 
-Such a database has no snapshot that several sessions share. Rows are read in chunks, each committed when it is read;
-the change tables then say which of them a change has touched since before the first was read. They come late: only
-when a commit behind the reading is captured do they tell of all that the rows show.
+These databases have no snapshot that several sessions share. Rows are read in chunks, each in its own transaction. The
+change tables then name the rows that changed since before the first read. They lag: they contain all that the rows may
+show once a commit after the reading has been captured.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from tailrace.snapshot.selection import selected
 from tailrace.snapshot.signals import WINDOW_CLOSE
 
 _LAST = "~"
-"""Sorts behind every hexadecimal digit: with it a commit's position is behind all of its changes."""
+"""Sorts after every hexadecimal digit: appended to a commit's position it sorts after all of its changes."""
 
 
 class ComparedTables:
-    """See tailrace.connectors.held.Compared. `name` and `value` write a name and a value in SQL."""
+    """Implements tailrace.connectors.held.Compared. `name` and `value` write a name and a value in SQL."""
 
     committed = ""
 
     def __init__(
         self, config: Config, settings: EventSettings, name: Callable[[str], str], value: Callable[[Any], str]
     ) -> None:
-        """Connects to nothing yet. Raises ConfigError."""
+        """Does not connect yet. Raises ConfigError."""
         self._config, self._name, self._value = config, name, value
         dialect = parts.dialect(config)
         self.form: SourceForm | None = parts.form(config.connector)
@@ -63,7 +63,7 @@ class ComparedTables:
         )
         self._signals = signal_table(config["signal.data.collection"], dialect.databases)
         self._source = Source(dialect, settings, Retries.of(config), THREADS.time_ns() // 1000)
-        # when all was read, by the server's clock, and the id of the row that marks it
+        # the end of the reading by the server's clock, and the id of the signal row that marks it
         self._over_us, self._mark = 0, ""
         self._admission = admission
 
@@ -71,7 +71,7 @@ class ComparedTables:
         return self._source.settings.shaping.read(carried(self._admission.admit(table), copies=True))
 
     def take(self) -> None:
-        # asked before any row is read: what is captured by now is in the rows
+        # taken before any row is read: the rows contain everything that is captured up to it
         self._reached = self._database.begin()
         self.position = self._reached.position.hex().upper() + _LAST
         databases, reached = {self._of: self._database}, {self._of: self._reached}
@@ -98,14 +98,15 @@ class ComparedTables:
         newest = session.newest()
         if newest is None or newest <= self._reached.position:
             return False
-        # a commit takes its place when it has its time
+        # commits have their positions in the order of their times
         later = session.commit_times(self._reached.position, newest).at_us
         return bool((later > self._over_us).any()) if not self._mark else self._is_marked(newest)
 
     def _marked(self) -> str:
-        """Have a commit behind everything that was read, by a row of the signal table; "" where there is none.
+        """Make a commit after everything that was read, by a row in the signal table. Return its id; "" without the
+        table.
 
-        Where nothing happens no other commit would come that says that all before it is captured.
+        On an idle server no other commit would come, and nothing would tell that everything before is captured.
         """
         if self._signals is None or not self._captures(self._signals):
             return ""
@@ -114,7 +115,7 @@ class ComparedTables:
         return mark
 
     def _is_marked(self, newest: Newest) -> bool:
-        """Whether the row of the signal table is captured."""
+        """Return True if the row of the signal table has been captured."""
         assert self._signals is not None
         session, captures = self._database.session, self._captures(self._signals)
         wanted = self._mark.encode()
@@ -126,7 +127,7 @@ class ComparedTables:
         return False
 
     def _captures(self, table: TableId) -> list[CaptureTable]:
-        """The change tables of a table, older before newer."""
+        """Return the change tables of a table, older before newer."""
         name = (table.schema, table.table)
         return [one for one in self._database.session.captures() if (one.source.schema, one.source.table) == name]
 
@@ -144,7 +145,7 @@ class ComparedTables:
         for one in captures:
             if not set(table.key) <= set(one.columns):
                 return Touched((), True)
-            # of several change tables each may have what the others have not
+            # each of several change tables may have changes that the others lack
             for rows in session.changes(one, only, max(low, preceding(one.start)), newest):
                 found.update(zip(*(column.to_pylist() for column in rows.columns), strict=True))
         return Touched(tuple(zip(*sorted(found), strict=True)))
@@ -158,7 +159,7 @@ class ComparedTables:
 
     def close(self) -> None:
         if self._mark and self._signals is not None:
-            # a row that stays would be of no harm
+            # a row that stays does no harm
             with suppress(TailraceError):
                 self._database.session.delete_signal(self._signals, self._mark)
         self._database.lose()

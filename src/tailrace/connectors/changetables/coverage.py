@@ -9,17 +9,16 @@ from tailrace.errors import PrerequisiteError
 
 
 def carried(table: TableSchema, *, copies: bool) -> TableSchema:
-    """Return the table without the columns whose values changes never have, where rows are copies; else as it is.
+    """Return the table without computed columns if rows are copied; otherwise unchanged.
 
-    Those are computed columns: a change table has them, and every value is null. Raises PrerequisiteError where the
-    table's key has one.
+    Change tables have computed columns, but all their values are null. Raises PrerequisiteError if the key has one.
     """
     made = {column.name for column in table.columns if column.generated} if copies else set()
     if not made:
         return table
     if made.intersection(table.key):
         raise PrerequisiteError(
-            f"{table.id}: changes do not carry {', '.join(sorted(made.intersection(table.key)))}, which its key has: "
+            f"{table.id}: changes do not carry {', '.join(sorted(made.intersection(table.key)))}, a part of its key: "
             "change tables have no values of computed columns.",
             "Give the table another key with message.key.columns, or leave it out.",
         )

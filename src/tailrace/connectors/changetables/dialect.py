@@ -1,14 +1,14 @@
-"""Dialect: what differs between databases with change tables. All SQL is on its side, none on the reader's.
+"""Dialect: the differences between databases with change tables. Only dialects contain SQL; the reader has none.
 
-A connector gives a function `dialect(config) -> Dialect` in `connectors/<db>/dialect.py`. The reader
-(`connectors/changetables`) does the rest: offsets, batches, cut-overs between capture tables, pairing, snapshots,
+A connector has a function `dialect(config) -> Dialect` in `connectors/<db>/dialect.py`. The reader
+(`connectors/changetables`) does the rest: offsets, batches, switches between change tables, pairing, snapshots,
 signals, order.
 
 **Positions** are bytes of one width (`Dialect.width`), compared as bytes: a commit's `position`, and the `change`
-position of a row within it. A range `(after, upto]` is always given by two commit positions; `after` may be any bytes
-(zeros, or one less than a real position), not only a position that exists.
+position of a row within it. A range `(after, upto]` always consists of two commit positions; `after` may be any bytes
+(zeros, or one less than a real position), not only an existing position.
 
-**Values** travel as text, as the serialiser's kernels take it: `pa.binary()` columns in UTF-8, null for SQL NULL.
+**Values** are texts, as the kernels of events take them: `pa.binary()` columns in UTF-8, null for SQL NULL.
 
 =============================  ======================================================================================
 value                          text
@@ -24,19 +24,19 @@ binary                         `\\x` and lower-case hex
 text, xml, uniqueidentifier    the text itself (uniqueidentifier in upper case, as the server prints it)
 =============================  ======================================================================================
 
-No Python object per value beyond what a driver makes: fetch Arrow where the driver can, else `fetchmany` transposed
-into columns, and convert columns with pyarrow or by a cast in SQL.
+No Python object per value beyond those of the driver: fetch Arrow if the driver can, else transpose `fetchmany` into
+columns, and convert columns with pyarrow or by a cast in SQL.
 
-**Options**: the reader itself takes `event.order` (only `topic`: refuse `key`, since one query reads a table's range),
+**Options**: the reader itself uses `event.order` (only `topic`: refuse `key`, since one query reads a table's range),
 `max.batch.size`, `max.iteration.transactions`, `poll.interval.ms`, `heartbeat.interval.ms`, `heartbeat.action.query`,
-`errors.max.retries`, `retriable.restart.connector.wait.ms`, `include.schema.changes`, `snapshot.mode` (words as
-`tailrace.snapshot.mode` has them), `snapshot.include.collection.list`, `snapshot.select.statement.overrides`,
+`errors.max.retries`, `retriable.restart.connector.wait.ms`, `include.schema.changes`, `snapshot.mode` (words of
+`tailrace.snapshot.mode`), `snapshot.include.collection.list`, `snapshot.select.statement.overrides`,
 `snapshot.tables.order.by.row.count`, `snapshot.delay.ms`, `streaming.delay.ms`, `incremental.snapshot.chunk.size`,
-`incremental.snapshot.watermarking.strategy`, `incremental.snapshot.window.chunks`, `signal.…`, `notification.…`: same
-names, types and defaults as in `config/postgres.py`. All others, and how the session reads, are the dialect's.
+`incremental.snapshot.watermarking.strategy`, `incremental.snapshot.window.chunks`, `signal.…`, `notification.…`. All
+others, and the way in which a session reads, belong to the dialect.
 
 **Errors**: every method raises `tailrace.errors`: ConnectionFailed for a lost or refused connection (the reader tries
-those again), PrerequisiteError for what the server lacks, PositionLost for a range that the server has cleaned up,
+again), PrerequisiteError for missing prerequisites, PositionLost for a range that the server has cleaned up,
 ConfigError for a wrong statement of the user. Never a driver's own exception, never row data or secrets.
 """
 
@@ -56,7 +56,8 @@ from tailrace.connectors.changetables.position import Newest
 
 Position = bytes
 Key = tuple[str, ...]
-"""The texts of a key's columns, in the key's order, in the forms above. Part of offsets: the dialect reads it back."""
+"""The texts of a key's columns, in the key's order, in the forms above. Offsets contain keys: the dialect reads them
+back."""
 
 DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
 """Operations of change rows (SQL Server's `__$operation`; Db2: `D` is DELETE, `I` is INSERT, a `U` row AFTER)."""
@@ -64,15 +65,15 @@ DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
 
 @dataclass(frozen=True, slots=True)
 class CaptureTable:
-    """One change table and what it captures (SQL Server: a capture instance; Db2: a row of IBMSNAP_REGISTER).
+    """One change table and its coverage (SQL Server: a capture instance; Db2: a row of IBMSNAP_REGISTER).
 
     `name` is unique in its database (the capture instance; the CD table with its schema). `change_schema` and
-    `change_table` are its own name. It holds the changes of `source` with commit position `>= start` (as far as they
-    are not cleaned up), and, where `stop` is known, `< stop`. `columns` are the captured columns, in the change
-    table's order, `key` the columns of the index by which the table was captured, empty where there is none.
-    By `object_id` and `source_id` a table differs from another one of the same name that was made later (0 where the
-    database has none). `created_us` is when it was made, in µs since 1970, 0 when unknown: of two with equal `start`
-    the later one is the newer.
+    `change_table` are the table's own name. It holds the changes of `source` with commit position `>= start`, unless
+    cleaned up, and, if `stop` is known, `< stop`. `columns` are the captured columns, in the change table's order.
+    `key` are the columns of the index that was named for capture, empty if there is none.
+
+    `object_id` and `source_id` distinguish a table from a later one of the same name (0 if the database has none).
+    `created_us` is its creation time, in µs since 1970, 0 if unknown: it orders tables with equal `start`.
     """
 
     source: TableId
@@ -94,9 +95,9 @@ class ChangeRows:
 
     `commit` and `change` are `pa.binary()` arrays of positions without nulls, `operation` uint8 codes as above, and
     `columns[j]` the text of `table.columns[j]`. `command` numbers the operations of a transaction (SQL Server's
-    `__$command_id`; 0 where it is not known), None where the database has no such numbers. `touched` says of
-    columns, by their places, in which rows an update has set them; it has those whose type is one of `Dialect.unsent`,
-    or more (see `Session.changes`), where the database says that.
+    `__$command_id`; 0 if unknown), None if the database has no such numbers. `touched` marks, by column index, the rows
+    in which an update has set the column. It has the columns whose type is one of `Dialect.unsent`, or more (see
+    `Session.changes`), if the database provides it.
     """
 
     commit: pa.Array
@@ -112,9 +113,10 @@ class ChangeRows:
 
 @dataclass(slots=True)
 class CommitTimes:
-    """When transactions committed: `positions`, rising, without nulls (`pa.binary()`), and `at_us`, µs since 1970 UTC.
+    """The commit times of transactions: `positions`, rising, without nulls (`pa.binary()`), and `at_us`, µs since 1970
+    UTC.
 
-    The clock may go back between two commits; the times are given as the server noted them.
+    The times are as the server recorded them: its clock may go back between two commits.
     """
 
     positions: pa.Array
@@ -123,11 +125,11 @@ class CommitTimes:
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The rows of a table with `after < key <= upto` in the order of the columns `key`, and `condition`, if any.
+    """The rows of a table with `after < key <= upto` in the order of the columns `key`, and the `condition`, if any.
 
-    None leaves a side open; with no `key` columns both are None and it is the whole table. `condition` is SQL of the
-    user, taken as it is, in parentheses. `keys` are those of the rows, where these alone are read: then nothing is
-    locked for longer than the rows are read, whatever the options say of snapshots.
+    None leaves a side open. Without `key` columns both sides are None and the range is the whole table. `condition` is
+    the user's SQL, used unchanged in parentheses. `keys` restricts the range to rows with these keys; then locks last
+    only as long as the reading, whatever the options for snapshots say.
     """
 
     key: tuple[str, ...] = ()
@@ -141,9 +143,9 @@ class KeyRange:
 class Described:
     """A captured table as events show it.
 
-    `table.columns` are those of `capture.columns`, in that order, with the types, nullability and defaults that the
-    source table gives them (a column that the source has no more: as the change table has it, nullable).
-    `table.key` is the primary key, else a unique index over NOT NULL columns, as far as it is captured; else empty.
+    `table.columns` are those of `capture.columns`, in that order, with the types, nullability and defaults of the
+    source table (a column that the source table no longer has: of the change table, nullable). `table.key` is the
+    primary key, else a unique index over NOT NULL columns, if captured; else empty.
     """
 
     capture: CaptureTable
@@ -151,122 +153,131 @@ class Described:
 
 
 class Session(Protocol):
-    """One connection to one database, used by one thread at a time. After ConnectionFailed it is only closed."""
+    """One connection to one database, used by one thread at a time. After ConnectionFailed it can only be closed."""
 
     # --- the log ---------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise PrerequisiteError unless the database can be captured at all: capture enabled, login allowed."""
+        """Raise PrerequisiteError unless the database can be captured: capture is enabled, the login is allowed."""
         ...
 
     def newest(self) -> Newest | None:
-        """The commit position up to which everything is captured; None while there is none (a NULL LSN)."""
+        """Return the commit position up to which everything is captured; None if there is none yet (a NULL LSN)."""
         ...
 
     def nth(self, after: Position, count: int) -> Position | None:
-        """The commit position of the `count`-th captured transaction behind `after`; None when there are fewer."""
+        """Return the commit position of the `count`-th captured transaction after `after`; None if there are fewer."""
         ...
 
     def captures(self) -> list[CaptureTable]:
-        """All change tables that the login may read, of every source table, older before newer."""
+        """Return all change tables that the login may read, of every source table, older before newer."""
         ...
 
     def oldest(self, capture: CaptureTable) -> Position:
-        """Changes with a commit position `>=` this one are still there (SQL Server: `sys.fn_cdc_get_min_lsn`)."""
+        """Return the commit position from which on changes still exist (SQL Server: `sys.fn_cdc_get_min_lsn`)."""
         ...
 
     def starts(self) -> Mapping[tuple[str, int], Position]:
-        """`CaptureTable.start` of the change tables that `captures` gives, and perhaps of others, by `name` and
-        `object_id`; in one query."""
+        """Return `CaptureTable.start` for the change tables of `captures`, and perhaps others, by `name` and
+        `object_id`.
+
+        Uses one query.
+        """
         ...
 
     def describe(self, captures: Sequence[CaptureTable]) -> list[Described]:
-        """The tables as they are now, one entry for each of `captures`, in their order; in few queries."""
+        """Return the tables as they are now, one for each of `captures`, in their order. Uses few queries."""
         ...
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
-        """Sentences on what is amiss though capture goes on: the agent or capture program is stopped or far behind,
-        a table has columns that were added after its capture table was made, a clean-up comes near. May be empty; the
-        reader asks now and then, and logs each sentence once."""
+        """Return sentences on problems that do not stop capture: the agent or capture program has stopped or lags far
+        behind, a table has columns that were added after its change table, a clean-up is near.
+
+        The reader calls it from time to time, and logs each sentence once.
+        """
         ...
 
     def total(self, capture: CaptureTable, after: Position, upto: Position) -> int:
-        """How many rows the change table has in `(after, upto]`: one number, counted by the server."""
+        """Return the number of rows in `(after, upto]` of the change table, counted by the server."""
         ...
 
     def counts(self, capture: CaptureTable, after: Position, upto: Position) -> list[tuple[Position, int]]:
-        """How many rows the change table has of each transaction in `(after, upto]`, in order."""
+        """Return the number of rows of each transaction in `(after, upto]` of the change table, in order."""
         ...
 
     def last(self, capture: CaptureTable, upto: Position, skipped: tuple[int, ...]) -> Position | None:
-        """The commit position of the last row at or before `upto` that the change table still has, of another operation
-        than `skipped`; None when there is none. Where updates may be pairs, nothing is skipped."""
+        """Return the commit position of the last existing row at or before `upto` whose operation is not `skipped`;
+        None without.
+
+        If updates may be pairs, nothing is skipped.
+        """
         ...
 
     def changes(
         self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position, *, masked: bool = False
     ) -> Iterator[ChangeRows]:
-        """The change rows in `(after, upto]`, a fetch at a time, the same at every call. With `masked`, `touched` has
-        every column whose old value may be missing.
+        """Yield the change rows in `(after, upto]`, a fetch at a time, the same at every call.
 
-        Ordered by commit position, command, change position and operation, so that the BEFORE row of an update comes
-        right before its AFTER row. `table.columns` name the columns to fetch, a part of the captured ones.
-        Raises PositionLost when part of the range was cleaned up, or the change table is gone.
+        With `masked`, `touched` has every column whose old value may be missing. Rows are ordered by commit position,
+        command, change position and operation, so that an update's BEFORE row precedes its AFTER row. `table.columns`
+        are the columns to fetch, some of the captured ones. Raises PositionLost if part of the range was cleaned up, or
+        the change table is gone.
         """
         ...
 
     def commit_times(self, after: Position, upto: Position) -> CommitTimes:
-        """The times of the transactions in `(after, upto]` (`cdc.lsn_time_mapping`, `IBMSNAP_UOW`)."""
+        """Return the times of the transactions in `(after, upto]` (`cdc.lsn_time_mapping`, `IBMSNAP_UOW`)."""
         ...
 
     # --- tables ----------------------------------------------------------------------------------------------------
 
     def tables(self) -> list[TableId]:
-        """All user tables of the database, sorted: to say which of those that the filters name are not captured."""
+        """Return all user tables of the database, sorted, to find those that the filters name but that are not
+        captured."""
         ...
 
     def uncaptured(self, captured: Set[TableId]) -> list[TableSchema]:
-        """The forms of all other user tables than `captured`, sorted, where schema changes show them (SQL Server, as
-        Debezium 3); else none."""
+        """Return all user tables except `captured`, sorted, if schema changes show them (SQL Server, as Debezium 3);
+        else none."""
         ...
 
     def is_empty(self, table: TableId) -> bool:
-        """Whether the table has no row."""
+        """Return True if the table has no row."""
         ...
 
     def row_count(self, table: TableId) -> int:
-        """How many rows the table has; an estimate of the server will do."""
+        """Return the number of the table's rows; the server may estimate it."""
         ...
 
     def boundary(self, table: TableSchema, rows: KeyRange, count: int) -> Key | None:
-        """The key of the `count`-th row of `rows` in the order of the key; None when there are fewer than that."""
+        """Return the key of the `count`-th row of `rows` in the order of the key; None if there are fewer."""
         ...
 
     def maximum(self, table: TableSchema, rows: KeyRange) -> Key | None:
-        """The greatest key of `rows`; None when there is no row, or none whose key has no NULL."""
+        """Return the greatest key of `rows`; None if there is no row, or only keys with a NULL."""
         ...
 
     def rows(self, table: TableSchema, rows: KeyRange, statement: str | None = None) -> Iterator[list[pa.Array]]:
-        """The rows of the source table, a fetch at a time: one text column for each of `table.columns`.
+        """Yield the rows of the source table, a fetch at a time: one text column for each of `table.columns`.
 
-        Under the isolation level and locks that the options ask for; ordered by the key where there is one.
-        `statement` is a select of the user's that replaces the table (`snapshot.select.statement.overrides`); columns
-        are then found by name.
+        The options determine isolation level and locks. Rows are ordered by the key, if any. `statement` is the user's
+        select that replaces the table (`snapshot.select.statement.overrides`); its columns are found by name.
         """
         ...
 
     def lineage(self) -> str:
-        """Return what tells the database from one that was restored to an earlier state; "" where nothing does."""
+        """Return a text that differs once the database has been restored to an earlier state; "" if there is none."""
         ...
 
     def now_us(self) -> int:
-        """The server's time by the clock of its commit times, in µs since 1970 UTC."""
+        """Return the server's time by the clock of its commit times, in µs since 1970 UTC."""
         ...
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def write_signal(self, table: TableId, id: str, kind: str, data: str | None) -> None:  # noqa: A002
-        """Insert a row into the signal table, by place (the names of its three columns are the user's), and commit."""
+        """Insert a row into the signal table, and commit. Its three columns are found by place, since users name
+        them."""
         ...
 
     def delete_signal(self, table: TableId, id: str) -> None:  # noqa: A002
@@ -274,11 +285,11 @@ class Session(Protocol):
         ...
 
     def execute(self, statement: str) -> None:
-        """Run a statement of the user's (`heartbeat.action.query`), and commit."""
+        """Run a statement of the user (`heartbeat.action.query`), and commit."""
         ...
 
     def close(self) -> None:
-        """Never raises."""
+        """Close the session. Never raises."""
         ...
 
 
@@ -290,29 +301,31 @@ class Dialect(Protocol):
 
     @property
     def connector(self) -> str:
-        """`sqlserver` or `db2`: what source blocks say."""
+        """`sqlserver` or `db2`, as in source blocks."""
         ...
 
     @property
     def databases(self) -> tuple[str, ...]:
-        """The databases to read, in the order of the configuration, with the names that events show. A dialect that can
-        learn a name's true case only from the server keeps the configured one here."""
+        """The databases to read, in the order of the configuration, with the names that events show.
+
+        If only the server knows a name's true case, this is the configured name.
+        """
         ...
 
     @property
     def width(self) -> int:
-        """How many bytes a position has (SQL Server 10; Db2 16 on LUW, 10 on z/OS)."""
+        """The bytes of a position (SQL Server 10; Db2 16 on LUW, 10 on z/OS)."""
         ...
 
     @property
     def pairs(self) -> bool:
-        """Whether a DELETE directly followed by an INSERT of the same transaction in one change table is an update
+        """True if a DELETE directly followed by an INSERT of the same transaction in one change table is an update
         (Db2, with CHG_UPD_TO_DEL_INS='Y')."""
         ...
 
     @property
     def brackets(self) -> bool:
-        """Whether names may stand in square brackets (SQL Server)."""
+        """True if names may stand in square brackets (SQL Server)."""
         ...
 
     @property
@@ -321,5 +334,5 @@ class Dialect(Protocol):
         ...
 
     def connect(self, database: str) -> Session:
-        """A new session. Raises ConnectionFailed, PrerequisiteError for a database that does not exist. Any process."""
+        """Return a new session. Raises ConnectionFailed, and PrerequisiteError for an unknown database. Any process."""
         ...

@@ -1,8 +1,8 @@
-"""Eras: which change table holds a captured table's changes from which position on, and what the table looks like then.
+"""Eras: the change table that holds a captured table's changes from a position on, and the table's form then. No I/O.
 
-A captured table begins with one era. When a second capture table is made for it, a new era begins at that one's start
-(Debezium: "schema evolution of SQL Server"), and the older capture table is read up to there. Eras are part of the
-offset: a batch that is planned again after a restart reads the same change tables with the same schemas. No I/O.
+A captured table begins with one era. When a second change table is made for it, a new era begins at its start
+(Debezium: "schema evolution of SQL Server"), and the older change table is read up to this position. Eras are part of
+the offset: a batch that is planned again after a restart reads the same change tables with the same schemas.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tailrace.connectors.changetables.position import following, preceding
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """The changes of `table.id` with a commit position `>= since` are in `capture`, until the next era begins.
+    """Changes of `table.id` with a commit position `>= since` are in `capture`, until the next era begins.
 
-    `table` has all captured columns, with the table's own key; `version` counts the eras of a table from 1.
+    `table` has all captured columns, with the table's own key; its `version` counts the eras of a table from 1.
     """
 
     capture: CaptureTable
@@ -51,14 +51,14 @@ class Eras:
         return [era for era in self.entries if era.table.id == table]
 
     def latest(self) -> list[Era]:
-        """The last era of each table, in the order of the tables' names."""
+        """Return the last era of each table, in the order of the tables' names."""
         last: dict[TableId, Era] = {}
         for era in self.entries:
             last[era.table.id] = era
         return [last[table] for table in sorted(last)]
 
     def at(self, position: Position) -> list[Era]:
-        """The era of each table that is in effect behind `position`: its last that has begun, else its first."""
+        """Return the era of each table at `position`: the last that has begun, else the first."""
         found: dict[TableId, Era] = {}
         for era in self.entries:
             if era.table.id not in found or era.since <= position:
@@ -66,7 +66,7 @@ class Eras:
         return [found[table] for table in sorted(found)]
 
     def with_(self, era: Era) -> Eras:
-        """With one more era, the last of its table."""
+        """Return a copy with one more era, the last of its table."""
         older = self.of(era.table.id)
         version = older[-1].table.version + 1 if older else 1
         numbered = replace(era, table=replace(era.table, version=version))
@@ -77,7 +77,7 @@ class Eras:
         return Eras(tuple(era for era in self.entries if era.table.id not in gone))
 
     def after(self, position: Position) -> Eras:
-        """Without the eras of which nothing is left to read behind `position`."""
+        """Return a copy without eras that have nothing left to read after `position`."""
         kept = []
         for era in self.entries:
             end = self.end(era)
@@ -86,10 +86,10 @@ class Eras:
         return Eras(tuple(kept))
 
     def noting(self, starts: Mapping[tuple[str, int], Position], read: Position) -> Eras:
-        """With the beginning of change tables that did not say theirs when they were found, and say it now.
+        """Return a copy with the starts of change tables that had none when they were found.
 
-        `starts` are by name and object id, `read` is how far the changes were read. Without a beginning no clean-up
-        would be noticed. One behind `read` is not taken: it may be what a clean-up has left.
+        `starts` are by name and object id, `read` is the position up to which changes were read. Without a start,
+        clean-ups would not be noticed. A start after `read` is not used: it may be the result of a clean-up.
         """
 
         def noted(era: Era) -> Era:
@@ -101,13 +101,13 @@ class Eras:
         return Eras(tuple(noted(era) for era in self.entries))
 
     def end(self, era: Era) -> Position | None:
-        """The last position of `era`, None while it has no end."""
+        """Return the last position of `era`; None while it has no end."""
         follows = [other.since for other in self.of(era.table.id) if other.table.version > era.table.version]
         ends = [*follows[:1], *([era.capture.stop] if era.capture.stop is not None else [])]
         return preceding(min(ends)) if ends else None
 
     def spans(self, after: Position, upto: Position) -> list[Span]:
-        """What is to be read of `(after, upto]`, the spans of one table in order."""
+        """Return the spans to read for `(after, upto]`, those of one table in order."""
         found = []
         for era in self.entries:
             end = self.end(era)
@@ -118,7 +118,7 @@ class Eras:
         return found
 
     def to_text(self) -> str:
-        """As an offset holds it: compressed JSON, the same for the same eras."""
+        """Return the eras as text for an offset: compressed JSON, the same for the same eras."""
         return _text(self.entries)
 
     @classmethod
@@ -126,7 +126,7 @@ class Eras:
         return cls(_entries(text))
 
 
-# Every offset holds the eras, which stay what they are from batch to batch.
+# Cached, because every offset holds the eras, and they rarely change from batch to batch.
 @lru_cache(maxsize=32)
 def _text(entries: tuple[Era, ...]) -> str:
     fields = [[_capture(era.capture), _table(era.table), era.since.hex()] for era in entries]
@@ -141,7 +141,7 @@ def _entries(text: str) -> tuple[Era, ...]:
 
 
 def begun_by(captures: Sequence[CaptureTable], position: Position) -> CaptureTable:
-    """Of the capture tables of one table, the newest that has begun at `position`; the oldest when none has."""
+    """Return the newest of one table's change tables that has begun at `position`; the oldest if none has."""
     ordered = sorted(captures, key=lambda one: (one.start, one.created_us))
     begun = [one for one in ordered if one.start <= position]
     return begun[-1] if begun else ordered[0]

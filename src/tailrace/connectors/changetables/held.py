@@ -1,7 +1,7 @@
-"""The rows of the captured tables at one position, for tasks that read them. Holder process.
+"""The rows of the captured tables at one position, for tasks of spark.read. Holder process.
 
-The position is the commit of a row that is written to the signal table: when it is captured, so is all that was
-committed before. What the tasks do is in `snapshot/held_tasks.py`; nothing is kept open for them.
+The position is the commit of a row that is written to the signal table: once it is captured, all earlier commits are.
+The tasks are in `snapshot/held_tasks.py`; nothing is kept open for them.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from tailrace.snapshot.selection import overrides, selected
 
 log = logging.getLogger("tailrace")
 
-# The least rows of a part, the tasks for each core, and how often a lost connection is tried again at most.
+# The least rows of a part, the tasks for each core, and the most retries of a lost connection.
 PART_ROWS, _TASKS, _TRIES = 50_000, 2, 8
 
 
 class HeldTables:
-    """See tailrace.connectors.held. `position` is that of the log, as the column `position` shows it."""
+    """Implements tailrace.connectors.held.Held. `position` is the log position, as the column `position` shows it."""
 
     stays = False
     position: str
     tables: tuple[TableSchema, ...]
 
     def __init__(self, config: Config, settings: EventSettings) -> None:
-        """Takes the position and plans the tasks. Raises TailraceError."""
+        """Fix the position and plan the tasks. Raises TailraceError."""
         self._config = config
         dialect, form = parts.dialect(config), parts.form(config.connector)
         _demand(config, dialect.databases)
@@ -85,14 +85,14 @@ class HeldTables:
         log.info("read of %d tables in %d tasks at %s", len(chosen), len(self.tasks), self.position)
 
     def _begun(self, database: Database, table: TableId) -> tuple[Position, Eras, SignalTable]:
-        """The position, the change tables that there were, and where rows are written."""
+        """Return the position, the change tables at it, and the signal table."""
         reached = database.begin()
         guard_number(self._config, sum(not _is(era.table.id, table) for era in reached.eras.latest()))
         era = next((one for one in reached.eras.latest() if _is(one.table.id, table)), None)
         if era is None:
             raise ConfigError(
                 f"The signal table {table} of {table.database} has no change table.",
-                "Have it captured like any other table: spark.read finds its position by a row that it writes there.",
+                "Enable capture for it like for any other table: spark.read finds its position by a row in it.",
             )
         deletes = self._config["incremental.snapshot.watermarking.strategy"] == "insert_delete"
         signals = SignalTable(table, era, deletes)
@@ -100,37 +100,36 @@ class HeldTables:
         return position, database.observe(reached)[1], signals
 
     def _chosen(self, eras: Eras, signals: TableId) -> list[Era]:
-        """The tables to read, in their order. Raises TailraceError for what cannot be brought to one position."""
+        """Return the tables to read, in order. Raises TailraceError for tables that cannot be read at one position."""
         by_name = {str(era.table.id): era for era in eras.at(self._position) if not _is(era.table.id, signals)}
         chosen = [by_name[name] for name in selected(self._config, sorted(by_name))]
         late = [str(era.table.id) for era in chosen if era.capture.start > self._position]
         if late:
-            raise PrerequisiteError(
-                f"Changes of {', '.join(late)} are captured only from after now on.", "Read again in a moment."
-            )
+            raise PrerequisiteError(f"Changes of {', '.join(late)} are not captured yet.", "Read again in a moment.")
         bare = [str(era.table.id) for era in chosen if not era.table.key]
         if bare:
             raise PrerequisiteError(
-                f"spark.read needs keys, and {', '.join(bare)} has none: changes while it is read could not be undone.",
+                f"spark.read needs keys, and {', '.join(bare)} has none: changes during the read could not be undone.",
                 "Leave it out by table.exclude.list, or give it a primary key. Or read a stream: spark.readStream with "
                 "snapshot.mode=initial_only ends after the snapshot.",
             )
         left_out = [f"{era.table.id} ({', '.join(made)})" for era in chosen if (made := self._left_out(era.table))]
         if left_out:
             log.warning(
-                "spark.read shows no computed columns, of which change tables have no values: %s", listed(left_out)
+                "spark.read leaves out computed columns, since change tables have no values of them: %s",
+                listed(left_out),
             )
         statements = overrides(self._config, list(by_name))
         if statements:
             raise ConfigError(
-                "snapshot.select.statement.overrides is not supported by spark.read: what a statement leaves out of "
-                "rows that were changed meanwhile is not known.",
+                "snapshot.select.statement.overrides is not supported by spark.read: a statement cannot be applied to "
+                "the earlier states of rows that change during the read.",
                 "Leave it out, and filter the DataFrame.",
             )
         return chosen
 
     def _shown(self, table: TableSchema) -> TableSchema:
-        """The table with the columns that events show, and its key."""
+        """Return the table with the columns that events show, and its key."""
         shown = self._settings.shaping.read(carried(self._names.admit(table), copies=True))
         return with_columns(shown, table, table.key)
 
@@ -143,7 +142,7 @@ class HeldTables:
         ]
 
     def _parts(self, session: Session, chosen: Sequence[Era]) -> Iterator[tuple[HeldPart, ...]]:
-        """The parts of the tables, those of one task together."""
+        """Yield the parts of the tables, grouped by task."""
         counts = [session.row_count(era.table.id) for era in chosen]
         size = max(PART_ROWS, -(-sum(counts) // (_TASKS * (os.cpu_count() or 1))))
         group: list[HeldPart] = []
@@ -164,11 +163,12 @@ class HeldTables:
         return False
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def _ranges(session: Session, table: TableSchema, rows: int) -> Iterator[KeyRange]:
-    """Ranges of about so many rows of a table; all of it where its keys do not compare here as in the database."""
+    """Yield ranges of about this many rows of a table; the whole table if Python cannot compare its keys as the
+    database does."""
     last: Key | None = None
     while is_ordered(table, table.key):
         end = session.boundary(table, KeyRange(table.key, last), rows)
@@ -184,30 +184,31 @@ def _demand(config: Config, databases: Sequence[str]) -> None:
     name = f"spark.read.format('{registry.find(config.connector).format}')"
     if len(databases) > 1:
         raise ConfigError(
-            f"{name} reads one database: positions of two have nothing to do with one another.",
-            "Load each database by itself.",
+            f"{name} reads one database: the positions of two databases have no common order.",
+            "Load each database separately.",
         )
     if not _signals(config):
         raise ConfigError(
             f"{name} needs read.signal.data.collection: it finds its position by a row that it writes there.",
-            "Name a captured table of three columns, as incremental snapshots need one. Or read a stream: "
+            "Name a captured table of three columns, like that of incremental snapshots. Or read a stream: "
             "spark.readStream with snapshot.mode=initial_only ends after the snapshot.",
         )
     if config["snapshot.isolation.mode"] == "read_uncommitted":
         raise ConfigError(
-            f"{name} cannot read with snapshot.isolation.mode = read_uncommitted: what is rolled back is in no log.",
-            "Name another mode.",
+            f"{name} cannot read with snapshot.isolation.mode = read_uncommitted: the log does not contain changes "
+            "that are rolled back.",
+            "Set another mode.",
         )
     if config.get("data.query.mode") == "function":
         raise ConfigError(
-            f"{name} cannot read with data.query.mode = function: it does not give the order of changes of one "
+            f"{name} cannot read with data.query.mode = function: it does not tell the order of changes within a "
             "transaction.",
-            "Name direct.",
+            "Set data.query.mode = direct.",
         )
 
 
 def _signals(config: Config) -> str | Sequence[str] | None:
-    """What names the table that rows are written to."""
+    """Return the name of the signal table for reads."""
     found: str | Sequence[str] | None = config["read.signal.data.collection"] or config["signal.data.collection"]
     return found
 
@@ -217,5 +218,5 @@ def _is(one: TableId, other: TableId) -> bool:
 
 
 def held(config: Config, settings: EventSettings) -> HeldTables:
-    """See tailrace.connectors.held.Reading."""
+    """Implements tailrace.connectors.held.Reading."""
     return HeldTables(config, settings)

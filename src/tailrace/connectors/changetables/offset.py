@@ -1,4 +1,4 @@
-"""The offset of a query over change tables: how far each database is read, and the snapshots that are running."""
+"""The offset of a query over change tables: the position in each database, and the running snapshots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tailrace.snapshot.progress import NO_PROGRESS, Progress
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """One database has been read through the commit at `position`; `eras` are its tables' change tables there."""
+    """One database has been read through the commit at `position`; `eras` are its tables' change tables at this
+    position."""
 
     position: Read
     eras: Eras
@@ -24,19 +25,19 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class TablesPosition:
-    """How far each database has been read, by name."""
+    """The position in each database, by name."""
 
     databases: Mapping[str, Reached]
 
     def is_before(self, other: TablesPosition) -> bool:
-        """Whether `other` is further in one of the databases that both have."""
+        """Return True if `other` is further in one of the databases that both have."""
         common = self.databases.keys() & other.databases.keys()
         return any(self.databases[name].position < other.databases[name].position for name in common)
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChunk:
-    """The rows `(after, upto]` of the snapshot's table `place`, by key; None leaves a side open."""
+    """The rows `(after, upto]`, by key, of the snapshot's table with the index `place`; None leaves a side open."""
 
     number: int
     place: int
@@ -46,12 +47,12 @@ class SnapshotChunk:
 
 @dataclass(frozen=True, slots=True)
 class TablesSnapshot:
-    """A snapshot of `tables` (those that have rows, in order), taken from `at_us` (µs since 1970) on.
+    """A snapshot of `tables` (those that have rows, in order), begun at `at_us` (µs since 1970).
 
-    It has been read to the key `last` of the table `place`, and is complete when `place` is behind the last table.
-    `chunks` are those of the batch that ends here. `first` names the databases whose first captured table has rows:
-    where it is empty, no row is marked `first`. `conditions` are statements by table, of a blocking snapshot's
-    signal. `count` numbers the chunks.
+    It has been read to the key `last` of the table `place`, and is complete once `place` is after the last table.
+    `chunks` are those of the batch that ends here. `first` names the databases whose first captured table has rows: in
+    others no row is marked `first`. `conditions` are the statements of a blocking snapshot's signal, by table. `count`
+    numbers the chunks.
     """
 
     tables: tuple[TableId, ...]
@@ -110,12 +111,15 @@ def _key(texts: list[str] | None) -> Key | None:
 
 @dataclass(frozen=True, slots=True)
 class TablesOffset:
-    """`databases` by name; `snapshot` the latest snapshot until the first batch of the log after it; `heartbeat_ms`
-    the time of the newest heartbeat, in ms since 1970, 0 when there was none; `progress` belongs to signals.
+    """The position of each database, by name, and the state of snapshots, heartbeats and signals.
 
-    Rows of a snapshot may be newer than the position that it began at. `shown_us` says of each database at what time,
-    in µs since 1970 by its own clock, all of them were read; only until the log has passed that time, and only where
-    somebody asks for tables at one moment. `lineages` says of each database what `Session.lineage` did.
+    `snapshot` is the latest snapshot, kept until the first batch of the log after it. `heartbeat_ms` is the time of the
+    newest heartbeat, in ms since 1970; 0 if there was none. `progress` belongs to signals. `lineages` are the results
+    of `Session.lineage` by database.
+
+    Rows of a snapshot may be newer than the position at which it began. `shown_us` is, by database, the time at which
+    all of them had been read, in µs since 1970 by the database's clock. It is kept until the log has passed this time,
+    and only for tables that must equal the source at one moment.
     """
 
     databases: Mapping[str, Reached] = field(default_factory=dict)
@@ -131,12 +135,12 @@ class TablesOffset:
 
     @property
     def log(self) -> TablesPosition:
-        """How far the change tables have been read."""
+        """The position up to which the change tables have been read."""
         return TablesPosition(self.databases)
 
     @property
     def place(self) -> str:
-        """Where records stand that belong to no change: behind the last commit of the first database."""
+        """The position of records without a change of their own: after the last commit of the first database."""
         first = next(iter(sorted(self.databases)), None)
         if first is None:
             return ""
@@ -147,7 +151,7 @@ class TablesOffset:
         return replace(self, snapshot=snapshot, progress=progress)
 
     def to_json(self) -> dict[str, Any]:
-        """With the keys of every object in order: Spark compares offsets as text."""
+        """Return the offset with the keys of every object sorted: Spark compares offsets as text."""
         fields: dict[str, Any] = {
             "databases": {
                 name: {"commit": reached.position.hex(), "eras": reached.eras.to_text()}
@@ -169,7 +173,7 @@ class TablesOffset:
     @classmethod
     @understood
     def from_json(cls, fields: Mapping[str, Any]) -> TablesOffset:
-        """The offset of what `to_json` gives. Raises PositionLost for anything else."""
+        """Return the offset of the fields that `to_json` gives. Raises PositionLost for anything else."""
         snapshot = fields.get("snapshot")
         return cls(
             {

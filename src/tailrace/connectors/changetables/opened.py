@@ -1,6 +1,6 @@
-"""OpenedLog: how far change tables are read batch by batch, and the windows of incremental snapshots. Planner.
+"""OpenedLog: plan batches of change tables, and the windows of incremental snapshots. Planner.
 
-There is no thread: each look asks every database how far it is captured.
+There is no reader thread: each look asks every database for its newest position.
 """
 
 from __future__ import annotations
@@ -25,23 +25,25 @@ from tailrace.log.planner import Offset, Task
 from tailrace.runtime import Runtime
 from tailrace.snapshot.progress import Progress
 
-# How often the server is asked what is amiss, in s.
+# The interval of checks for warnings, in s.
 WARN_SECONDS = 60.0
-# A batch of fewer rows is one task: another would cost more than it saves.
+# A batch of fewer rows is one task: a second task would cost more than it saves.
 SMALL = 4096
-# Pause between two looks for something new, in s.
+# The pause between two looks, in s.
 LOOK = 0.1
 
 Target = Mapping[str, Newest]
-"""How far each database was captured at a time; those that had captured nothing are not in it."""
+"""The newest position of each database at a given time, without databases that had captured nothing."""
 Observed = Mapping[str, tuple[Newest | None, Eras]]
-"""By database, what is captured behind a position: its end, None where there is nothing new, and the change tables."""
+"""By database, the end of the captured log after a position (None if nothing is new), and the change tables."""
 
 
 class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
-    """The change tables of `databases`. `wanted` leaves out of a position what the lists leave out now, `shown` gives
-    a table the columns and the key that its events need, `source` what tasks need to read. `check` refuses a signal
-    table that is not captured."""
+    """The change tables of `databases`.
+
+    `wanted` removes tables that the lists now exclude from a position, `shown` returns a table with the columns and key
+    that its events need, `source` the parts of tasks. `check` raises an error for a signal table that is not captured.
+    """
 
     windows: Incremental
 
@@ -58,9 +60,9 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
     ) -> None:
         self.windows = windows
         self.newest: dict[str, Newest] = {}
-        """How far each database was captured, as far as is known."""
+        """The newest known position of each database."""
         self._seen: dict[str, bytes] = {}
-        """How far each database was read or seen at the last look."""
+        """The position of each database that was read or seen at the last look."""
         self._settings = settings
         self._databases = databases
         self._wanted = wanted
@@ -69,16 +71,16 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
         self._check = check
         self._runtime = runtime
         self._warn_due = 0.0
-        # what was passed at the last look; whether it should be kept at once
+        # the position passed without changes at the last look; whether an offset should keep it at once
         self._passed = TablesPosition({})
         self._is_kept = False
-        # the snapshot that was read before the log, and by when
+        # the snapshot that was read before the log, and the time at which it had been read
         self._over: tuple[TablesSnapshot | None, dict[str, int]] = (None, {})
 
     def committed(self, since: TablesOffset) -> None:
         self._check(since.databases)
         self._passed = since.log
-        # the first position behind a snapshot ends what offsets say of it
+        # the first offset after a snapshot no longer holds the snapshot
         self._is_kept = since.snapshot is not None
         if self._settings.blocks and since.snapshot is not None and since.snapshot != self._over[0]:
             now = {name: database.session.now_us() for name, database in self._databases.items()}
@@ -92,13 +94,13 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
         self._runtime.sleep(min(seconds, LOOK))
 
     def plan(self, start: TablesPosition, limits: Limits, target: Target | None) -> TablesPosition:
-        # what was passed without a change is kept by a query that ends at once, by any other one now and then
+        # a query with a target keeps a position without changes at once, another query only from time to time
         self._is_kept |= target is not None
         self._passed, rows, _ = self._limited(start, self.observed(start), limits, target)
         return self._passed if rows else start
 
     def observed(self, start: TablesPosition) -> Observed:
-        """What is captured behind `start`."""
+        """Return the end of the captured log after `start`, and the change tables, of each database."""
         found: dict[str, tuple[Newest | None, Eras]] = {}
         for name, database in self._databases.items():
             found[name] = newest, _ = database.observe(self._wanted(start.databases[name]))
@@ -110,7 +112,7 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
     def _limited(
         self, start: TablesPosition, observed: Observed, limits: Limits, target: Target | None
     ) -> tuple[TablesPosition, int, bool]:
-        """How far the batch behind `start` reads, how many rows it has, and whether it leaves something."""
+        """Return the end of the batch after `start`, the number of its rows, and whether it leaves captured rows."""
         found: dict[str, Reached] = {}
         rows, is_cut = 0, False
         for name, database in self._databases.items():
@@ -128,7 +130,7 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
     def window_end(
         self, progress: Progress, start: TablesPosition, limits: Limits, target: Target | None
     ) -> TablesPosition | None:
-        """The batch reads to the closing watermark, however much that is."""
+        """Return the closing watermark as the end of the batch, however many rows come before it."""
         observed = self.observed(start) if progress.state is not None and not progress.state.paused else {}
         window = self.windows.open(progress, LogPlace(start.databases, observed))
         if window is None:
@@ -140,12 +142,12 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
         return TablesPosition({**found.databases, name: Reached(max(here.position, window.upto.commit), eras)})
 
     def changes(self, start: TablesPosition, end: TablesPosition) -> Changes:
-        # tables that are captured since then may be asked for
+        # signals may name tables that have been captured since
         found = self.idle_position(start) if end == start else end
         return Changes(start.databases, found.databases)
 
     def to_end(self, start: TablesPosition, target: Target | None) -> TablesPosition | None:
-        """The end of what is captured, or of the query, behind `start`; None where a row comes before it."""
+        """Return the end of the captured log, or of the query, after `start`; None if a row comes before it."""
         found, rows, is_cut = self._limited(start, self.observed(start), Limits(), target)
         return None if rows or is_cut else found
 
@@ -156,7 +158,7 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
         return TablesPosition(found)
 
     def has_read(self, target: Target) -> bool:
-        """Whether the next look sees all that is wanted: not by a replica that is behind."""
+        """Return True if the next look will see the whole target; False on a replica that is behind."""
         found = {name: self._databases[name].session.newest() for name in target}
         return all((newest := found[name]) is not None and newest >= wanted for name, wanted in target.items())
 
@@ -174,10 +176,11 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
         return TablesOffset(end.databases, None, heartbeat_ms, progress, self._shown_us(since, end), lineages)
 
     def _shown_us(self, since: TablesOffset, end: TablesPosition) -> dict[str, int]:
-        """When a snapshot was read that shows more than the log has up to `end`, by database.
+        """Return, by database, the time at which a snapshot had been read, if it may show more than the log up to
+        `end`.
 
-        A commit that a snapshot has shown was over then. One with a later time has a place behind it in the log: a
-        commit takes its place when it has its time.
+        Every commit that a snapshot has shown had ended by then. A commit with a later time comes later in the log,
+        because commits have their positions in the order of their times.
         """
         if not self._settings.blocks:
             return {}
@@ -198,7 +201,7 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
         return [*tasks, *beside, *(part(source) for part in parts)]
 
     def _changes(self, since: TablesOffset, until: TablesOffset, source: Source) -> list[Task]:
-        """One task for each topic that has changes; one for all of them where they are few."""
+        """Return one task for each topic that has changes; one for all topics if there are few changes."""
         found: list[Part] = []
         topics: dict[str, list[Part]] = {}
         rows: dict[TableId, int] = {}

@@ -1,4 +1,4 @@
-"""Options that the connectors of databases with change tables share: SQL Server's and Db2's. No I/O."""
+"""Options that SQL Server's and Db2's connectors share. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NO_BUFFER = "nothing waits in a queue: tasks read their range of a change table
 
 
 def replacing(shared: Iterable[Option], own: Sequence[Option]) -> tuple[Option, ...]:
-    """The options of `own`, and before them those of `shared` whose names are not among them."""
+    """Return the options of `own`, preceded by the options of `shared` with other names."""
     names = {option.name for option in own}
     return (*(option for option in shared if option.name not in names), *own)
 
@@ -52,10 +52,10 @@ SNAPSHOT = (
 )  # fmt: skip
 
 TAKEN_MODES = (("never", "no_data", "the change tables hold the schemas"),)
-"""Words of other connectors for the modes here, as `Option.instead`."""
+"""Values of other connectors for the modes here, as `Option.instead`."""
 
 MODES = ("initial", "always", "initial_only", "no_data", "schema_only", "when_needed", "configuration_based")
-"""Words of `snapshot.mode`; older ones are replaced by OLDER_MODES."""
+"""Values of `snapshot.mode`. OLDER_MODES replaces older ones."""
 
 OLDER_MODES = {"schema_only": "no_data", "initial_schema_only": "no_data", "never": "no_data"}
 

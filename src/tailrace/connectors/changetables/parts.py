@@ -1,4 +1,4 @@
-"""What a connector over change tables brings, as its descriptor names it: its dialect, its part of events. No I/O."""
+"""The parts of a connector over change tables, by its descriptor: dialect and part of events. No I/O."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tailrace.events.form import SourceForm
 
 
 def dialect(config: Config) -> Dialect:
-    """The database's SQL, for the configuration; no I/O."""
+    """Return the database's SQL for the configuration; no I/O."""
     found: Dialect = load(registry.find(config.connector).dialect)(config)
     return found
 
 
 def form(connector: str) -> SourceForm:
-    """The connector's own part of events."""
+    """Return the connector's own part of events."""
     found: SourceForm = load(registry.find(connector).form)
     return found

@@ -49,7 +49,7 @@ Log = contracts.OpenLog[TablesOffset, TablesPosition, Target]
 
 
 class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
-    """The databases of one query. A call whose connection is lost is tried again here."""
+    """The databases of one query. It retries calls that lose their connection."""
 
     def __init__(
         self, config: Config, settings: EventSettings, dialect: Dialect, form: SourceForm, runtime: Runtime
@@ -87,14 +87,14 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
         )
         self._target: Target | None = None
         self.snapshots = ChunkedSnapshots(config, self._tables, windows, self.first, self._to_end, runtime)
-        # sessions, and what they have said of the server, are no part of it: a lost one is lost
+        # without sessions and what they know of the server: a lost session cannot be restored
         self.memory = (self._tables, *self._incremental.parts)
 
     def called(self, work: Callable[[], contracts.Result]) -> contracts.Result:
         return self._retries.run(work, self._lose, self._runtime)
 
     def _lose(self) -> bool:
-        """Drop the sessions. Whether another try is of use: a server that never let us in is not asked again."""
+        """Drop the sessions. Return True if a retry may help: not for a server that has never let us in."""
         for database in self._databases.values():
             database.lose()
         return any(database.was_connected for database in self._databases.values())
@@ -113,8 +113,8 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
         missing = sorted(set(since.databases) ^ set(self._databases))
         if missing:
             raise ConfigError(
-                f"The checkpoint is of other databases than the configuration: {', '.join(missing)}.",
-                "Read another list of databases with another checkpoint.",
+                f"The checkpoint and the configuration name different databases: {', '.join(missing)}.",
+                "Use another checkpoint for another list of databases.",
             )
         for name, reached in since.databases.items():
             for era in reached.eras.at(reached.position):
@@ -133,7 +133,7 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
         return found
 
     def _lineages(self) -> dict[str, str]:
-        """What is known of the databases' lineages."""
+        """Return the known lineages of the databases."""
         return {name: found for name, database in self._databases.items() if (found := database.lineage)}
 
     def present(self) -> Target:
@@ -142,7 +142,7 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
         return self._target
 
     def _wanted(self, reached: Reached) -> Reached:
-        """Without the tables that the lists leave out now."""
+        """Return a copy without the tables that the lists now exclude."""
         gone = {era.table.id for era in reached.eras.entries if not self._includes(era.table.id)}
         return Reached(reached.position, reached.eras.without(gone)) if gone else reached
 
@@ -150,7 +150,7 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
         return self._filter.includes(table.schema, table.table)
 
     def _shown(self, table: TableSchema) -> TableSchema:
-        """The table as events need it: with its key, and without the columns that no event shows."""
+        """Return the table as events need it: with its key, and without columns that no event shows."""
         return self._settings.shaping.read(carried(self._names.admit(table), copies=self._settings.copies))
 
     # --- the log -------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
         return self._log.to_end(start, self._target)
 
     def _source(self) -> Source:
-        """What the tasks of a batch need to read."""
+        """Return the parts that all tasks of a batch need to read."""
         at_us = self._runtime.time_ns() // 1000
         skips = self._config["skip.messages.without.change"]
         return Source(self._dialect, self._settings, self._retries, at_us, skips, self._processors)
@@ -181,7 +181,7 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
     # --- beside the log ------------------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """Run `heartbeat.action.query`. Raises ConnectionFailed when the session is gone."""
+        """Run `heartbeat.action.query`. Raises ConnectionFailed if the session is gone."""
         query: str | None = self._config["heartbeat.action.query"]
         if not query:
             return

@@ -1,10 +1,10 @@
-"""Positions of change tables: the bytes by which a database orders its commits, all of one width, compared as bytes.
+"""Positions of change tables: the bytes by which a database orders its commits, all of one width. No I/O.
 
-SQL Server: a 10-byte LSN. Db2: the 16 (LUW) or 10 (z/OS) bytes of IBMSNAP_COMMITSEQ. None of this does I/O.
+SQL Server: a 10-byte LSN. Db2: the 16 (LUW) or 10 (z/OS) bytes of IBMSNAP_COMMITSEQ.
 
-Two kinds of them must not be mixed up, so they have types of their own. `Newest` is what a server has said that it has
-captured; only `Session.newest` gives one. `Read` is how far batches read, which is what offsets hold; only `read_to`
-makes one, of a newest position, so that no offset can be ahead of what the server has said.
+Two kinds have types of their own, since they must not be confused. `Newest` is a position up to which the server says
+that it has captured; only `Session.newest` returns one. `Read` is a position up to which batches read, as in offsets;
+only `read_to` makes one, from a newest position, so that no offset can be ahead of the server.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ Newest = NewType("Newest", bytes)
 """Everything with a commit position at or before this one is captured: no row of it is still to come."""
 
 Read = NewType("Read", bytes)
-"""All changes with a commit position at or before this one belong to batches that are planned already."""
+"""All changes with a commit position at or before this one belong to batches that have been planned."""
 
 
 def read_to(newest: Newest, *most: bytes) -> Read:
-    """How far a batch may read: to what is captured, and no further than any position of `most`."""
+    """Return the end of a batch: the end of the captured log, but not after any position of `most`."""
     return Read(min(newest, *most) if most else newest)
 
 
 def from_start(width: int) -> Read:
-    """Nothing is read yet."""
+    """Return the position at which nothing has been read."""
     return Read(nothing(width))
 
 
 def stored(text: str) -> Read:
-    """The position that an offset holds."""
+    """Return the position of an offset."""
     return Read(bytes.fromhex(text))
 
 
 def following(position: bytes) -> bytes:
-    """The position just behind `position`: whatever is greater is at least this. The greatest one stays as it is."""
+    """Return the next greater position: every greater one is at least this. The greatest one stays the same."""
     return _number(min(int.from_bytes(position, "big") + 1, (1 << 8 * len(position)) - 1), len(position))
 
 
 def preceding(position: bytes) -> bytes:
-    """The position just before `position`; zero stays zero."""
+    """Return the next smaller position; zero stays zero."""
     return _number(max(int.from_bytes(position, "big") - 1, 0), len(position))
 
 
 def nothing(width: int) -> bytes:
-    """The position before every commit."""
+    """Return the position before every commit."""
     return bytes(width)
 
 

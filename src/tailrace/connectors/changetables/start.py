@@ -10,10 +10,10 @@ from tailrace.events.settings import EventSettings
 
 
 def planner(config: Config, settings: EventSettings) -> ChangeTablesPlanner:
-    """The planner that Spark's source asks. Raises ConfigError for options that contradict each other."""
+    """Return the planner for Spark's source. Raises ConfigError for options that contradict each other."""
     if settings.blocks and config["snapshot.isolation.mode"] == "read_uncommitted":
         raise ConfigError(
             "snapshot.isolation.mode = read_uncommitted shows rows that are not committed: tables would keep them.",
-            "Take another one for a sink of tables.",
+            "Set another mode for a sink of tables.",
         )
     return ChangeTablesPlanner(config, settings, parts.dialect(config), parts.form(config.connector))

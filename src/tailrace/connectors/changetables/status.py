@@ -1,4 +1,4 @@
-"""What the offsets of a query over change tables say: the commit that each database was read through. Driver."""
+"""The status of a query over change tables, from its offsets: the commit up to which each database was read. Driver."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from tailrace.connectors.source_status import Offsets, SnapshotStatus, SourceSta
 
 
 def describe(end: Offsets, newest: Offsets) -> SourceStatus:
-    """The status of a query that has read to the offset `end`, while the planner knows of `newest`.
+    """Return the status of a query that has read to the offset `end` when `newest` is the newest known offset.
 
-    A distance between commits has no unit; it is known only that there is none.
+    The distance between commits has no unit; only a lag of 0 is known.
     """
     if "databases" not in end:
         return SourceStatus(tables=tables(end, newest))
@@ -27,6 +27,6 @@ def describe(end: Offsets, newest: Offsets) -> SourceStatus:
         if snapshot is None or snapshot.is_complete
         else SnapshotStatus(snapshot.place, len(snapshot.tables), "tables"),
         tables=tables(end, newest),
-        # two databases have no order between their commits
+        # the commits of two databases have no common order
         whole=snapshot is None and not offset.shown_us and len(read) == 1,
     )
