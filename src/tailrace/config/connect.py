@@ -45,7 +45,7 @@ def _converter(part: str) -> tuple[Option, ...]:
 
 @dataclass(slots=True)
 class Read:
-    """What became of the converters' options: `idle` lists those without effect, with the reason.
+    """The result of reading the converters' options: `idle` lists those without effect, with the reason.
 
     `keeps_nulls` has the parts whose converter decides by itself whether a null stays null despite a default.
     """

@@ -61,7 +61,7 @@ def substituted(expression: re.Pattern[str], replacement: str, text: str) -> str
 
 @dataclass(frozen=True, slots=True)
 class TopicNaming:
-    """How tables get their topics. `by_schema`: the name has schema and table, else only the table.
+    """The naming of tables' topics. `by_schema`: the name has schema and table, else only the table.
 
     `expression`, if present, replaces the whole name by `replacement`. Then `key_field`, unless empty, is a field of
     every key with the original name; `key_expression` and `key_replacement` shorten it.

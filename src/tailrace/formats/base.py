@@ -66,7 +66,7 @@ class WithHeaders(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """An encoding with its converter's options applied, and what became of the options.
+    """An encoding with its converter's options applied, and the use of the options.
 
     `idle` have no effect here; `unknown` are not the converter's. `keeps_nulls`: a null stays null even if the column
     has a default; None leaves that to the converter's replace.null.with.default. `notices` are sentences without their

@@ -33,7 +33,7 @@ class ByTopic:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How an encoding writes the values of holes, by their ways.
+    """The functions with which an encoding writes the values of holes, by their ways.
 
     `array` writes an array of any type that holds values of the hole's schema; `json` a column that is JSON already;
     `one` returns the encoder of single values in their JSON form.

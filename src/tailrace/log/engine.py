@@ -295,7 +295,7 @@ class LogEngine(Generic[O, P, T]):
         self._memory.idle_since = self._runtime.monotonic()
         return moved
 
-    # --- what precedes the log -----------------------------------------------------------------------------------
+    # --- before the log --------------------------------------------------------------------------------------------
 
     def _begin(self, since: O, limits: Limits) -> O | None:
         """Do everything that precedes the log. Return the offset of a snapshot's first batch; None if there is none."""

@@ -11,7 +11,7 @@ _SWITCH = "snapshot.mode.configuration.based."
 
 @dataclass(frozen=True, slots=True)
 class SnapshotMode:
-    """When a snapshot is taken, and whether the log is read.
+    """A snapshot mode: when a snapshot is taken, and whether the log is read.
 
     `reads`: a snapshot is taken never, `once` for a query without position, or at `each start` that does not resume an
     unfinished one. `mends`: one is also taken when the log no longer reaches the position. `streams`: the log is read

@@ -151,7 +151,7 @@ def _unscaled(negative: bool, digits: str, shift: int) -> int:
 
 
 def _is_number(text: str) -> bool:
-    """True for a finite number in plain digits, False for NaN and infinities. Raises ValueError for other texts."""
+    """Return True for a finite number in plain digits, False for NaN or infinity. Raises ValueError for other texts."""
     if text in _NOT_FINITE:
         return False
     if not _DECIMAL.fullmatch(text):

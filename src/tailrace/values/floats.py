@@ -81,7 +81,7 @@ def is_lower_word(data: Bytes, begin: Int, end: Int, word: Bytes) -> bool:
 
 @kernel(leaf=True)
 def smallest(digit: Int, first: Int, single: bool) -> int:
-    """Return two digits, and the exponent as -1000 times itself, for numbers whose single shortest digit Java refuses.
+    """Return two digits plus 1000 times the negated exponent, for numbers whose single shortest digit Java refuses.
 
     Java shows at least two digits, the nearest to the exact value; 0 if these are the digit and a zero.
     """

@@ -1,10 +1,10 @@
 """The form of kernels: a column of texts, the literals for rows without a value, and the memory to fill.
 
-Every kernel that writes JSON has the same form. `data[bounds[i]:bounds[i + 1]]` is the text of row i. `state` is empty
-if all rows have a text. Else 0 marks a row with a text, and k a row shown as literal k - 1, which is `literals[ends[k -
-1]:ends[k]]`: literal 0 is the JSON of a null, 1 that of an unchanged TOAST value, 2 that of a text that could not be
-converted. The JSON goes to `out`, its bounds to `offsets`. The kernel returns the number of texts that could not be
-converted.
+Every kernel that writes JSON has the same form. `data[bounds[i]:bounds[i+1]]` is the text of row i. `state` is empty if
+all rows have a text. Else 0 marks a row with a text, and k a row shown as literal k - 1, which is
+`literals[ends[k-1]:ends[k]]`: literal 0 is the JSON of a null, 1 that of an unchanged TOAST value, 2 that of a text
+that could not be converted. The JSON goes to `out`, its bounds to `offsets`. The kernel returns the number of texts
+that could not be converted.
 
 A kernel that reads numbers for an Arrow array also has `data`, `bounds`, `state` and `argument`. Row i's number goes to
 `out[i]`, and its outcome to `outcome[i]`: 0 a value, 1 a null, 2 an unchanged TOAST value, 3 a text that could not be
