@@ -55,7 +55,7 @@ def test_a_table_that_is_captured_late_is_told(
         "insert into dbo.filled values (2)",
     )
     made.take(2)
-    told = [one.getMessage() for one in caplog.records if "rows that it had by then" in one.getMessage()]
+    told = [one.getMessage() for one in caplog.records if "rows that it had before" in one.getMessage()]
     assert [text.partition(" ")[0] for text in told] == ["dbo.filled"]
     assert "the mend is to read it by a snapshot (signal execute-snapshot)" in told[0]
 

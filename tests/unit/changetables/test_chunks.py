@@ -91,7 +91,7 @@ def test_a_failing_statement_of_a_signal_is_told_and_gone_on_from(
     task = replace(made(Server("db", fetch=3), statement="select 1 / 0"), asked=True)
     # at the first run, and when the batch is replayed
     assert [read(task), read(task)] == [EVERY[:3]] * 2
-    line = f"the statement of a signal for dbo.t fails ({kind.__name__}): its other rows are left out."
+    line = f"the statement of a signal for dbo.t fails ({kind.__name__}): the other rows are left out."
     assert [message.startswith(line) for message in caplog.messages] == [True] * 2
     # what the configuration says is to be mended there
     with pytest.raises(TailraceError):

@@ -100,7 +100,7 @@ def test_histories(seed: int) -> None:
 def test_a_value_that_no_change_has_set_is_the_table_s() -> None:
     changes: list[Change] = [(1, BEFORE, ("1", None)), (1, AFTER, ("1", None))]
     assert undone(past(changes, "text", [False, False]), [("1", "kept")]) == {"1": "kept"}
-    with pytest.raises(PositionLost, match=r"does not have what v was before"):
+    with pytest.raises(PositionLost, match=r"does not have the old value of v"):
         undone(past(changes, "text", [False, False]), [])
     # a later change has set it: its old row has the value, or nothing has
     later: list[Change] = [*changes, (2, BEFORE, ("1", "old")), (2, AFTER, ("1", "new"))]

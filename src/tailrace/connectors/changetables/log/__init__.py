@@ -1,1 +1,1 @@
-"""The change tables from the server to the tasks: sessions, reading, numbering, merging, and their records."""
+"""Change tables from the server to records: sessions, reading, numbering, merging, and tasks."""

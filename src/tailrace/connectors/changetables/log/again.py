@@ -13,7 +13,7 @@ from tailrace.connectors.changetables.log.sessions import Retries, borrowed
 from tailrace.errors import ConnectionFailed, StatementCutOff, TailraceError
 from tailrace.events.reselection import Found, Key, Unreadable
 
-# The most parameters of a statement: SQL Server takes 2,100.
+# The most parameters of a statement: SQL Server allows 2,100.
 _MOST_PARAMETERS = 1000
 
 
@@ -21,7 +21,7 @@ _MOST_PARAMETERS = 1000
 class PresentRows:
     """Implements `tailrace.events.reselection.Rows`: the tables of a database as they are now.
 
-    `dialect` holds the password: it prints as its name alone. A lost connection is tried again, as `retries` says.
+    `dialect` holds the password: its repr is only its name. Lost connections are retried by `retries`.
     """
 
     dialect: Dialect
@@ -60,5 +60,5 @@ class PresentRows:
 
 
 def _text(values: Sequence[bytes | None]) -> Key:
-    """The texts of a key, of which a row that was found has no null."""
+    """Return the texts of a key. A row that was found has no null in its key."""
     return tuple((value or b"").decode() for value in values)

@@ -1,4 +1,4 @@
-"""What a checkpoint still has to read, and whether the change tables reach back to it. Driver; only reads."""
+"""The part of the log that a checkpoint has not read, and whether it still exists. Driver; only reads."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tailrace.errors import PositionLost
 
 SUBJECT = "checkpoint"
 NEAR = 0.75
-"""The part of the retention behind which the clean-up is near."""
+"""The part of the retention after which the clean-up is near."""
 
 
 def reached(config: Config, database: str) -> Reached | None:
-    """How far the checkpoint has read a database, by its name in any case; None where there is no checkpoint."""
+    """Return how far the checkpoint has read a database, named in any case; None if there is no checkpoint."""
     stored = stored_offset(checkpoint_directory(config))
     try:
         databases = {} if stored is None else TablesOffset.from_json(stored).databases
@@ -30,9 +30,9 @@ def reached(config: Config, database: str) -> Reached | None:
 
 
 def lost(session: Session, read: Reached) -> list[TableId]:
-    """The tables whose changes behind a position are cleaned up, or whose change tables are gone; sorted.
+    """Return the tables whose changes after a position are cleaned up, or whose change tables are gone; sorted.
 
-    Raises TailraceError, as sessions do, but PositionLost.
+    Raises the errors of sessions, except PositionLost.
     """
     first: Position = following(read.position)
     found = []
@@ -48,11 +48,11 @@ def lost(session: Session, read: Reached) -> list[TableId]:
 def held(
     session: Session, read: Reached, age_min: float | None, kept_min: int | None, mends: bool, of: str, longer: str
 ) -> Iterator[Finding]:
-    """Whether what the checkpoint has not read is still there, and for how long.
+    """Yield a finding on whether the changes that the checkpoint has not read still exist, and for how long.
 
-    `age_min` is the age of the oldest unread transaction in minutes, `kept_min` how long changes are kept; None where
-    unknown, or for ever. `mends` says that a new snapshot is taken where changes are lost, `of` names the database in
-    sentences, `longer` says how changes are kept for longer. Raises TailraceError, as sessions do.
+    `age_min` is the age of the oldest unread transaction in minutes, `kept_min` the retention in minutes; None if
+    unknown, or unlimited. `mends` is True if a new snapshot replaces lost changes, `of` names the database in
+    sentences, `longer` says how to extend the retention. Raises the errors of sessions.
     """
     newest = session.newest()
     remedy = "Start with a new checkpoint, or with snapshot.mode=when_needed"

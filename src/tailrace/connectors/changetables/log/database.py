@@ -1,4 +1,4 @@
-"""Database: the planner's view of one database, how far it is captured and by which change tables. Planner."""
+"""Database: the planner's view of one database: its newest position, and its change tables. Planner."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from tailrace.errors import ConnectionFailed, PositionLost, TailraceError
 
 log = logging.getLogger("tailrace")
 
-# The transactions that one batch has at most, unless max.iteration.transactions says otherwise.
+# The most transactions of a batch, unless max.iteration.transactions is set.
 TRANSACTIONS = 100_000
-# So many tables are named by one warning.
+# Most tables that a warning names.
 NAMED = 20
 
 
 class Database:
-    """One database of a query. `includes` says which tables are captured, `admit` checks a schema when it appears.
-    `reads` says that a snapshot reads the tables that there are at the start.
+    """One database of a query.
 
-    Every method raises TailraceError; after ConnectionFailed, `lose` ends the session, and the next call makes one.
+    `includes` tells which tables are captured, `admit` checks a schema when it appears. `reads` is True if a snapshot
+    reads the tables that exist at the start. Every method raises TailraceError; after ConnectionFailed, `lose` ends the
+    session, and the next call opens a new one.
     """
 
     def __init__(
@@ -48,25 +49,25 @@ class Database:
         self.was_connected = False
         self._warned: set[str] = set()
         self._lineage: str | None = None
-        # rows by span, so that a batch is not counted twice
+        # numbers of rows by span, so that no batch is counted twice
         self._totals: dict[tuple[str, int, Position, Position], int] = {}
         self._empty: tuple[Position, Position] | None = None
 
     @property
     def pairs(self) -> bool:
-        """See Dialect."""
+        """As in Dialect."""
         return self._dialect.pairs
 
     @property
     def session(self) -> Session:
-        """The planner's own session, opened at the first use."""
+        """The planner's own session, opened at its first use."""
         if self._session is None:
             self._session = self._dialect.connect(self.name)
             self.was_connected = True
         return self._session
 
     def lose(self) -> None:
-        """The connection is gone, and with it what it has said: the next one may lead to another server."""
+        """Drop the session and what it has said of the server: the next one may connect to another server."""
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -76,9 +77,9 @@ class Database:
     # --- which change tables -----------------------------------------------------------------------------------------
 
     def begin(self) -> Reached:
-        """Where a query without checkpoint begins: what is captured now, and the change tables at that position.
+        """Return the start of a query without checkpoint: the newest position, and the change tables at it.
 
-        A server that has captured nothing yet is read from its start.
+        A server that has captured nothing yet is read from its beginning.
         """
         self.session.check()
         newest = self.session.newest()
@@ -100,7 +101,7 @@ class Database:
 
     @property
     def lineage(self) -> str:
-        """See Session; as it was when this was first asked, which is at the start."""
+        """The result of `Session.lineage` when first used, at the start."""
         if self._lineage is None:
             try:
                 self._lineage = self.session.lineage()
@@ -111,15 +112,15 @@ class Database:
         return self._lineage
 
     def resume(self, reached: Reached, lineage: str = "") -> str:
-        """Check, at a start, what a checkpoint builds on; a sentence on what is lost, empty when nothing is.
+        """Check a checkpoint at a start. Return a sentence on lost changes; "" if nothing is lost.
 
-        `lineage` is that of the database at the checkpoint, empty where it is not known.
+        `lineage` is the lineage of the database at the checkpoint, "" if unknown.
         """
         self.session.check()
         if lineage and self.lineage and lineage != self.lineage:
             self._warn_once(
                 f"the database {self.name} was restored, or a failover has lost changes of it, since the checkpoint: "
-                "what was made of changes that it does not have any more stays; the mend is tailrace verify --repair, "
+                "copies keep changes that it no longer has; the mend is tailrace verify --repair, "
                 "or a new checkpoint"
             )
         try:
@@ -137,9 +138,10 @@ class Database:
         return ""
 
     def observe(self, reached: Reached) -> tuple[Newest | None, Eras]:
-        """The newest position, and the change tables up to it; None and those of `reached` while nothing is newer.
+        """Return the newest position, and the change tables up to it; None and those of `reached` while nothing is
+        newer.
 
-        The position is asked for first: a change table that begins at or before it exists when it is asked for then.
+        The position is queried first, so that every change table that begins at or before it is found afterwards.
         """
         newest = self.session.newest()
         if newest is not None and newest < reached.position:
@@ -149,10 +151,10 @@ class Database:
         return newest, self._observed(reached, newest)
 
     def verify(self, spans: Sequence[Span], upto: Position) -> None:
-        """Raise PositionLost unless all rows of `spans`, which end at `upto` or before, are there.
+        """Raise PositionLost unless all rows of `spans`, which end at `upto` or before, still exist.
 
-        Asked after they were counted: a clean-up says first what it deletes, so rows that are there by what it says
-        now were there when they were counted.
+        Called after the rows were counted. A clean-up announces what it deletes first, so rows that still exist by its
+        announcement existed when they were counted.
         """
         newest = self.session.newest()
         if newest is not None and newest < upto:
@@ -170,7 +172,8 @@ class Database:
         )
 
     def _observed(self, reached: Reached, newest: Position) -> Eras:
-        """The change tables up to `newest`. Raises PositionLost when one is gone or cleaned up before it was read."""
+        """Return the change tables up to `newest`. Raises PositionLost if one is gone, or was cleaned up before it was
+        read."""
         captures = self.session.captures()
         groups = self._groups(captures)
         eras = self._still_named(reached.eras.after(reached.position), captures)
@@ -197,8 +200,11 @@ class Database:
         return eras.noting(starts, reached.position)
 
     def _still_named(self, eras: Eras, captures: Sequence[CaptureTable]) -> Eras:
-        """Return the eras of tables that still have their names. A change table follows its table when that is renamed:
-        under the old name nothing more comes, and under the new one the lists decide."""
+        """Return the eras of tables that still have their names.
+
+        A change table follows its table when it is renamed: the old name gets no further changes, and the lists decide
+        on the new name.
+        """
         names = {(one.name, one.object_id): one.source for one in captures if one.object_id}
         gone = set()
         for era in eras.latest():
@@ -207,9 +213,9 @@ class Database:
                 continue
             gone.add(was)
             self._warn_once(
-                f"{was} is called {now} now: what was made of it under the old name goes no further; the mend is "
+                f"{was} is called {now} now: the copy of the old name gets no further changes; the mend is "
                 + (
-                    f"to remove that, and to read {now} by a snapshot (signal execute-snapshot)"
+                    f"to remove that copy, and to read {now} by a snapshot (signal execute-snapshot)"
                     if self._includes(now)
                     else f"to rename it back, or to let the lists capture {now}"
                 )
@@ -221,12 +227,12 @@ class Database:
         table = captures[0].source
         if self._reads and self._has_rows(table):
             self._warn_once(
-                f"{table} is captured from {captures[0].start.hex()} on, and rows that it had by then do not come by "
-                "the log; the mend is to read it by a snapshot (signal execute-snapshot)"
+                f"{table} is captured from {captures[0].start.hex()} on, and the log does not bring rows that it had "
+                "before; the mend is to read it by a snapshot (signal execute-snapshot)"
             )
 
     def _has_rows(self, table: TableId) -> bool:
-        """Return True where nobody may look."""
+        """Return True if the table has rows, or may not be read."""
         try:
             return not self.session.is_empty(table)
         except ConnectionFailed:
@@ -236,7 +242,8 @@ class Database:
 
     @staticmethod
     def _check(span: Span, start: Position | None) -> None:
-        """`start` is where the change table begins now, None where it is gone."""
+        """Raise PositionLost if rows of `span` are gone. `start` is the change table's present start, None without the
+        table."""
         if start is None:
             capture = span.era.capture
             raise PositionLost(
@@ -246,7 +253,7 @@ class Database:
                 "snapshot.mode=when_needed, which takes a new snapshot. To change what is captured, make the new "
                 "capture table first, and drop the old one when the pipeline has read beyond the new one's start.",
             )
-        # A table that did not say where it begins (zeros) may say so later, without that anything was cleaned up.
+        # A change table without a start (zeros) may get one later, though nothing was cleaned up.
         is_known = any(span.era.capture.start)
         if is_known and not any(start):
             capture = span.era.capture
@@ -258,7 +265,7 @@ class Database:
             raise lost(span)
 
     def _captured(self) -> dict[TableId, list[CaptureTable]]:
-        """The change tables of the captured tables, older before newer."""
+        """Return the change tables of the captured tables, older before newer."""
         return self._groups(self.session.captures())
 
     def _groups(self, found: Sequence[CaptureTable]) -> dict[TableId, list[CaptureTable]]:
@@ -276,27 +283,25 @@ class Database:
         for described in self.session.describe(captures):
             self._admit(described.table)
             older = eras.of(described.capture.source)
-            # two that begin at one position: the newer one goes before
+            # of two that begin at one position the newer one comes last
             since = max(described.capture.start, following(older[-1].since)) if older else described.capture.start
             eras = eras.with_(Era(described.capture, described.table, since))
         return eras
 
     def _warn_of_uncaptured(self, captured: set[TableId]) -> None:
-        """Warn of tables that the lists let through, but that have no change table; and where nothing is captured."""
+        """Warn of tables that the lists include but that have no change table, and if nothing is captured."""
         if not captured:
-            self._warn_once(
-                f"no table of {self.name} that the lists let through has a change table: nothing is captured"
-            )
+            self._warn_once(f"no table of {self.name} that the lists include has a change table: nothing is captured")
         bare = [str(table) for table in self.session.tables() if table not in captured and self._includes(table)]
         if bare:
             more = f" and {len(bare) - NAMED} more" if len(bare) > NAMED else ""
             self._warn_once(
                 f"tables of {self.name} without a change table, whose changes are not captured: "
-                f"{', '.join(bare[:NAMED])}{more}. Have them captured, or leave them out by table.exclude.list."
+                f"{', '.join(bare[:NAMED])}{more}. Enable capture for them, or leave them out by table.exclude.list."
             )
 
     def warn(self, eras: Eras) -> None:
-        """Log what the server says is amiss, and which columns were altered, each sentence once."""
+        """Log the server's warnings, and the columns that were altered, each sentence once."""
         latest = eras.latest()
         for sentence in self.session.warnings([era.capture for era in latest]):
             self._warn_once(sentence)
@@ -308,7 +313,7 @@ class Database:
                     self._warn_once(
                         f"the column {was.name} of {era.table.id} has another type than when its capture began: values "
                         f"are read as {was.type_name} still, and rows that the alteration changed may be old; the mend "
-                        "is a new change table, and a snapshot behind it (signal execute-snapshot)"
+                        "is a new change table, and then a snapshot (signal execute-snapshot)"
                     )
 
     def _warn_once(self, sentence: str) -> None:
@@ -321,10 +326,11 @@ class Database:
     def limit(
         self, after: Read, newest: Newest, eras: Eras, max_rows: int | None, *, wholly: bool = False
     ) -> tuple[Read, int]:
-        """How far the batch behind `after` reads, at most to `newest`, and how many rows it has.
+        """Return the end of the batch after `after`, at most `newest`, and the number of its rows.
 
-        A batch ends at the end of a transaction. It has as many as the options allow, and at least one. Transactions
-        without rows are passed in the same steps, one at each call, so that none takes long; all of them if `wholly`.
+        A batch ends at the end of a transaction. It has as many transactions as the options allow, at least one.
+        Transactions without rows are passed in steps of the same size, one step a call, so that no call takes long; all
+        if `wholly`.
         """
         low: Position = self._empty[1] if self._empty is not None and self._empty[0] == after else after
         while True:
@@ -357,7 +363,7 @@ class Database:
         return found, total
 
     def total(self, span: Span) -> int:
-        """How many rows a span has."""
+        """Return the number of rows of a span."""
         capture = span.era.capture
         name = (capture.name, capture.object_id, span.after, span.upto)
         if name not in self._totals:

@@ -1,4 +1,4 @@
-"""Columns as bytes: how the rows of a window get from the planner to their task."""
+"""Columns as bytes, to send the rows of a window from the planner to their task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 def to_ipc(columns: Sequence[pa.Array]) -> bytes:
-    """Columns as one Arrow IPC stream, without names."""
+    """Return columns as one Arrow IPC stream, without names."""
     batch = pa.RecordBatch.from_arrays(list(columns), names=[str(place) for place in range(len(columns))])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -17,7 +17,7 @@ def to_ipc(columns: Sequence[pa.Array]) -> bytes:
 
 
 def from_ipc(data: bytes) -> list[pa.Array]:
-    """What `to_ipc` has written."""
+    """Return the columns of a stream that `to_ipc` returned."""
     with pa.ipc.open_stream(data) as reader:
         batch = reader.read_next_batch()
     return list(batch.columns)

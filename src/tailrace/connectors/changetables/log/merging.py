@@ -1,8 +1,8 @@
-"""Changes of several tables that share a topic, in the order of the log. Worker.
+"""Merge the changes of several tables that share a topic, in the order of the log. Worker.
 
-Topics are shared when options route tables together. Each table's changes come as batches of their own, so the order
-between them is kept by cutting batches where another table has a change in between: correct for any interleaving, and
-fast as long as tables do not take turns row by row.
+Tables share a topic if options route them together. Each table's changes are batches of their own. They are cut where
+another table has a change in between: this is correct for any interleaving, and fast unless tables alternate row by
+row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tailrace.connectors.changetables.log.rows import fixed
 
 
 class _Stream:
-    """One table's batches, and how far the first of them has been given."""
+    """One table's batches, and how far the first of them has been given out."""
 
     def __init__(self, batches: Iterator[ChangeBatch]) -> None:
         self._batches = batches
@@ -35,8 +35,10 @@ class _Stream:
 
 
 def merged(streams: Sequence[Iterator[ChangeBatch]]) -> Iterator[ChangeBatch]:
-    """The batches of all streams, cut and in the order of (commit position, command, change position); equal ones in
-    the order of the streams."""
+    """Yield the batches of all streams, cut into the order of (commit position, command, change position).
+
+    Of equal positions, earlier streams come first.
+    """
     left = [_Stream(stream) for stream in streams]
     while True:
         left = [stream for stream in left if stream.batch is not None]
@@ -60,7 +62,7 @@ def merged(streams: Sequence[Iterator[ChangeBatch]]) -> Iterator[ChangeBatch]:
 
 
 def order_of(batch: ChangeBatch) -> tuple[npt.NDArray[np.bytes_], npt.NDArray[np.bytes_]]:
-    """Commit, command and change position of each change, as one; and the commit's alone."""
+    """Return the commit, command and change position of each change, as one value; and the commit position alone."""
     transactions = batch.transactions
     assert isinstance(transactions, CapturedTransactions)
     assert isinstance(batch.lsn, pa.Array)
@@ -77,7 +79,7 @@ def order_of(batch: ChangeBatch) -> tuple[npt.NDArray[np.bytes_], npt.NDArray[np
 
 
 def filtered(batch: ChangeBatch, kept: npt.NDArray[np.bool_]) -> ChangeBatch | None:
-    """The changes of `batch` that are `kept`; None when there is none."""
+    """Return the changes of `batch` that are `kept`; None if there are none."""
     if not kept.any():
         return None
     mask = pa.array(kept)

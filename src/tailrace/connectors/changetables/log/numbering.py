@@ -1,7 +1,7 @@
 """Numbers of events within transactions, for `provide.transaction.metadata`. Planner.
 
-Events are counted in the order of the log over all captured tables of a database. Each task reads one table, so the
-numbers are made here, of the positions, operations and keys alone, and travel with the tasks.
+Events are counted in the order of the log over all captured tables of a database. A task reads only one table, so the
+planner computes the numbers from positions, operations and keys, and sends them with the tasks.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from tailrace.connectors.changetables.log.tasks import Part, Source, change_batc
 from tailrace.events import names
 from tailrace.events.java import in_java_order
 
-# The ordinals of a transaction's boundaries, which stand before its first change and behind its last one.
+# The ordinals of a transaction's boundaries, before its first change and after its last.
 _BEGIN, _END = -1, 0
 
 
 def numbered(source: Source, parts: Sequence[Part]) -> tuple[list[Part], list[Boundary]]:
-    """The parts of one database's batch with the numbers of their changes, and the batch's boundaries in order."""
+    """Return the parts of one database's batch with the numbers of their changes, and the batch's boundaries in
+    order."""
     orders: list[npt.NDArray[Any]] = []
     commits: list[Int64s] = []
     weights: list[Int64s] = []
@@ -65,7 +66,7 @@ def numbered(source: Source, parts: Sequence[Part]) -> tuple[list[Part], list[Bo
 
 
 def _scanned(source: Source, part: Part) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Int64s, Int64s]:
-    """Of each change of a part: its place in the log, its commit, how many events it becomes, its time."""
+    """Return for each change of a part: its place in the log, its commit, the number of its events, its time."""
     key = set(part.table.key)
     columns = part.table.columns
     if not source.skips_unchanged:
@@ -90,7 +91,7 @@ def _scanned(source: Source, part: Part) -> tuple[npt.NDArray[Any], npt.NDArray[
 
 
 def _key_changes(batch: ChangeBatch) -> npt.NDArray[np.bool_]:
-    """Which updates have another key behind them."""
+    """Return which updates change the key."""
     changed = batch.op == ord("u")
     if not changed.any() or not batch.table.key or batch.before is None or batch.after is None:
         return np.zeros(len(batch), np.bool_)

@@ -1,4 +1,4 @@
-"""Which rows of a window the log has overtaken: those whose key has a change in the same batch. Worker."""
+"""Rows of a window that the log has overtaken, because their key has a change in the same batch. Worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def changed_keys(
     identity: tuple[str, ...],
     spans: Sequence[Span],
 ) -> pa.Array:
-    """The keys, as `one_text` writes them, of all change rows of `spans`: of both sides of an update."""
+    """Return the keys, in the form of `one_text`, of all change rows of `spans`, both old and new rows of updates."""
     found: list[pa.Array] = []
     only = replace(table, columns=tuple(table.columns[table.index(name)] for name in identity))
     for span in spans:
@@ -34,7 +34,7 @@ def changed_keys(
 def without(
     table: TableSchema, columns: list[pa.Array], identity: tuple[str, ...], changed: pa.Array
 ) -> list[pa.Array]:
-    """The rows of `columns`, which are those of `table`, without the ones whose key is among `changed`."""
+    """Return the rows of `columns`, which are those of `table`, whose key is not in `changed`."""
     if not len(changed):
         return columns
     keys = one_text([columns[table.index(name)] for name in identity])
@@ -43,7 +43,7 @@ def without(
 
 
 def one_text(columns: list[pa.Array]) -> pa.Array:
-    """One binary value for each row, equal for equal keys only: of several parts each with its length in front."""
+    """Return one binary value for each row, equal only for equal keys: several parts are joined with their lengths."""
     if len(columns) == 1:
         return columns[0]
     parts = []

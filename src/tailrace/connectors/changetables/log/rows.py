@@ -1,6 +1,6 @@
-"""From rows of a change table to ChangeBatches: updates put together, numbers given, times found. Worker.
+"""From rows of a change table to ChangeBatches: pair updates, number changes, find times. Worker.
 
-All of it works on whole columns: neither a row nor a value becomes a Python object.
+Everything works on whole columns: neither a row nor a value becomes a Python object.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _OPS[[DELETE, INSERT, AFTER]] = [ord("d"), ord("c"), ord("u")]
 
 
 def whole(fetches: Iterator[ChangeRows], pairs: bool) -> Iterator[ChangeRows]:
-    """The same rows, cut so that the two rows of an update are never apart.
+    """Yield the same rows, cut so that the two rows of an update stay together.
 
-    `pairs` as in Dialect: there a DELETE may be the first half of an update too.
+    With `pairs`, as in Dialect, a DELETE may also be the first half of an update.
     """
     kept: ChangeRows | None = None
     for fetch in fetches:
@@ -46,9 +46,9 @@ def whole(fetches: Iterator[ChangeRows], pairs: bool) -> Iterator[ChangeRows]:
 
 
 def together(cuts: Iterator[ChangeRows], key: Sequence[int]) -> Iterator[ChangeRows]:
-    """The same rows, as `whole` gives them, cut so that no transaction is apart from where on it changes keys.
+    """Yield the same rows, cut so that a transaction stays together from its first change of a key on.
 
-    `key` are the places of the key's columns. What is held is one transaction at most.
+    The input is that of `whole`; `key` are the indexes of the key's columns. At most one transaction is held in memory.
     """
     kept: list[ChangeRows] = []
     for given in cuts:
@@ -74,7 +74,7 @@ def together(cuts: Iterator[ChangeRows], key: Sequence[int]) -> Iterator[ChangeR
 
 
 def _changes_keys(rows: ChangeRows, key: Sequence[int]) -> bool:
-    """Whether an update of one transaction's rows, or what may be one, changes a key."""
+    """Return True if an update, or a possible update, among one transaction's rows changes a key."""
     updates = np.isin(rows.operation[:-1], (BEFORE, DELETE)) & np.isin(rows.operation[1:], (AFTER, INSERT))
     places = pa.array(np.flatnonzero(updates))
     return any(
@@ -121,11 +121,11 @@ def _without(rows: ChangeRows, skipped: tuple[int, ...]) -> ChangeRows:
 
 
 def skipped_rows(letters: frozenset[str], pairs: bool) -> tuple[int, ...]:
-    """The operations of change rows that `skipped.operations` leaves out before events are numbered.
+    """Return the operations of change rows that `skipped.operations` drops before events are numbered.
 
-    SQL Server's connector never asks for such rows, so that no event counts them and no update of a key that
-    message.key.columns makes becomes a delete and a create. Where updates may be `pairs`, a DELETE may be half of one:
-    there nothing is left out before the events.
+    SQL Server's connector never reads such rows: no event counts them, and an update that changes a key of
+    message.key.columns does not become a delete and a create. If updates may be `pairs`, a DELETE may be half of one,
+    so nothing is dropped at this point.
     """
     if pairs:
         return ()
@@ -135,9 +135,9 @@ def skipped_rows(letters: frozenset[str], pairs: bool) -> tuple[int, ...]:
 
 @dataclass(slots=True)
 class Times:
-    """Commit times by position; a commit that the server has no time of gets that of the one before it.
+    """Commit times by position. A commit whose time the server does not have gets the time of the previous commit.
 
-    `fallback_us` is what is taken where the server knows no time at all; `missing` counts such commits.
+    `fallback_us` is used if the server has no time at all; `missing` counts commits without a time of their own.
     """
 
     positions: npt.NDArray[Any]
@@ -151,16 +151,16 @@ class Times:
 
     @classmethod
     def none(cls) -> Times:
-        """Where nobody asks for times."""
+        """Return times for a caller that needs none."""
         return cls(np.zeros(0, "S1"), np.zeros(0, np.int64), 0)
 
     def find(self, commits: pa.Array) -> Int64s:
-        """The time of each of `commits`, in µs since 1970."""
+        """Return the time of each of `commits`, in µs since 1970."""
         wanted = fixed(commits)
         if not len(self.positions):
             self.missing += len(wanted)
             return np.full(len(wanted), self.fallback_us, np.int64)
-        # behind the last position that is not greater than the wanted one
+        # the place after the last position that is not greater than the wanted one
         place = np.searchsorted(self.positions, wanted, side="right")
         found = self.at_us[np.maximum(place - 1, 0)]
         self.missing += int((self.positions[np.maximum(place - 1, 0)] != wanted).sum())
@@ -168,10 +168,10 @@ class Times:
 
 
 def fixed(positions: pa.Array) -> npt.NDArray[Any]:
-    """Positions of one width as numpy's fixed bytes, whose order is that of the positions."""
+    """Return positions of one width as numpy's fixed bytes, which have the same order."""
     if not len(positions):
         return np.zeros(0, "S1")
-    # the buffer, not a list of objects; an array may begin in the middle of it
+    # a view of the buffer, in which an array may begin at an offset
     if pa.types.is_fixed_size_binary(positions.type):
         width = positions.type.byte_width
         low, high = positions.offset * width, (positions.offset + len(positions)) * width
@@ -186,13 +186,13 @@ def fixed(positions: pa.Array) -> npt.NDArray[Any]:
 
 @dataclass(slots=True)
 class Assembly:
-    """Makes ChangeBatches of one table's rows, in order; remembers what the next rows need to know of the last ones.
+    """Makes ChangeBatches from one table's rows, in order, with the state that later rows need.
 
-    `serial` counts the rows of one commit and change position from 1, an update's two rows being two (Debezium:
-    `event_serial_no`); the ordinal is one less. `skipped` are operations whose rows are left out before anything is
-    numbered, an update's two rows together. `unsent` names the types whose null, in either row of an update, counts as
-    a value that the log did not carry: events show the placeholder, as Debezium 3 does, which takes a null for one.
-    With `exact` a null that an update has set is one, and no old row has a null in place of a large value.
+    `serial` counts the rows of one commit and change position from 1; the two rows of an update count as two (Debezium:
+    `event_serial_no`). The ordinal is one less. `skipped` are operations whose rows are dropped before numbering, both
+    rows of an update together. `unsent` names the types whose null, in either row of an update, counts as a value that
+    the log did not carry: events show the placeholder, as in Debezium 3, which mistakes a real null for one. With
+    `exact` a null that an update has set is a null, and null old values of large columns are marked as missing.
     """
 
     table: TableSchema
@@ -206,14 +206,14 @@ class Assembly:
     _serial: int = 0
 
     def batch(self, rows: ChangeRows) -> ChangeBatch | None:
-        """The changes of `rows`, as `whole` cuts them; None when there is none."""
+        """Return the changes of `rows`, as cut by `whole`; None if there are none."""
         if self.skipped:
             rows = _without(rows, self.skipped)
         count = len(rows)
         if not count:
             return None
         if ((rows.operation < DELETE) | (rows.operation > AFTER)).any():
-            raise DecodeError(f"A change row of {self.table.id} has an operation that is not known.")
+            raise DecodeError(f"A change row of {self.table.id} has an unknown operation.")
         new_commit = _differs(rows.commit, self._commit)
         new_change = new_commit | _differs(rows.change, self._change)
         serial = _running(new_change, self._serial)
@@ -254,11 +254,11 @@ class Assembly:
     def _mark(
         self, images: tuple[Image | None, Image | None], code: npt.NDArray[Any], touched: Mapping[int, Flags]
     ) -> None:
-        """Mark the nulls of changes that stand for a value that the log did not carry.
+        """Mark the nulls that stand for a value that the log did not carry.
 
-        A new row's is one where the update has not set the column; what an old row has is never known of a null of an
-        unsent type. With `exact` the old rows of deletes count too, and of other large columns those of updates that
-        have not set them.
+        In a new row this is a null of an unsent type that the update has not set; in an old row any null of an unsent
+        type. With `exact` this includes the old rows of deletes, and other large columns of updates that have not set
+        them.
         """
         before, after = images
         updates = code == AFTER
@@ -276,7 +276,7 @@ class Assembly:
 
     @staticmethod
     def _paired(operation: npt.NDArray[Any], new_commit: Flags) -> npt.NDArray[Any]:
-        """A DELETE directly before an INSERT of the same transaction is the first half of an update."""
+        """Pair each DELETE directly before an INSERT of the same transaction as an update."""
         first = np.zeros(len(operation), np.bool_)
         first[:-1] = (operation[:-1] == DELETE) & (operation[1:] == INSERT) & ~new_commit[1:]
         paired = operation.copy()
@@ -286,13 +286,13 @@ class Assembly:
 
 
 def _flag(image: Image, place: int, absent: Flags) -> None:
-    """Mark those nulls of a column that are `absent` values."""
+    """Mark the nulls of a column in the rows `absent`."""
     if image.columns[place].null_count:
         image.unavailable[place] = image.columns[place].is_null().to_numpy(zero_copy_only=False) & absent
 
 
 def _differs(positions: pa.Array, before: bytes) -> Flags:
-    """Which positions are not the one in front of them; `before` is what precedes the first."""
+    """Return which positions differ from the previous one; `before` precedes the first."""
     count = len(positions)
     differs = np.ones(count, np.bool_)
     differs[0] = positions[0].as_py() != before
@@ -302,7 +302,7 @@ def _differs(positions: pa.Array, before: bytes) -> Flags:
 
 
 def _running(begins: Flags, last: int) -> Int64s:
-    """1, 2, 3… from each beginning on; `last` goes on where the first row is none."""
+    """Return 1, 2, 3… from each beginning; rows before the first beginning continue after `last`."""
     places = np.arange(len(begins), dtype=np.int64)
     since = np.maximum.accumulate(np.where(begins, places, -1))
     return np.where(since < 0, places + 1 + last, places - since + 1)
@@ -313,7 +313,7 @@ def _taken(column: pa.Array, rows: npt.NDArray[Any]) -> pa.Array:
 
 
 def _image(columns: list[pa.Array], present: Flags, rows: npt.NDArray[Any]) -> Image:
-    """The image whose row i is row `rows[i]`, where it is present."""
+    """Return the image whose row i is row `rows[i]` if it is present."""
     if present.all():
         taken = [_taken(column, rows) if len(rows) != len(column) else _ordered(column, rows) for column in columns]
         return Image(None, taken, [None] * len(columns))
@@ -334,10 +334,9 @@ def read_batch(
     ordinal: int,
     change: bytes | None = None,
 ) -> ChangeBatch:
-    """Rows of a table as changes `r`, all with `marker`, at the commit `position`.
+    """Return rows of a table as changes `r`, all with `marker`, at the commit `position`.
 
-    `change` is the position of the change that they follow, which is the only one of its number; None where they
-    follow none.
+    `change` is the position of the change that they follow, with serial 1; None if they follow none.
     """
     count = len(columns[0]) if columns else 0
     return ChangeBatch(

@@ -1,4 +1,4 @@
-"""Sessions that last beyond a task, and reading that goes on after a lost connection. Any process."""
+"""Sessions that outlive a task, and reading that continues after a lost connection. Any process."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from tailrace.runtime import THREADS, Runtime
 log = logging.getLogger("tailrace")
 T = TypeVar("T")
 
-# So often a server that is behind the planner's is asked again, with growing pauses.
+# Most further tries on a server that is behind the planner's, with growing pauses.
 BEHIND = 15
 
-# Idle sessions of this process, by dialect and database. A worker outlives its tasks, and a login is dear.
+# Idle sessions of this process, by dialect and database. A worker outlives its tasks, and a login is expensive.
 _idle: dict[tuple[bytes, str], list[Session]] = {}
 _lock = threading.Lock()
 
 
 @contextmanager
 def borrowed(dialect: Dialect, database: str) -> Iterator[Session]:
-    """A session of this process, given back at the end; after an error it is closed.
+    """Lend a session of this process; it is closed after an error, else returned.
 
-    Where its connection was lost, those of the others that wait are most likely lost too: they are closed as well.
+    If its connection was lost, the idle ones are most likely lost too, so they are closed as well.
     """
     name = (pickle.dumps(dialect), database)
     with _lock:
@@ -58,7 +58,7 @@ def borrowed(dialect: Dialect, database: str) -> Iterator[Session]:
 
 
 def close_idle() -> None:
-    """Close the sessions that nobody uses."""
+    """Close all idle sessions."""
     with _lock:
         sessions = [session for waiting in _idle.values() for session in waiting]
         _idle.clear()
@@ -68,8 +68,8 @@ def close_idle() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How a lost connection is tried again: `most` times in a row (-1: for ever), with growing pauses of at most
-    `longest` s."""
+    """Retries of a lost connection: `most` times in a row (-1: for ever), with growing pauses of at most `longest`
+    s."""
 
     most: int
     longest: float
@@ -79,14 +79,14 @@ class Retries:
         return cls(config["errors.max.retries"], config["retriable.restart.connector.wait.ms"] / 1000)
 
     def pause(self, failure: int, error: ConnectionFailed, runtime: Runtime = THREADS) -> None:
-        """Wait after the `failure`-th failure in a row; raises `error` when there were enough."""
+        """Wait after the `failure`-th failure in a row. Raises `error` if there were too many."""
         if 0 <= self.most < failure:
             raise error
         log.warning("%s Trying again.", error.message)
         runtime.sleep(min(self.longest, 0.1 * 2 ** min(failure, 20)))
 
     def run(self, work: Callable[[], T], lost: Callable[[], bool], runtime: Runtime = THREADS) -> T:
-        """The result of `work`, done again when its connection is lost, if `lost` says that this is of use."""
+        """Return the result of `work`. Retry after a lost connection if `lost` returns True."""
         failure = 0
         while True:
             try:
@@ -101,11 +101,11 @@ class Retries:
 def changes(
     dialect: Dialect, database: str, span: Span, table: TableSchema, retries: Retries, *, masked: bool = False
 ) -> Iterator[ChangeRows]:
-    """The rows of a span, through lost connections: behind the rows that were given, the reading goes on.
+    """Yield the rows of a span. After a lost connection, continue after the rows that were yielded.
 
-    `table` names the columns to read; `masked` as in Session. A session may lead to another server than the planner's
-    does: one that is behind it is waited for. Raises PositionLost when that takes too long, and when rows of the span
-    were cleaned up meanwhile: the rows that were given may then have a gap, and nothing of the batch may be committed.
+    `table` has the columns to read; `masked` is as in Session. A session may connect to another server than the
+    planner's does; one that is behind gets time to catch up. Raises PositionLost if this takes too long, or if rows of
+    the span were cleaned up meanwhile: then the yielded rows may have a gap, and nothing of the batch may be committed.
     """
     given = _Given(span.after)
     failure = 0
@@ -146,17 +146,17 @@ def changes(
 
 def _behind(span: Span) -> ConnectionFailed:
     return ConnectionFailed(
-        f"The newest position of the server is before {span.upto.hex()}, to which changes of "
-        f"{span.era.capture.source} are to be read: it is a replica that is behind, or it was restored.",
+        f"The newest position of the server is before {span.upto.hex()}, the end of the batch for "
+        f"{span.era.capture.source}: it is a replica that is behind, or it was restored.",
         "Wait until the replica has caught up, or read from the primary.",
     )
 
 
 def lost(span: Span) -> PositionLost:
-    """The error for a span whose beginning was cleaned up."""
+    """Return the error for a span whose beginning was cleaned up."""
     capture = span.era.capture
     return PositionLost(
-        f"Changes of {capture.source} behind the position {span.after.hex()} were cleaned up in the change table "
+        f"Changes of {capture.source} after the position {span.after.hex()} were cleaned up in the change table "
         f"{capture.name} before they were read.",
         "Start again with a new checkpoint, or with snapshot.mode=when_needed, which takes a new snapshot; and let "
         "the database keep its changes for longer than the pipeline may stand still.",
@@ -164,7 +164,7 @@ def lost(span: Span) -> PositionLost:
 
 
 class _Given:
-    """How far rows were given: all up to a commit, and so many of that commit's own."""
+    """The rows that were yielded: all up to a commit, and a number of this commit's rows."""
 
     def __init__(self, after: bytes) -> None:
         self._after = after
@@ -178,7 +178,7 @@ class _Given:
         self._commit = commit
 
     def resumption(self) -> tuple[bytes, int]:
-        """Behind which position to read on, and how many of the rows to leave out then."""
+        """Return the position after which to read on, and the number of rows to skip then."""
         return (self._after, 0) if self._commit is None else (preceding(self._commit), self._rows)
 
 

@@ -16,13 +16,11 @@ from tailrace.events.schema_changes import ALTER, CREATE, Preceding, SchemaChang
 
 
 class TableVersions:
-    """The table versions of one query.
+    """The table versions of one query. Raises the errors of sessions.
 
-    `includes` says which tables are captured. At the start those that are not have records as well, where the dialect
-    lists them; `only_captured` (schema.history.internal.store.only.captured.tables.ddl) leaves out the ones that the
-    lists do not let through. `skipped` are the operations whose rows are no changes; see `rows.skipped_rows`.
-
-    Raises TailraceError, as sessions do.
+    `includes` tells which tables are captured. At the start all other tables also have records, if the dialect lists
+    them; `only_captured` (schema.history.internal.store.only.captured.tables.ddl) drops those that the lists exclude.
+    `skipped` are the operations whose rows are not counted as changes; see `rows.skipped_rows`.
     """
 
     def __init__(
@@ -38,9 +36,10 @@ class TableVersions:
         self._skipped = skipped
 
     def changes(self, since: TablesOffset, until: TablesOffset, at_us: int) -> list[SchemaChange]:
-        """The schema changes of the batch `(since, until]`: all tables at a query's start, later what begins.
+        """Return the schema changes of the batch `(since, until]`: all tables at a query's start, later the new
+        versions.
 
-        A table's first capture table is a new table, each further one a changed one.
+        A table's first change table is a new table, each further one a changed table.
         """
         found = []
         for name, reached in sorted(until.databases.items()):
@@ -52,7 +51,7 @@ class TableVersions:
         return found
 
     def _at_start(self, name: str, reached: Reached, at_us: int, reads: bool) -> list[SchemaChange]:
-        """All tables in order. Where no rows are read, the last one ends the database's snapshot."""
+        """Return all tables in order. If no rows are read, the last one ends the database's snapshot."""
         captured = [era.table for era in reached.eras.at(reached.position) if self._includes(era.table.id)]
         tables = sorted([*captured, *self._others(name, captured)], key=lambda table: table.id)
         return [
@@ -73,7 +72,7 @@ class TableVersions:
         return [table for table in others if not self._only_captured or self._includes(table.id)]
 
     def _begun(self, name: str, before: Reached, reached: Reached, at_us: int) -> list[SchemaChange]:
-        """The versions that begin in what the batch reads. What holds at its start is known already."""
+        """Return the versions that begin within the batch, except those that already apply at its start."""
         known = before.eras.at(before.position)
         eras = [
             era
@@ -89,7 +88,8 @@ class TableVersions:
         return SchemaChange(ALTER, era.table, era.since, at_us, number, preceding=shown)
 
     def _preceding(self, database: Database, since: Position, at_us: int) -> Preceding | None:
-        """The last change of any captured table before `since`; None where the change tables have none (any more)."""
+        """Return the last change of any captured table before `since`; None if the change tables have none (any
+        more)."""
         session = database.session
         captures = [one for one in session.captures() if self._includes(one.source)]
         ends = {one: session.last(one, preceding(since), self._skipped) for one in captures}

@@ -1,6 +1,6 @@
 """The tasks of a batch over change tables: spans of the log, chunks of a snapshot, windows. Worker.
 
-Every task reads the database itself: it holds the dialect, and with it the password, so none shows its contents.
+Every task reads the database itself. It holds the dialect with the password, so its repr does not show its contents.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ log = logging.getLogger("tailrace")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One span of a change table: `table` is the source as events show it, with the columns that they need.
+    """One span of a change table; `table` is the source table as events show it, with the columns that they need.
 
-    Where transaction metadata is wanted, `total_order` and `table_order` number the span's changes; see ChangeBatch.
+    With transaction metadata `total_order` and `table_order` number the span's changes; see ChangeBatch.
     """
 
     database: str
@@ -47,8 +47,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What every task needs to read. `at_us` is when the batch was planned, in µs since 1970; `skips_unchanged` is
-    skip.messages.without.change, `processors` say which values are read again from their tables."""
+    """The parts that every task needs to read.
+
+    `at_us` is the time at which the batch was planned, in µs since 1970; `skips_unchanged` is
+    skip.messages.without.change; `processors` tell which values are read again from their tables.
+    """
 
     dialect: Dialect
     settings: EventSettings
@@ -59,7 +62,7 @@ class Source:
 
     @property
     def form(self) -> SourceForm:
-        """The connector's own part of events; one object in each process, so that what is made for it is kept."""
+        """The connector's own part of events; one object in each process, because caches use it as a key."""
         from tailrace.connectors.changetables import parts
 
         return parts.form(self.dialect.connector)
@@ -92,7 +95,7 @@ class LogTask:
                 yield from to_rows(batch, self.source.settings, self.source.form)
 
     def _changes(self, parts: list[Part]) -> Iterator[ChangeBatch]:
-        """The changes of one table, with the values that are read again."""
+        """Yield the changes of one table, with values that are read again."""
         from tailrace.connectors.changetables.log.again import PresentRows
         from tailrace.events.reselection import Reread
 
@@ -107,7 +110,7 @@ class LogTask:
 
 
 def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
-    """The changes of one table, span after span."""
+    """Yield the changes of one table, span after span."""
     from tailrace.connectors.changetables.log.rows import Assembly, Times, skipped_rows, together, whole
     from tailrace.events.table_plan import table_plan
 
@@ -126,7 +129,7 @@ def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
         first = 0
         cuts = whole(rows, dialect.pairs)
         if source.settings.blocks and dialect.pairs:
-            # rows may take over keys from one another anywhere in a transaction
+            # a row may take the key of another row anywhere in a transaction
             key = [column.index for column in table_plan(part.table, source.settings, source.form).key]
             cuts = together(cuts, key)
         for cut in cuts:
@@ -142,14 +145,14 @@ def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
             yield batch
         if assembly.times.missing:
             log.warning(
-                "%d transactions of %s have no time of their own: they are shown with that of the one before",
+                "%d transactions of %s have no time of their own: they get the time of the previous transaction",
                 assembly.times.missing,
                 part.database,
             )
 
 
 def changed(batch: ChangeBatch, settings: EventSettings) -> ChangeBatch | None:
-    """Without the updates that change no column that events show, nor the key; None when nothing is left."""
+    """Return the batch without updates that change neither a shown column nor the key; None if nothing is left."""
     import pyarrow.compute as pc
 
     from tailrace.connectors.changetables.log.merging import filtered
@@ -166,13 +169,13 @@ def changed(batch: ChangeBatch, settings: EventSettings) -> ChangeBatch | None:
             same = same & (equal | (np.asarray(old.is_null()) & np.asarray(new.is_null())))
             unknown, unsent = batch.before.unavailable[place], batch.after.unavailable[place]
             if unknown is not None and unsent is not None:
-                # the update has set a null, and nobody knows what was there
+                # the update has set a null, and the old value is unknown
                 same = same & ~(unknown & ~unsent)
     return filtered(batch, ~same) if same.any() else batch
 
 
 def _closed() -> bool:
-    """A session that failed is closed already; the planner was connected, so it is worth another try."""
+    """Return True: a failed session is already closed, and the planner was connected, so a retry may help."""
     return True
 
 
@@ -180,15 +183,14 @@ def _closed() -> bool:
 class SnapshotTask:
     """Rows of one table of a snapshot: the chunk's range of keys, or the rows of `statement`.
 
-    When its connection is lost, or a deadlock ends it, it is read on behind the last key that was given: whatever
-    changes meanwhile is in the log. Without a key rows that were given look like others, so ConnectionFailed is
-    raised then, unless none was given; a restart of the query reads the chunk anew. Where the statement is one that
-    a signal has asked for (`asked`) and it fails, that is logged and the rest of its rows is left out: the batch is
-    planned, and would fail again at each start.
+    After a lost connection, or a deadlock, the task continues after the last key that it yielded: the log has whatever
+    changes meanwhile. Without a key, yielded rows cannot be told from others, so it raises ConnectionFailed unless it
+    has yielded none; a restart of the query reads the chunk again. If a statement of a signal (`asked`) fails, the task
+    logs it and leaves out the rest of its rows, because the planned batch would fail again at each start.
 
-    `moving` says that rows may move while they are read, as under read_committed, so that one may be read twice. In
-    blocks it is given once: rows come in the order of the key, and where there is none their block is no snapshot's,
-    whose rows are taken to be new, each with a key of its own.
+    `moving` is True if rows may move while they are read, as under read_committed, so that one may be read twice. In
+    blocks it is yielded once: rows come in the order of the key. Without a key the block is not marked as a snapshot's,
+    whose rows would have to be new, each with a key of its own.
     """
 
     source: Source
@@ -230,7 +232,7 @@ class SnapshotTask:
             yield from to_rows(self._marked(held, opened, True), self.source.settings, self.source.form)
 
     def _once(self) -> Iterator[list[pa.Array]]:
-        """The rows, without those that have the key of the row before."""
+        """Yield the rows without those that have the key of the previous row."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -248,7 +250,7 @@ class SnapshotTask:
             yield [column.filter(pc.invert(again)) for column in columns] if pc.any(again).as_py() else columns
 
     def _rows(self) -> Iterator[list[pa.Array]]:
-        """The rows, through lost connections as long as it is known where to go on."""
+        """Yield the rows. Continue after lost connections as long as it is known where."""
         left: KeyRange | None = self.rows
         failure = 0
         while left is not None:
@@ -276,13 +278,13 @@ class SnapshotTask:
                 return
 
     def _is_logged(self, error: TailraceError) -> bool:
-        """Whether the failed statement is a signal's; then that it fails is in the log. A lost position is not its
-        fault."""
+        """Log the failure of a signal's statement, and return True. Return False for other errors, such as a lost
+        position."""
         if not self.asked or self.statement is None or isinstance(error, PositionLost):
             return False
-        # the server's words may hold what the statement computed
+        # the server's message may contain data that the statement computed
         log.warning(
-            "the statement of a signal for %s fails (%s): its other rows are left out. Correct it, and send the signal "
+            "the statement of a signal for %s fails (%s): the other rows are left out. Correct it, and send the signal "
             "again.",
             self.table.id,
             type(error).__name__,
@@ -290,7 +292,7 @@ class SnapshotTask:
         return True
 
     def _behind(self, columns: list[pa.Array]) -> KeyRange | None:
-        """What is left of the chunk behind the last of these rows; None where that is not known."""
+        """Return the rest of the chunk after the last of these rows; None if unknown."""
         if not self.rows.key or self.statement is not None:
             return None
         last = [columns[self.table.index(name)][-1].as_py() for name in self.rows.key]
@@ -299,7 +301,7 @@ class SnapshotTask:
         return replace(self.rows, after=tuple(text.decode() for text in last))
 
     def _marked(self, batch: ChangeBatch, opened: bool, closes: bool) -> ChangeBatch:
-        """With the markers of first and last rows."""
+        """Return the batch with the markers of first and last rows."""
         assert batch.marker is not None
         for row, marker in markers(self.chunk, len(batch), opened, closes):
             batch.marker[row] = marker
@@ -308,11 +310,11 @@ class SnapshotTask:
 
 @dataclass(frozen=True, slots=True)
 class WindowTask:
-    """The rows of one window of an incremental snapshot, as the planner has read them, without those whose key has a
-    change in the batch: there the log wins.
+    """The rows of one window of an incremental snapshot, as the planner has read them.
 
-    `rows` is an Arrow IPC stream of `table.columns`, `identity` names the columns that rows are known by, `changes` are
-    the batch's spans of the table. `position` and `change` are those of the closing watermark's commit and change.
+    Rows whose key has a change in the batch are left out, because the log has their latest state. `rows` is an Arrow
+    IPC stream of `table.columns`, `identity` names the columns that identify rows, `changes` are the batch's spans of
+    the table. `position` and `change` are those of the closing watermark's commit and change.
     """
 
     source: Source

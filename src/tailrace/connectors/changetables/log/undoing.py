@@ -1,10 +1,10 @@
-"""What the rows of a table were before the changes of a range of the log, by their keys. Worker.
+"""Rows of a table as they were before the changes of a range of the log, by their keys. Worker.
 
-A change table has the old row of every update and delete. So the first transaction that changes a key says what its
-row was, if there was one: there was, where an old row comes first, or where more old rows of the key come than new
-ones. Where a new row comes first and the transaction leaves as many as it found, the order does not tell: an update
-that moves many keys may insert a key's new row before it deletes the old one, as may statements that make a row for a
-moment. Then a later transaction says it; and if none does, there was a row exactly if the table shows one.
+A change table has the old row of every update and delete. So the first transaction that changes a key tells whether the
+key had a row, and which: it had one if an old row comes first, or if the key has more old rows than new ones. If a new
+row comes first and the numbers are equal, the order does not tell: an update that moves many keys may insert a key's
+new row before it deletes the old one, and so may statements that create a row only for a moment. Then a later
+transaction tells; if none does, there was a row exactly if the table has one.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ _NONE = -1
 
 @dataclass(slots=True)
 class _OldRow:
-    """An old row: whether it was there before, None while the table has to say so; `lacking` are the columns, by their
-    places, whose values the table still has, since no change has set them, and `unknown` one whose value is nowhere."""
+    """An old row.
+
+    `is_there` tells whether it existed before, None while only the table can tell. `lacking` are the columns, by index,
+    whose values are still in the table, because no change has set them. `unknown` is a column whose value is nowhere.
+    """
 
     is_there: bool | None = None
     lacking: Sequence[int] = ()
@@ -38,8 +41,11 @@ class _OldRow:
 
 @dataclass(slots=True)
 class _Changed:
-    """A key: the transaction that is being read, whether an old row came first there, how many more it has taken than
-    given, and the first transaction of all."""
+    """A changed key.
+
+    `commit` is the transaction being read, `begins_old` is True if an old row came first in it, `taken` is the number
+    of its old rows minus its new rows. `first` is the first transaction of all.
+    """
 
     commit: bytes
     begins_old: bool
@@ -49,15 +55,15 @@ class _Changed:
     is_there: bool | None = None
 
     def turn(self, commit: bytes, begins_old: bool) -> None:
-        """Go on to another transaction. What the one before has found, the very first one found as well, unless one
-        between has changed it: then that is known by now."""
+        """Go on to another transaction. The result of the previous one holds for the first as well, unless one between
+        has changed it, and then it is already known."""
         if self.is_there is None and (self.taken or self.begins_old):
             self.is_there = self.taken > 0 or self.begins_old
         self.commit, self.begins_old, self.taken = commit, begins_old, 0
 
 
 class Past:
-    """The rows of the keys that were changed, as they were before; see Undoing."""
+    """The rows of the changed keys as they were before; see Undoing."""
 
     def __init__(
         self,
@@ -79,7 +85,7 @@ class Past:
         self._keys: list[Key] = [tuple(text.decode() for text in one) for one in zip(*parts, strict=True)]
 
     def unchanged(self, columns: list[pa.Array]) -> list[pa.Array]:
-        """Rows of the table without those of changed keys, of which is remembered what only the table tells."""
+        """Return the rows of the table without those of changed keys, and note from these what only the table tells."""
         if not self._place or not len(columns[0]):
             return columns
         keys = one_text([columns[self._table.index(name)] for name in self._identity])
@@ -96,7 +102,7 @@ class Past:
         return [column.filter(kept) for column in columns]
 
     def rows(self, is_wanted: Callable[[Key], bool]) -> list[pa.Array]:
-        """The old rows of the keys that are wanted, when all that the table has of these were given to `unchanged`.
+        """Return the old rows of the wanted keys, after `unchanged` has seen all rows that the table has of them.
 
         Raises PositionLost.
         """
@@ -114,8 +120,10 @@ class Past:
 
 
 class Undoing:
-    """Makes a Past of change rows in the order of the log. `unlogged` are types whose old values may be missing from
-    the log also where a change has set them."""
+    """Makes a Past from change rows in the order of the log.
+
+    `unlogged` are types whose old values the log may lack even if a change has set them.
+    """
 
     def __init__(self, table: TableSchema, identity: tuple[str, ...], unlogged: frozenset[str]) -> None:
         self._table = table
@@ -125,11 +133,11 @@ class Undoing:
         self._old: list[_OldRow] = []
         self._columns: list[list[pa.Array]] = []
         self._values: dict[tuple[int, int], bytes | None] = {}
-        # whether an update's old row came last, whose new row comes next
+        # the latest row was an update's old row, so its new row comes next
         self._is_halved = False
 
     def past(self, fetches: Iterator[ChangeRows]) -> Past:
-        """What `fetches` undo. Raises PrerequisiteError."""
+        """Return the rows before the changes of `fetches`. Raises PrerequisiteError."""
         for rows in fetches:
             self._take(rows)
         place = {}
@@ -174,14 +182,14 @@ class Undoing:
             self._columns.append([column.take(which) for column in rows.columns])
 
     def _begun(self, rows: ChangeRows, row: int) -> _OldRow:
-        """A key's first old row, without the values that it lacks."""
+        """Return a key's first old row, and which of its values are missing."""
         nulls = [place for place in {*rows.touched, *self._unlogged} if not rows.columns[place][row].is_valid]
         lacking = [place for place in nulls if not _is_set(rows, row, place)]
         unknown = next((place for place in nulls if place in self._unlogged and place not in lacking), None)
         return _OldRow(None, lacking, unknown)
 
     def _complete(self, number: int, rows: ChangeRows, row: int) -> None:
-        """What a later change's old row tells of an old row that lacks values."""
+        """Take missing values of an old row from the old row of a later change."""
         old, left = self._old[number], []
         for place in old.lacking:
             if rows.columns[place][row].is_valid:
@@ -194,14 +202,14 @@ class Undoing:
 
 
 def _is_set(rows: ChangeRows, row: int, place: int) -> bool:
-    """Whether a change has set the column of this place."""
+    """Return True if a change has set the column with this index."""
     touched: npt.NDArray[np.bool_] | None = rows.touched.get(place)
     return int(rows.operation[row]) == DELETE or touched is None or bool(touched[row])
 
 
 def _unknown(table: TableSchema, place: int) -> PositionLost:
     return PositionLost(
-        f"A row of {table.id} was changed while it was read, and its change table does not have what "
-        f"{table.columns[place].name} was before.",
+        f"A row of {table.id} was changed while it was read, and its change table does not have the old value of "
+        f"{table.columns[place].name}.",
         "Load again, when the table is changed less; or leave the column out by column.exclude.list.",
     )

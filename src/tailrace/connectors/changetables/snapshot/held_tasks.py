@@ -1,8 +1,8 @@
 """Tasks that read tables as they were at one position, while others write. Worker.
 
-Sessions of these databases share no snapshot. So a task reads its rows at any time behind the position, writes a row to
-the signal table, and waits until that is captured: the change tables then have all that the task may have seen. What
-they say behind the position is undone.
+Sessions of these databases share no snapshot. So a task reads its rows at any time after the position, writes a row to
+the signal table, and waits until it is captured: then the change tables have everything that the task may have seen.
+Changes after the position are undone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tailrace.snapshot.signals import WINDOW_CLOSE
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# How long a row of the signal table may take until it is captured, in s, and the pause between two looks.
+# The longest wait for a row of the signal table to be captured, and the pause between two looks, in s.
 CAPTURED_SECONDS, LOOK = 180.0, 0.05
 _NUMBERS = frozenset(("tinyint", "smallint", "int", "integer", "bigint", "decimal", "numeric"))
 _DATES = frozenset(("date",))
@@ -38,16 +38,17 @@ _MEMORY = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class SignalTable:
-    """The signal table, its change table, and whether rows are deleted when they have served."""
+    """The signal table, its change table, and whether rows are deleted after use."""
 
     table: TableId
     era: Era
     deletes: bool
 
     def mark(self, session: Session, after: Position, runtime: Runtime = THREADS) -> Position:
-        """Write a row; its commit position, as soon as it is captured: so is all that was visible before.
+        """Write a row, and return its commit position once it is captured: then everything visible before is captured
+        too.
 
-        Raises PrerequisiteError where that takes too long.
+        Raises PrerequisiteError if this takes too long.
         """
         number = f"tailrace-read-{secrets.token_hex(8)}"
         session.write_signal(self.table, number, WINDOW_CLOSE, None)
@@ -70,7 +71,7 @@ class SignalTable:
             runtime.sleep(LOOK)
         raise PrerequisiteError(
             f"A row that was written to {self.table} was not captured within {CAPTURED_SECONDS:.0f} s.",
-            "See whether the capture process is running, and read again.",
+            "Check that the capture process is running, and read again.",
         )
 
     def _find(self, session: Session, number: str, after: Position, upto: Position) -> Position | None:
@@ -85,7 +86,7 @@ class SignalTable:
 
 @dataclass(frozen=True, slots=True)
 class HeldPart:
-    """A range of the keys of a table: `table` has the columns that are read, `number` sets its rows apart."""
+    """A range of the keys of a table: `table` has the columns to read, `number` keeps its ordinals apart."""
 
     table: TableSchema
     era: Era
@@ -97,8 +98,8 @@ class HeldPart:
 class HeldTask:
     """The rows of some parts at `position`.
 
-    A lost connection is tried again. Raises PositionLost where changes behind the position are gone or a table was
-    altered meanwhile, and the errors of sessions.
+    Lost connections are retried. Raises PositionLost if changes after the position are gone or a table was altered
+    meanwhile, and the errors of sessions.
     """
 
     source: Source
@@ -117,13 +118,13 @@ class HeldTask:
             self._demand()
             pasts: dict[TableId, Past] = {}
             for part, file in kept:
-                # all parts of a table are behind one another
+                # the parts of a table follow one another
                 if part.table.id not in pasts:
                     pasts = {part.table.id: self._past(part, upto)}
                 yield from self._rows(part, file, pasts[part.table.id])
 
     def _run(self, work: Any) -> Any:
-        """What `work` gives of a session, through lost connections."""
+        """Return the result of `work` with a session. Retries after lost connections."""
 
         def once() -> Any:
             with borrowed(self.source.dialect, self.database) as session:
@@ -132,7 +133,7 @@ class HeldTask:
         return self.source.retries.run(once, lambda: True)
 
     def _kept(self, part: HeldPart) -> IO[bytes]:
-        """The rows of a part as they are found, in memory or a file without a name."""
+        """Return the rows of a part as read, in memory or an unnamed file."""
         import pyarrow as pa
 
         def read(session: Session) -> IO[bytes]:
@@ -157,7 +158,7 @@ class HeldTask:
         return found
 
     def _demand(self) -> None:
-        """Raise PositionLost where a table is not what it was at the position."""
+        """Raise PositionLost if a table is no longer what it was at the position."""
         eras = {part.table.id: part.era for part in self.parts}
         described = self._run(lambda session: session.describe([era.capture for era in eras.values()]))
         for one, era in zip(described, eras.values(), strict=True):
@@ -193,16 +194,16 @@ class HeldTask:
 
 
 def _altered(table: TableId) -> PositionLost:
-    return PositionLost(f"The table {table} was altered while it was read.", "Load again: that takes a new moment.")
+    return PositionLost(f"The table {table} was altered while it was read.", "Load again: that reads a new moment.")
 
 
 def is_ordered(table: TableSchema, key: Sequence[str]) -> bool:
-    """Whether keys compare here as in the database, so that a table may be read in parts."""
+    """Return True if Python compares keys as the database does, so that a table can be read in parts."""
     return all(table.columns[table.index(name)].type_name.lower() in _NUMBERS | _DATES for name in key)
 
 
 def is_within(table: TableSchema, rows: KeyRange, key: Key) -> bool:
-    """Whether a row of this key is in the range."""
+    """Return True if a row with this key is in the range."""
     if rows.after is None and rows.upto is None:
         return True
     names = [table.columns[table.index(name)].type_name.lower() for name in rows.key]

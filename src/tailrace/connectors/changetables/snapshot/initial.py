@@ -1,8 +1,8 @@
-"""Snapshots over change tables, initial and blocking: which rows which batch reads. Planner.
+"""Initial and blocking snapshots over change tables: the rows that each batch reads. Planner.
 
-The position of the log is taken first, then the tables are read in chunks by key, each in a task of its own, under the
-isolation level that the options ask for. A row may so show a change that the log brings again later; the log is read
-from the position on, so that every row ends in its last state.
+The position of the log is taken first. Then the tables are read in chunks by key, each in a task of its own, in the
+isolation level of the options. So a row may show a change that the log brings again later. The log is read from the
+position on, so every row ends in its last state.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ log = logging.getLogger("tailrace")
 
 # The rows of a chunk.
 CHUNK_ROWS = 50_000
-# A blocking snapshot reads what its signal names, whatever this option says.
+# A blocking snapshot reads the tables that its signal names, whatever this option says.
 _ALL: dict[str, Any] = {"snapshot.include.collection.list": []}
 
 
 class TableSnapshots:
-    """Plans the snapshots of one query. `shown` gives a table the columns and the key that its events need."""
+    """Plans the snapshots of one query. `shown` returns a table with the columns and the key that its events need."""
 
     def __init__(
         self,
@@ -47,18 +47,19 @@ class TableSnapshots:
         self._databases = databases
         self._shown = shown
         self._parallelism = parallelism
-        # of the table that is being read: its place, about how many rows were planned, how many there are
+        # the table that is being read: its place, and estimates of its planned rows and of all its rows
         self._current: tuple[int, int, int] | None = None
         self._running: TablesSnapshot | None = None
 
     def database(self, table: TableId) -> Database:
-        """The database of a table, whose name the server may write in another case than the configuration."""
+        """Return the database of a table; the server may write its name in another case than the configuration."""
         return self._databases[named(table.database, self._databases)]
 
     def begin(
         self, reached: Mapping[str, Reached], chosen: Mapping[TableId, str | None] | None = None
     ) -> TablesSnapshot:
-        """A snapshot of the captured tables that the options select, or of those `chosen`, some by a statement."""
+        """Return a snapshot of the captured tables that the options select, or of those `chosen`, some by a
+        statement."""
         tables: list[TableId] = []
         first: list[str] = []
         for name, database in self._databases.items():
@@ -84,7 +85,7 @@ class TableSnapshots:
             return selected(self._config, captured)
         names = {str(table) for table in chosen if table.database.lower() == database.lower()}
         ordered = [name for name in selected({**self._config, **_ALL}, captured) if name in names]
-        # the signal table too, if it is asked for
+        # the signal table too, if the signal names it
         return ordered + [name for name in captured if name in names and name not in ordered]
 
     def _statement(self, table: TableId, chosen: Mapping[TableId, str | None] | None) -> str | None:
@@ -94,7 +95,8 @@ class TableSnapshots:
         return overrides(self._config, [str(table)]).get(str(table))
 
     def advance(self, snapshot: TablesSnapshot, reached: Mapping[str, Reached], max_rows: int | None) -> TablesSnapshot:
-        """The snapshot after the next batch, with that batch's chunks: as many as keep every core busy for a while."""
+        """Return the snapshot after the next batch, with the batch's chunks: enough to keep every core busy for a
+        while."""
         rows = CHUNK_ROWS if max_rows is None else max(1, min(CHUNK_ROWS, max_rows // self._parallelism))
         count = 3 * self._parallelism if max_rows is None else self._parallelism
         chunks: list[SnapshotChunk] = []
@@ -114,12 +116,12 @@ class TableSnapshots:
         table = snapshot.tables[place]
         if self._current is None or self._current[0] != place:
             self._current = (place, 0, self.database(table).session.row_count(table))
-        # a server without statistics knows of no rows
+        # without statistics the server estimates 0 rows
         planned, known = self._current[1] + rows, self._current[2]
         self._current = (place, min(planned, known) if known > 0 else planned, known)
 
     def status(self) -> dict[str, Any] | None:
-        """How far the running snapshot is planned, as `tailrace.status` describes it; None when none is running."""
+        """Return the progress of the running snapshot, as `tailrace.status` describes it; None if none is running."""
         if self._running is None or self._current is None:
             return None
         place, rows, of = self._current
@@ -134,7 +136,7 @@ class TableSnapshots:
     def _boundary(
         self, snapshot: TablesSnapshot, reached: Mapping[str, Reached], place: int, last: Key | None, rows: int
     ) -> Key | None:
-        """The key at which the next chunk ends, None when it is the table's last."""
+        """Return the key at which the next chunk ends; None if it is the table's last."""
         id_ = snapshot.tables[place]
         era = _era(reached, id_)
         if era is None or not era.table.key or self._statement(id_, _chosen(snapshot)):
@@ -146,13 +148,13 @@ class TableSnapshots:
         return end
 
     def tasks(self, snapshot: TablesSnapshot, reached: Mapping[str, Reached], source: Source) -> list[Task]:
-        """The tasks of the chunks of the batch that ends with `snapshot`."""
+        """Return the tasks of the chunks of the batch that ends with `snapshot`."""
         tasks: list[Task] = []
         for one in snapshot.chunks:
             id_ = snapshot.tables[one.place]
             era = _era(reached, id_)
             if era is None:
-                log.warning("the table %s is captured no more: left out of the snapshot", id_)
+                log.warning("the table %s is no longer captured: left out of the snapshot", id_)
                 continue
             own = [place for place, table in enumerate(snapshot.tables) if table.database == id_.database]
             opens, closes = one.after is None, one.upto is None
@@ -186,14 +188,14 @@ class TableSnapshots:
 
 
 def with_columns(shown: TableSchema, whole: TableSchema, names: Sequence[str]) -> TableSchema:
-    """`shown` with those of the columns `names` that it lacks: reading needs them, whatever events show."""
+    """Return `shown` with those of the columns `names` that it lacks: reading needs them, whatever events show."""
     present = {column.name for column in shown.columns}
     missing = tuple(column for column in whole.columns if column.name in names and column.name not in present)
     return replace(shown, columns=shown.columns + missing)
 
 
 def named(database: str, known: Iterable[str]) -> str:
-    """The name that the configuration has for `database`; the same but for case."""
+    """Return the configured name of `database`, which may differ in case."""
     return next(name for name in known if name.lower() == database.lower())
 
 

@@ -1,4 +1,4 @@
-"""TableNotifications: what is to be reported of snapshots of tables. Planner."""
+"""TableNotifications: the notifications about snapshots of tables. Planner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tailrace.log.notifications import PendingNotifications
 
 
 class TableNotifications(PendingNotifications[TableId, TablesSnapshot]):
-    """PendingNotifications of one query; the numbers of rows are about those that a table has."""
+    """PendingNotifications of one query; their numbers of rows are estimates of a table's rows."""
 
     def chunks(self, before: TablesSnapshot, after: TablesSnapshot, *, asked: bool) -> None:
         if not self.are_wanted:

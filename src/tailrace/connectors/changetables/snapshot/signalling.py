@@ -1,4 +1,4 @@
-"""A signal as a row of the signal table of a database with change tables. Driver."""
+"""Send a signal as a row of the signal table. Driver."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tailrace.snapshot.signals import Signal
 
 
 def send(config: Config, signal: Signal) -> str:
-    """Write the row; returns the table's name.
+    """Write the row, and return the table's name.
 
-    Raises ConfigError where no table is named, ConnectionFailed, and PrerequisiteError when the server refuses the row.
+    Raises ConfigError if no table is named, ConnectionFailed, and PrerequisiteError if the server refuses the row.
     """
     database = dialect(config)
     table = signal_table(config["signal.data.collection"], database.databases)

@@ -1,9 +1,9 @@
-"""Windows over change tables: chunks read between two watermarks, and the log read to the second one. Planner.
+"""Windows over change tables: chunks read between two watermarks, and the log up to the second one. Planner.
 
-A database with change tables has no snapshot that several sessions could share, and its log comes late. So the planner
-reads the rows of a window itself, and the batch reads the log to the commit of the closing watermark, as soon as that
-is captured: whatever the chunks show is in the log by then. The rows have the positions of the closing watermark's
-change: the reference has just read it when it gives them.
+A database with change tables has no snapshot that several sessions could share, and its log lags. So the planner itself
+reads the rows of a window, and the batch reads the log to the commit of the closing watermark, once it is captured:
+then the log has everything that the chunks show. The rows have the position of the closing watermark's change, as in
+Debezium, which has just read this change when it sends them.
 """
 
 from __future__ import annotations
@@ -37,19 +37,18 @@ from tailrace.snapshot.windows import Found, Void, Watermark, Window, Windows, W
 
 log = logging.getLogger("tailrace")
 
-# How long a closing watermark may take until it is captured, in s; then the window is void.
+# The window is void if its closing watermark is not captured after this time, in s.
 WINDOW_SECONDS = 30.0
-# A window waits while so many transactions are to be read before it.
+# A window waits while this many transactions are still to be read.
 FAR = 5_000
-# The first automatic window reads about so many rows; all stay below the second number, and are read within about so
-# many s.
+# Rows of the first automatic window, most rows of any, and the seconds that reading one should take.
 FIRST_ROWS, MOST_ROWS = 4096, 200_000
 WINDOW_PACE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """How far each database has been read, and what its log has now: the newest position, and the change tables."""
+    """The position in each database, and the present state of its log: the newest position, and the change tables."""
 
     reached: Mapping[str, Reached]
     observed: Mapping[str, tuple[Newest | None, Eras]]
@@ -57,7 +56,7 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The changes of a batch: those behind `before`, up to `found`, of each database."""
+    """The changes of a batch, of each database: those after `before`, up to `found`."""
 
     before: Mapping[str, Reached]
     found: Mapping[str, Reached]
@@ -74,9 +73,8 @@ class WindowRows:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Where the closing watermark's change stands: the batch reads `database` to `commit`, and `change` is the
-    position within it. `number` counts the windows that came so far.
-    """
+    """The position of the closing watermark's change: the batch reads `database` to `commit`, and `change` is the
+    position within it. `number` counts the windows so far."""
 
     database: str
     commit: Read
@@ -86,13 +84,15 @@ class Closed:
 
 RowsWindow = Window[LogPlace, WindowRows, Closed]
 WindowPart = Callable[[Source], WindowTask]
-"""What makes a window's task of what all tasks of a batch need."""
+"""A function that makes a window's task from the Source of a batch."""
 Incremental = Windows[LogPlace, LogPlace, WindowRows, Closed, Changes, WindowPart]
 
 
 class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes, WindowPart]):
-    """Opens the windows of a query; see WindowSource. `shown` gives a table the columns and the key that its events
-    need. The signal table belongs to one database; incremental snapshots are of the tables of that one.
+    """Opens the windows of a query; implements WindowSource.
+
+    `shown` returns a table with the columns and the key that its events need. Incremental snapshots read only tables of
+    the database that has the signal table.
     """
 
     needs_watermarks = True
@@ -136,19 +136,20 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
         return self._here.session
 
     def check(self, reached: Mapping[str, Reached]) -> None:
-        """Raise ConfigError when the signal table has no change table: neither signals nor watermarks would be seen."""
+        """Raise ConfigError if the signal table has no change table: then neither signals nor watermarks would be
+        seen."""
         if self._checked or self.table is None:
             return
         if _era(reached[self.database], self.table) is None:
             raise ConfigError(
                 f"The signal table {self.table} of {self.database} has no change table: neither its signals "
                 "nor the watermarks of incremental snapshots would be captured.",
-                "Have it captured like any other table, or leave signal.data.collection out.",
+                "Enable capture for it like for any other table, or leave signal.data.collection out.",
             )
         self._checked = True
 
     def tables(self, collections: Sequence[Collection], reached: Mapping[str, Reached]) -> dict[TableId, str | None]:
-        """The captured tables of a blocking snapshot, each with its statement, if it has one."""
+        """Return the captured tables of a blocking snapshot, each with its statement, if it has one."""
         found = {}
         for era in reached[self.database].eras.at(reached[self.database].position):
             for one in collections:
@@ -159,7 +160,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
     # --- the course of a window ----------------------------------------------------------------------------------
 
     def is_ready(self, at: LogPlace) -> bool:
-        """Not while the log is far behind."""
+        """Return False while the log is far behind."""
         return self.table is not None and self._session.nth(at.reached[self.database].position, FAR) is None
 
     def mark(self, watermark: Watermark | None) -> int:
@@ -176,7 +177,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
         yield at
 
     def locate(self, at: LogPlace, closing: Watermark | None, closed_at: int) -> Closed:
-        """Commit and change position of the closing watermark, as soon as it is captured."""
+        """Return the commit and change position of the closing watermark, once it is captured."""
         assert closing is not None
         here = at.reached[self.database]
         seen = here.position
@@ -241,14 +242,14 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
         return [(era.table.id.schema, era.table.id.table) for era in here.eras.at(here.position)]
 
     def local(self, entry: str) -> str:
-        """The entry without the database's name, which may be in front of it."""
+        """Return the entry without the database's name, which may precede it."""
         for prefix in (f"{self.database}.", f"{self.database}\\."):
             if entry.lower().startswith(prefix.lower()) and entry[len(prefix) :].count("."):
                 return entry[len(prefix) :]
         return entry
 
     def signals(self, changes: Changes) -> list[tuple[Signal, str]]:
-        """The rows that were inserted into the signal table in the batch, each with its commit position as text."""
+        """Return the rows that the batch inserts into the signal table, each with its commit position as text."""
         if self.table is None:
             return []
         after, upto = changes.before[self.database].position, changes.found[self.database].position
@@ -280,7 +281,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
     # --- chunks --------------------------------------------------------------------------------------------------
 
     def next_chunks(self, view: LogPlace, state: IncrementalSnapshot, count: int) -> Found[WindowRows]:
-        """The next chunks as one, with as many rows as are there now."""
+        """Return the next chunks as one, with as many rows as exist now."""
         one, cursor = state.current, state.cursor
         here = replace(view.reached[self.database], eras=view.observed[self.database][1])
         era = _era(here, TableId(self.database, one.schema, one.table))
@@ -310,14 +311,17 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
 
 
 def signal_table(named: str | Sequence[str] | None, databases: Sequence[str]) -> TableId | None:
-    """The table that `signal.data.collection` names: `database.schema.table`, or without the database when there is
-    one only. Raises ConfigError for a database that is not captured, and for several tables."""
+    """Return the table that `signal.data.collection` names: `database.schema.table`; a single database may be left out.
+
+    Raises ConfigError for a database that is not captured, and for several tables.
+    """
     if not named:
         return None
     listed = [named] if isinstance(named, str) else list(named)
     if len(listed) > 1:
         raise ConfigError(
-            "signal.data.collection names several tables, and the progress of one incremental snapshot is kept.",
+            "signal.data.collection names several tables, but a pipeline keeps the progress of one incremental "
+            "snapshot.",
             "Name one, and run a pipeline of its own for each database that needs signals.",
         )
     name = listed[0]
@@ -340,7 +344,7 @@ def signal_table(named: str | Sequence[str] | None, databases: Sequence[str]) ->
 
 
 def _joined(fetches: Any, width: int) -> list[pa.Array]:
-    """All rows of a chunk, a column at a time."""
+    """Return all rows of a chunk, a column at a time."""
     parts = list(fetches)
     if not parts:
         return [pa.array([], pa.binary()) for _ in range(width)]
@@ -348,7 +352,7 @@ def _joined(fetches: Any, width: int) -> list[pa.Array]:
 
 
 def _first_columns(era: Era, count: int) -> TableSchema:
-    """The table with its first columns alone; the signal table's are id, type and data, whatever they are called."""
+    """Return the table with only its first columns: those of the signal table are id, type and data, by any names."""
     return replace(era.table, columns=era.table.columns[:count], key=())
 
 
@@ -357,5 +361,5 @@ def _era(reached: Reached, table: TableId) -> Era | None:
 
 
 def _is(era: Era, table: TableId) -> bool:
-    """Whether the era is of `table`, of the same database whatever the case of its name."""
+    """Return True if the era is of `table`, ignoring the case of the database's name."""
     return (era.table.id.schema, era.table.id.table) == (table.schema, table.table)
