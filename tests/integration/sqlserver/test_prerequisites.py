@@ -61,7 +61,7 @@ def test_tables_without_a_capture_instance_are_told(sqlserver_database: TestData
     level, text = found(check(config(sqlserver_database)), "tables")[1]
     assert level == "warning"
     assert "not seen: dbo.other" in text
-    with pytest.raises(PrerequisiteError, match="No table is captured that the lists let through"):
+    with pytest.raises(PrerequisiteError, match="No table that the lists include is captured"):
         demand(config(sqlserver_database, {"table.include.list": r"dbo\.other"}))
     assert found(check(config(sqlserver_database, {"table.include.list": r"dbo\.t"})), "tables") == [
         ("ok", "1 table is captured: dbo.t.")

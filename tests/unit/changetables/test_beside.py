@@ -243,5 +243,5 @@ def test_another_list_of_databases_needs_another_checkpoint() -> None:
     text = json.dumps(query.start).replace('"db"', '"other"')
     query.restart()
     query.start = json.loads(text)
-    with pytest.raises(ConfigError, match="other databases"):
+    with pytest.raises(ConfigError, match="different databases"):
         query.drain()

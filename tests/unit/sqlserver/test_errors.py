@@ -89,7 +89,7 @@ def config(**options: str) -> Config:
             "Snapshot isolation transaction failed in database 'shop' because the object accessed by the statement has "
             "been modified by a DDL statement in another concurrent transaction since the start of this transaction.",
             ConnectionFailed,
-            "broken off",
+            "aborted",
         ),
         (LINK, "TCP Provider: Error code 0x68", ConnectionFailed, "was lost"),
         (GENERAL, "Connection closed: Connection is dead and session recovery is unavailable", ConnectionFailed,

@@ -1,1 +1,1 @@
-"""SQL Server: its change tables (Change Data Capture) through Microsoft's driver for Python."""
+"""The SQL Server connector: change tables (Change Data Capture) through Microsoft's driver for Python."""

@@ -1,4 +1,4 @@
-"""What SQL Server's rows are compared by: see tailrace.connectors.changetables.compared. Driver."""
+"""Read SQL Server's rows to compare them with a copy: see tailrace.connectors.changetables.compared. Driver."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tailrace.events.settings import EventSettings
 
 
 def compared(config: Config, settings: EventSettings) -> ComparedTables:
-    """See tailrace.connectors.held.Comparing."""
+    """Implements tailrace.connectors.held.Comparing."""
     return ComparedTables(config, settings, *WRITTEN)
 
 
 def _value(value: Any) -> str:
-    """A value of a key as a constant ("Constants (Transact-SQL)")."""
+    """Return a value of a key as a constant ("Constants (Transact-SQL)")."""
     if isinstance(value, bool):
         return "1" if value else "0"
     if isinstance(value, bytes | bytearray):
         return f"0x{bytes(value).hex()}"
     if isinstance(value, int | Decimal):
         return format(value, "f" if isinstance(value, Decimal) else "d")
-    # ISO 8601 with a T, which no setting of the language changes
+    # ISO 8601 with a T, which does not depend on language settings
     text = value.isoformat() if isinstance(value, date) else str(value)
     return "N'" + text.replace("'", "''") + "'"
 
 
 WRITTEN = quoted, _value
-"""How a name and a value are written."""
+"""The functions that write a name and a value."""

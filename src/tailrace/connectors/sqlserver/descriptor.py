@@ -1,4 +1,4 @@
-"""The SQL Server connector as the rest of tailrace knows it."""
+"""The descriptor of the SQL Server connector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SqlServerDialect: what `tailrace.connectors.changetables` needs to know of SQL Server. The SQL is in `statements`."""
+"""SqlServerDialect: SQL Server for `tailrace.connectors.changetables`. The SQL is in `statements`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WIDTH = 10
 """Bytes of an LSN."""
 
 _LARGE_FETCH = 500
-"""Rows that are fetched at once where a column may hold megabytes."""
+"""Most rows of a fetch if a column may hold megabytes."""
 
 _ROWS_FETCH = 10_000
 _ISOLATION = "snapshot.isolation.mode"
@@ -53,7 +53,7 @@ _LARGE = frozenset(("text", "ntext", "image", "xml", "geometry", "geography", "j
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SqlServerDialect:
-    """SQL Server's dialect; see `changetables.dialect.Dialect`. Picklable; holds the password."""
+    """Implements `changetables.dialect.Dialect`. Picklable; holds the password."""
 
     config: Config
     connector: str = "sqlserver"
@@ -67,7 +67,7 @@ class SqlServerDialect:
         return tuple(self.config["database.names"])
 
     def connect(self, database: str) -> SqlServerSession:
-        """A session; its tables have the database's name as the server has it. Any process."""
+        """Return a session. Its tables have the database's name as the server writes it. Any process."""
         connection = connect(self.config, database)
         session = SqlServerSession(self.config, database, connection)
         try:
@@ -82,13 +82,13 @@ class SqlServerDialect:
 
 
 def dialect(config: Config) -> Dialect:
-    """The dialect of a configuration. No I/O."""
+    """Return the dialect of a configuration. No I/O."""
     return SqlServerDialect(config)
 
 
 @dataclass(slots=True, repr=False)
 class SqlServerSession:
-    """A connection to one database; see `changetables.dialect.Session`."""
+    """A connection to one database; implements `changetables.dialect.Session`."""
 
     config: Config
     database: str
@@ -101,7 +101,7 @@ class SqlServerSession:
 
     @contextlib.contextmanager
     def _cursor(self) -> Iterator[mssql_python.Cursor]:
-        """A cursor whose errors are raised as TailraceError."""
+        """Open a cursor whose errors are raised as TailraceError."""
         from mssql_python import exceptions
 
         try:
@@ -115,23 +115,23 @@ class SqlServerSession:
             raise refused(error, self.config, self.database) from None
 
     def all(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """Every row of a small result."""
+        """Return every row of a small result."""
         with self._cursor() as cursor:
             cursor.execute(statement, parameters) if parameters else cursor.execute(statement)
             return [tuple(row) for row in cursor.fetchall()]
 
     def one(self, statement: str, *parameters: Any) -> Any:
-        """The first column of the first row; None without a row."""
+        """Return the first column of the first row; None without a row."""
         found = self.all(statement, *parameters)
         return found[0][0] if found else None
 
     def run(self, statement: str, *parameters: Any) -> None:
-        """A statement without a result, or whose result does not matter."""
+        """Run a statement without a result, or whose result does not matter."""
         with self._cursor() as cursor:
             cursor.execute(statement, parameters) if parameters else cursor.execute(statement)
 
     def _batches(self, statement: str, parameters: Sequence[Any], size: int) -> Generator[pa.RecordBatch]:
-        """The rows of a result as the driver's Arrow batches; those without a row are left out."""
+        """Yield the rows of a result as the driver's Arrow batches, without empty ones."""
         count = FIRST_FETCH if size <= _LARGE_FETCH else size
         with self._cursor() as cursor:
             cursor.execute(statement, tuple(parameters)) if parameters else cursor.execute(statement)
@@ -159,9 +159,9 @@ class SqlServerSession:
         return bytes(position) if found == count else None
 
     def captures(self) -> list[CaptureTable]:
-        # The order matters. The instances come first: the key and the columns of one that is seen are there by then.
-        # The columns come last: one that has them still had its key. In another order an instance that is made between
-        # two of the statements would be taken for a table without columns.
+        # The order matters. The instances come first: an instance that is found already has its key and columns. The
+        # columns come last: an instance that still has them still had its key. In another order an instance created
+        # between two of the statements would look like a table without columns.
         instances = self.all(statements.CAPTURES)
         keys: dict[int, list[str]] = {}
         for number, name in self.all(statements.INDEX_COLUMNS):
@@ -172,8 +172,8 @@ class SqlServerSession:
         found = []
         for row in instances:
             number, source, instance, start, created, schema, table, change_schema, change_table, role = row
-            # Without columns it was dropped meanwhile, without a low end nothing was captured yet; a stranger to the
-            # gating role would read nothing.
+            # An instance without columns was dropped meanwhile, one without a low end has captured nothing yet, and
+            # the functions of one with a gating role return nothing to others.
             if number not in columns or start is None or not self._wanted(instance) or not self.is_member(role):
                 continue
             found.append(
@@ -188,13 +188,13 @@ class SqlServerSession:
         return {(name, number): bytes(start) for name, number, start in self.all(statements.STARTS)}
 
     def is_member(self, role: str | None) -> bool:
-        """Whether the login may read what the gating role guards; everybody may where there is none."""
+        """Return True if the login may read what the gating role guards, or if there is no role."""
         if role and role not in self._roles:
             self._roles[role] = self.one(statements.MEMBER, role) == 1
         return not role or self._roles[role]
 
     def _wanted(self, instance: str) -> bool:
-        """Whether the lists of capture instances let it through."""
+        """Return True if the lists of capture instances include the instance."""
         included, excluded = (self.config[f"capture.instance.{kind}.list"] for kind in ("include", "exclude"))
         if included:
             return any(compile_expression(expression).fullmatch(instance) for expression in included)
@@ -262,7 +262,7 @@ class SqlServerSession:
         span = self._span(capture, after, upto)
         if span is None:
             return
-        # of each column whose nulls may be no values its place, and its number in the mask
+        # the place and the number in the mask of each column whose nulls may stand for missing values
         unsent = [
             (place, capture.columns.index(column.name))
             for place, column in enumerate(table.columns)
@@ -290,11 +290,11 @@ class SqlServerSession:
                     command.to_numpy(zero_copy_only=False).astype(np.int64),
                     {} if mask is None else {place: has_bit(mask, number) for place, number in unsent},
                 )
-        # The clean-up raises the low end before it deletes: what was still complete now was complete while it was read.
+        # The clean-up raises the low end before it deletes: a range that is still complete was complete when read.
         self._span(capture, after, upto)
 
     def _has_command(self, capture: CaptureTable) -> bool:
-        """Whether the change table numbers the operations of a transaction."""
+        """Return True if the change table numbers the operations of a transaction."""
         if capture.object_id not in self._commands:
             self._commands[capture.object_id] = bool(self.one(statements.HAS_COMMAND, capture.object_id))
         return self._commands[capture.object_id]
@@ -304,10 +304,10 @@ class SqlServerSession:
         return bool(self.config["data.query.mode"] == "function")
 
     def _span(self, capture: CaptureTable, after: Position, upto: Position) -> tuple[Position, Position] | None:
-        """First and last position of a range that a capture instance may be asked for; None for an empty one.
+        """Return the first and last position of a range for a capture instance; None for an empty range.
 
-        Raises PositionLost when the clean-up has reached it. A range that begins before the instance does has lost
-        nothing: the instance's start, as it was when it was found, is where its changes begin.
+        Raises PositionLost if the clean-up has reached it. A range that begins before the instance has lost nothing:
+        changes begin at the instance's start, as it was when the instance was found.
         """
         low, oldest = max(following(after), capture.start), self.oldest(capture)
         if oldest > low and upto >= low:
@@ -335,12 +335,12 @@ class SqlServerSession:
         return int(self._utc(local)[0])
 
     def _utc(self, local: pa.Array) -> Any:
-        """Local times of the server as µs since 1970 UTC: by the zone that was given, else by its present offset."""
+        """Return local times of the server as µs since 1970 UTC: by the configured zone, else by its present offset."""
         name = self.config["database.server.timezone"]
         if name:
             offset = timezone(name).utcoffset(None)
             if offset is None:
-                # A clock that is put back shows an hour twice: the earlier is taken.
+                # a clock that is put back shows an hour twice; the earlier one is taken
                 zoned = pc.assume_timezone(local, name.strip(), ambiguous="earliest", nonexistent="latest")
                 return zoned.cast(pa.int64()).to_numpy()
             seconds = int(offset.total_seconds())
@@ -378,7 +378,7 @@ class SqlServerSession:
         with self._isolated(self.config[_ISOLATION]):
             found = self._key(statements.boundary(source, key, where, self._recompile), (*parameters, count - 1))
             if found is not None and None in found:
-                # NULL sorts first and cannot bound a range: the chunk takes the rows with NULL, and one more.
+                # NULL sorts first and cannot bound a range: the chunk has all rows with NULL, and one more
                 found = self._key(statements.first(source, key, where, last=False), parameters)
         return found  # type: ignore[return-value]
 
@@ -403,13 +403,13 @@ class SqlServerSession:
             if statement is not None:
                 source = statements.as_table(self._as_table(statement, table))
             select = statements.rows(source, table.columns, where, order, self._recompile)
-            # Closed before the session gets its own isolation back: it runs one statement at a time.
+            # Closed before the isolation level is reset: a session runs one statement at a time.
             with contextlib.closing(self._batches(select, parameters, size)) as found:
                 for batch in found:
                     yield [texts(column) for column in batch.columns[: len(table.columns)]]
 
     def _as_table(self, statement: str, table: TableSchema) -> str:
-        """A select of the user's in the form that may stand for a table, tried without reading rows."""
+        """Return a select of the user in a form that can replace a table, after trying it without reading rows."""
         from mssql_python import exceptions
 
         fault: BaseException | None = None
@@ -430,13 +430,13 @@ class SqlServerSession:
 
     @contextlib.contextmanager
     def _isolated(self, mode: str) -> Iterator[None]:
-        """An isolation of `snapshot.isolation.mode` around the reading of rows."""
+        """Apply the level of `snapshot.isolation.mode` while rows are read."""
         timeout = self.config["snapshot.lock.timeout.ms"]
         self.run(statements.isolation(mode, timeout))
         try:
             yield
         finally:
-            # A session that is lost is only closed; its error is on its way already.
+            # a lost session will only be closed, and its error has already been raised
             with contextlib.suppress(TailraceError):
                 self.run(statements.READ_COMMITTED)
 
@@ -445,7 +445,7 @@ class SqlServerSession:
         return bool(self.config["incremental.snapshot.option.recompile"])
 
     def _fetch(self, option: str, table: TableSchema) -> int:
-        """How many rows are fetched at once."""
+        """Return the number of rows of a fetch."""
         size = int(self.config[option]) if option else _ROWS_FETCH
         return min(size, _LARGE_FETCH) if any(map(_is_large, table.columns)) else size
 
@@ -482,13 +482,13 @@ def _is_large(column: Column) -> bool:
 
 
 def _shown(position: Position) -> str:
-    """An LSN as events show it."""
+    """Return an LSN as events show it."""
     digits = position.hex()
     return f"{digits[:8]}:{digits[8:16]}:{digits[16:]}"
 
 
 def _local_us(text: str | None) -> int:
-    """Local time of the server in µs since 1970, to compare it with others of the same server."""
+    """Return local time of the server in µs since 1970, for comparisons with other times of the same server."""
     if not text:
         return 0
     return int(pc.cast(pa.scalar(text), pa.timestamp("us")).value)

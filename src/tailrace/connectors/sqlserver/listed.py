@@ -1,4 +1,4 @@
-"""The types of SQL Server that the reference of typed rows lists, each as columns are declared. No I/O."""
+"""The types of SQL Server in the reference of typed rows, as columns. No I/O."""
 
 from __future__ import annotations
 
@@ -37,4 +37,4 @@ LISTED: tuple[tuple[str, Column], ...] = (
     ("datetime2(7)", _base("datetime2", 7)),
     ("datetimeoffset", _base("datetimeoffset", 7)),
 )
-"""What the page calls a type, and a column of it."""
+"""The page's name of a type, and a column of it."""

@@ -119,7 +119,7 @@ _TABLE = r'(?:"(?:[^"]|"")+"|[^".]+)'
 
 def _signal_fault(names: list[str]) -> str:
     if len(names) > 1:
-        return "names several tables, and the progress of one incremental snapshot is kept: name one"
+        return "names several tables, but a pipeline keeps the progress of one incremental snapshot: name one"
     for name in names:
         parts = quoted_parts(name) or tuple(name.split("."))
         if len(parts) not in (2, 3) or not all(parts):
@@ -148,9 +148,9 @@ OWN = (
 
 
 def signal_tables(names: list[str], databases: tuple[str, ...]) -> dict[str, tuple[str, str]]:
-    """Schema and table of each database's signal table. A name of two parts belongs to the first database.
+    """Return the schema and table of each database's signal table. A name of two parts belongs to the first database.
 
-    Raises ValueError, in words that follow the option's name, for a database that is not read or has two.
+    Raises ValueError for a database that is not read or has two; its text is meant to follow the option's name.
     """
     found: dict[str, tuple[str, str]] = {}
     known = {name.lower(): name for name in databases}
@@ -173,7 +173,8 @@ def _settle(draft: Draft) -> None:
     if not values["database.user"] and not without_login:
         draft.faults.append("database.user is missing")
     if "database.server.name" in draft.used and "driver.encrypt" not in draft.given:
-        # Microsoft's driver encrypts by itself since Debezium 1.9's; what connected before goes on connecting.
+        # Microsoft's driver encrypts by default since the version in Debezium 1.9; older configurations must still
+        # connect.
         values["driver.encrypt"] = draft.implied["driver.encrypt"] = "false"
         draft.notices.append(
             "As in Debezium 1.x, only the log-in is encrypted, unless the server demands more: set database.encrypt."
@@ -197,7 +198,7 @@ def _settle(draft: Draft) -> None:
 
 
 def _settle_databases(draft: Draft) -> None:
-    """Of the databases that are named, those that the lists let through."""
+    """Reduce the named databases to those that the lists include."""
     values = draft.values
     named = values["database.names"]
     folded = [name.lower() for name in named]
@@ -207,7 +208,7 @@ def _settle_databases(draft: Draft) -> None:
         included = [compile_expression(text) for text in values["database.include.list"]]
         excluded = [compile_expression(text) for text in values["database.exclude.list"]]
     except ValueError:
-        return  # the check of all lists says so
+        return  # the check of all lists reports it
     left = [
         name
         for name in named

@@ -1,1 +1,1 @@
-"""Sessions with SQL Server: the driver, its errors, every statement, and whether capture is at work."""
+"""Sessions with SQL Server: the driver, its errors, every statement, and the state of capture."""

@@ -1,4 +1,4 @@
-"""What SQL Server's catalog says of tables: their columns and keys. Planner."""
+"""Columns and keys of tables, from SQL Server's catalog. Planner."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tailrace.connectors.sqlserver.server import statements
 from tailrace.connectors.sqlserver.values.declaration import modifier
 
 Query = Callable[[str], list[tuple[Any, ...]]]
-"""Every row of a statement's result."""
+"""A function that returns every row of a statement's result."""
 
 
 def columns(query: Query, objects: Sequence[int]) -> dict[int, dict[str, Column]]:
-    """The columns of tables by object id and name, in the order of the table."""
+    """Return the columns of tables by object id and name, in the order of the table."""
     found: dict[int, dict[str, Column]] = {}
     for number, name, _, type_name, kind_id, *sizes, nullable, default, computed, identity in query(
         statements.columns(objects)
@@ -34,7 +34,7 @@ def columns(query: Query, objects: Sequence[int]) -> dict[int, dict[str, Column]
 
 
 def keys(query: Query, objects: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """Of each table the primary key's columns, else those of its first unique index, as Debezium takes them."""
+    """Return the columns of each table's primary key, else of its first unique index, as Debezium does."""
     found: dict[int, tuple[int, list[str]]] = {}
     for number, index, name in query(statements.keys(objects)):
         first, names = found.setdefault(number, (index, []))

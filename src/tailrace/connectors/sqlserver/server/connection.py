@@ -1,4 +1,4 @@
-"""Connections to SQL Server, by Microsoft's driver for Python. Any process; the driver is loaded at the first call."""
+"""Connections to SQL Server by Microsoft's driver for Python, which is imported at the first call. Any process."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 
 _PROVIDER = "MSSQL_PYTHON_NATIVE_PROVIDER"
 
-# System messages decide what an error means, and they follow the session's language ("SET LANGUAGE"). The other
-# settings are those that every driver of Microsoft's has ("SET ANSI_DEFAULTS"), asked for so that nothing hangs on
-# the login's own; values travel in forms that neither language nor DATEFORMAT touches.
+# Errors are recognised by their messages, which depend on the session's language ("SET LANGUAGE"). Values are exchanged
+# in forms that depend neither on the language nor on DATEFORMAT.
 _SETTINGS = "set language us_english; set nocount on"
 
 
 def connection_string(config: Mapping[str, Any], database: str) -> str:
-    """The ODBC connection string; holds the password. Every value is in braces, so that it may hold any character."""
+    """Return the ODBC connection string; holds the password. Values are in braces, so they may hold any character."""
     host, instance, port = config["database.hostname"], config["database.instance"], config["database.port"]
     named = {
         "Server": f"{host},{port}" if port else f"{host}\\{instance}",
@@ -43,10 +42,10 @@ def _braced(value: str) -> str:
 
 
 def connect(config: Mapping[str, Any], database: str) -> mssql_python.Connection:
-    """A connection in autocommit mode, whose messages are in English.
+    """Return a connection in autocommit mode, whose messages are in English.
 
-    A statement may take `database.query.timeout.ms`. Raises ConnectionFailed when the server cannot be reached or
-    refuses the login, PrerequisiteError for a database that cannot be opened and for a driver that is not there.
+    A statement may take `database.query.timeout.ms`. Raises ConnectionFailed if the server cannot be reached or refuses
+    the login, PrerequisiteError for a database that cannot be opened and for a missing driver.
     """
     driver = _driver()
     login = config["driver.loginTimeout"] or math.ceil(config["connection.validation.timeout.ms"] / 1000)
@@ -66,18 +65,18 @@ def connect(config: Mapping[str, Any], database: str) -> mssql_python.Connection
 
 
 def close(connection: mssql_python.Connection) -> None:
-    """Close it, whatever state it is in."""
+    """Close the connection, in whatever state it is."""
     with contextlib.suppress(Exception):
         connection.close()
 
 
 @functools.cache
 def _driver() -> Any:
-    """The driver's module, set up once in a process.
+    """Return the driver's module, set up once in a process.
 
-    Of its two native halves the one that needs nothing of the operating system is taken, unless the environment
-    names the other. Its pool is switched off: an isolation level outlives `sp_reset_connection` ("SET TRANSACTION
-    ISOLATION LEVEL", remarks), so that a pooled session could read under that of another.
+    It uses the native half that needs nothing of the operating system, unless the environment names the other. Pooling
+    is off: an isolation level outlives `sp_reset_connection` ("SET TRANSACTION ISOLATION LEVEL", remarks), so a pooled
+    session could read with the level of another.
     """
     if importlib.util.find_spec("mssql_python") is None:
         raise PrerequisiteError(

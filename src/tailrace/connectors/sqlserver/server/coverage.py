@@ -1,4 +1,4 @@
-"""Coverage: what of a captured table its changes do not carry, as the catalog has it. Driver, planner."""
+"""Coverage: the parts of a captured table that its changes do not carry, by the catalog. Driver, planner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COMPUTED = "it is computed, and null in changes; a copy is without it"
 
 
 class Asked(Protocol):
-    """A session, as far as it is needed here."""
+    """The parts of a session that are needed here."""
 
     def all(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Return all rows of a statement."""
@@ -28,7 +28,7 @@ class Asked(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """A column of a source table. `number` is the column's own in its table; no other column ever gets it."""
+    """A column of a source table. `number` is its id in the table, which is never reused."""
 
     name: str
     number: int
@@ -40,9 +40,12 @@ class SourceColumn:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What a capture instance leaves out of its table. `columns` are the source's, `captured` the instance's columns by
-    name with the numbers that they had in the table. `sees_masked` says that the login sees values behind masks.
-    `has_filter` says that a security policy filters rows, `may_switch` that partitions may be switched in and out."""
+    """The difference between a table and its capture instance.
+
+    `columns` are those of the source, `captured` the instance's columns by name, with their ids in the source.
+    `sees_masked` is True if the login sees masked values, `has_filter` if a security policy filters rows, `may_switch`
+    if partitions may be switched in and out.
+    """
 
     capture: CaptureTable
     columns: tuple[SourceColumn, ...]
@@ -52,8 +55,10 @@ class Coverage:
     may_switch: bool = False
 
     def uncarried(self) -> Iterator[tuple[str, str]]:
-        """Yield the columns whose values changes do not carry, each with the reason. Columns that were added later have
-        a finding of their own."""
+        """Yield the columns whose values changes do not carry, each with the reason.
+
+        Columns that were added later have a finding of their own.
+        """
         last = max(self.captured.values(), default=0)
         present = {column.name for column in self.columns}
         for column in self.columns:
@@ -104,7 +109,7 @@ def read(session: Asked, captures: Sequence[CaptureTable]) -> list[Coverage]:
             one.object_id in switched,
         )
         for _, one in sorted(newest.items())
-        # one without columns was dropped meanwhile, which others tell
+        # a table without columns was dropped meanwhile, which other checks report
         if one.source_id in columns
     ]
 
@@ -114,9 +119,9 @@ def _numbers(rows: Iterable[tuple[Any, ...]]) -> set[int]:
 
 
 def findings(coverages: Iterable[Coverage], shows: Callable[[TableId, str], bool], of: str) -> Iterator[Finding]:
-    """Yield one warning for each table of which changes do not carry all that a SELECT gives.
+    """Yield one warning for each table whose changes do not carry all that a SELECT returns.
 
-    `shows` says whether the options let a table's column through, `of` names the database where there are several.
+    `shows` tells whether the options include a table's column; `of` names the database if there are several.
     """
     for one in coverages:
         told = list(_told(one, shows))
@@ -126,7 +131,7 @@ def findings(coverages: Iterable[Coverage], shows: Callable[[TableId, str], bool
 
 
 def _told(one: Coverage, shows: Callable[[TableId, str], bool]) -> Iterator[tuple[str, str]]:
-    """Yield a part of a sentence and the remedy for each thing that changes do not carry."""
+    """Yield a part of a sentence and a remedy for each thing that changes do not carry."""
     source = one.capture.source
     uncarried = [f"{name} ({why})" for name, why in one.uncarried() if shows(source, name)]
     if uncarried:
@@ -144,7 +149,7 @@ def _told(one: Coverage, shows: Callable[[TableId, str], bool]) -> Iterator[tupl
         )
     if one.has_filter:
         yield (
-            "a security policy filters its rows for each login, and changes come of all of them",
+            "a security policy filters its rows for each login, but changes come of all rows",
             "Let the policy's predicate pass this login.",
         )
     if one.may_switch:

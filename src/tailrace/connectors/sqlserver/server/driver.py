@@ -1,7 +1,7 @@
-"""`driver.…` of SQL Server: properties of Microsoft's Java driver that Microsoft's driver for Python has, too. No I/O.
+"""Options `driver.…` of SQL Server: properties of Microsoft's Java driver that its driver for Python also has. No I/O.
 
-Debezium passes `driver.NAME` (and, in 1.x, `database.NAME`) to mssql-jdbc. Here the names are the same, each with the
-keyword of the ODBC connection string that means it ("DSN and connection string keywords and attributes" in the
+Debezium passes `driver.NAME` (and, in 1.x, `database.NAME`) to mssql-jdbc. The names here are the same, each mapped to
+the equivalent keyword of the ODBC connection string ("DSN and connection string keywords and attributes" in the
 documentation of the ODBC driver; "Setting the connection properties" in that of the JDBC driver).
 """
 
@@ -40,7 +40,7 @@ AUTHENTICATIONS = {
     "ActiveDirectoryServicePrincipal": "ActiveDirectoryServicePrincipal",
     "ActiveDirectoryDefault": "ActiveDirectoryDefault",
 }
-"""Kinds of log-in that need nobody at the keyboard, and the ODBC driver's words for them; empty: the usual one."""
+"""Kinds of login that need no user interaction, and the ODBC driver's words for them; "" for the default."""
 
 _AUTHENTICATIONS = {word.lower(): keyword for word, keyword in AUTHENTICATIONS.items()}
 
@@ -54,7 +54,7 @@ def _among(words: Mapping[str, str]) -> Check:
 
 
 _TUNING = (
-    # the first ones are properties of other drivers, which this one passes over
+    # the first ones are properties of other drivers, which Microsoft's ignores
     "autoReconnect", "maxReconnects", "connectTimeout", "tcpKeepAlive", "useSSL", "serverTimezone",
     "bulkCopyForBatchInsert.+", "cacheBulkCopyMetadata", "calcBigDecimalPrecision", "cancelQueryTimeout",
     "concatNullYieldsNull", "datetimeParameterType", "delayLoadingLobs", "disableStatementPooling",
@@ -126,7 +126,7 @@ DRIVER = (
 
 
 def keywords(values: Mapping[str, Any]) -> dict[str, str]:
-    """The keywords of an ODBC connection string that the typed options of this module stand for."""
+    """Return the keywords of an ODBC connection string for the options of this module."""
     found = {
         "Encrypt": _ENCRYPT[values["driver.encrypt"].lower()],
         "TrustServerCertificate": "yes" if values["driver.trustServerCertificate"] else "no",

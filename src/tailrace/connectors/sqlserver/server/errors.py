@@ -1,8 +1,8 @@
-"""What the errors of SQL Server and of Microsoft's driver mean here. No I/O.
+"""The meaning of the errors of SQL Server and of Microsoft's driver. No I/O.
 
-The driver's exceptions carry SQLSTATE's meaning in words and the server's message, but not its number; sessions ask
-for English messages (`connection.connect`), so the messages of "Database engine events and errors" decide. The
-numbers of the messages are in the comments. Every error that is raised has a remedy and holds no row's data.
+The driver's exceptions carry the meaning of the SQLSTATE in words and the server's message, but not its number. Since
+sessions ask for English (`connection.connect`), the messages of "Database engine events and errors" are matched; their
+numbers are in the comments. Every error that is raised has a remedy and contains no row's data.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ LOST = (
     "Connection timeout expired",
     "Disconnect error",
 )
-"""The meanings of the SQLSTATEs 08… and HYT01, and 01002, as the driver words them."""
+"""The meanings of the SQLSTATEs 08…, HYT01 and 01002, in the driver's words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One message: what it matches, and what it means. `{place}`, `{user}`, `{database}` and the groups fill both."""
+    """A message: an expression that matches it, and its meaning. `{place}`, `{user}`, `{database}` and groups fill both
+    texts."""
 
     expression: re.Pattern[str]
     kind: type[TailraceError]
@@ -99,7 +100,7 @@ _CAUSES = (
         r"certificate mismatch",
         ConnectionFailed,
         "TLS with {place} fails: the server has another certificate than driver.serverCertificate.",
-        "Name the server's own certificate there, not its authority's: the operating system has to trust that one.",
+        "Name the server's own certificate there, not its authority's; the operating system must trust the authority.",
     ),
     _cause(
         r"(?:hostname|ip address) mismatch|name mismatch|does not match (?:the )?(?:host|server)",
@@ -164,10 +165,10 @@ _CAUSES = (
     _cause(
         r"snapshot isolation transaction (?:aborted|failed)|tempdb is full",
         ConnectionFailed,
-        "A transaction under snapshot isolation was broken off: a table was altered, or its versions were gone.",
+        "A transaction under snapshot isolation was aborted: a table was altered, or its row versions were gone.",
         "It is tried again.",
     ),
-    # 313, with the functions of change data capture: the range is outside of what is there
+    # 313, from the functions of change data capture: the range is outside of the instance's changes
     _cause(
         r"insufficient number of arguments .*fn_cdc_get_(?:all|net)_changes",
         PositionLost,
@@ -223,7 +224,7 @@ _PREFIX = re.compile(r"(?:\[[^\]]*\])+")
 
 
 def text_of(error: BaseException, secrets: tuple[str, ...] = ()) -> str:
-    """The server's or driver's words on one line, without the driver's name and without `secrets`."""
+    """Return the server's or driver's message on one line, without the driver's name and without `secrets`."""
     text = str(getattr(error, "ddbc_error", "") or error)
     text = " ".join(_PREFIX.sub("", text).split()).rstrip(".")
     for secret in secrets:
@@ -235,10 +236,10 @@ def text_of(error: BaseException, secrets: tuple[str, ...] = ()) -> str:
 def refused(
     error: BaseException, config: Mapping[str, Any], database: str, *, connecting: bool = False
 ) -> TailraceError:
-    """The deliberate error that an exception of the driver stands for.
+    """Return the TailraceError for an exception of the driver.
 
-    A statement that names no known cause may quote a row's value in its message, so only SQLSTATE's meaning is shown;
-    of a failed log-in (`connecting`) the message itself is.
+    A statement's message without a known cause may quote a row's value, so only the meaning of its SQLSTATE is shown;
+    the message of a failed login (`connecting`) is shown.
     """
     meaning = str(getattr(error, "driver_error", "") or "")
     text = text_of(error, (config["database.password"],))
@@ -269,7 +270,7 @@ def refused(
 
 
 def user_fault(error: BaseException, config: Mapping[str, Any], database: str, option: str) -> TailraceError:
-    """The error of a statement that the user has written in `option`."""
+    """Return the error of the user's statement in `option`."""
     known = refused(error, config, database)
     if isinstance(known, ConnectionFailed):
         return known
@@ -278,6 +279,6 @@ def user_fault(error: BaseException, config: Mapping[str, Any], database: str, o
 
 
 def place(config: Mapping[str, Any]) -> str:
-    """The server as messages name it."""
+    """Return the server's name for messages."""
     host, instance, port = config["database.hostname"], config["database.instance"], config["database.port"]
     return f"{host}:{port}" if port else f"{host}\\{instance}"

@@ -1,4 +1,4 @@
-"""Whether capture is at work: the agent, the capture job, and columns that are not captured. Driver, planner."""
+"""The state of capture: the agent, the capture job, and columns that are not captured. Driver, planner."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _SILENT_S = 900
 
 
 class Asked(Protocol):
-    """A session, as far as it is needed here."""
+    """The parts of a session that are needed here."""
 
     database: str
 
     def all(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """All rows of a statement."""
+        """Return all rows of a statement."""
         ...
 
     def one(self, statement: str, *parameters: Any) -> Any:
-        """The first value of a statement; None without rows."""
+        """Return the first value of a statement; None without rows."""
         ...
 
     def newest(self) -> Newest | None:
-        """How far the log is captured."""
+        """Return the position up to which the log is captured."""
         ...
 
 
 class Health:
-    """What `session` says. `of` names the database in sentences, where there are several."""
+    """Checks over a session. `of` names the database in sentences if there are several."""
 
     def __init__(self, session: Asked, config: Config, of: str) -> None:
         self._session = session
@@ -44,18 +44,18 @@ class Health:
         self._of = of
 
     def amiss(self, captures: Sequence[CaptureTable]) -> list[str]:
-        """Sentences on what a running pipeline should know. Raises TailraceError."""
+        """Return sentences for a running pipeline. Raises TailraceError."""
         found = [*self.agent(), *self.newest(), *self.altered(captures), *self.covered(captures)]
         return [f"{finding.text} {finding.remedy}".strip() for finding in found if finding.level != "ok"]
 
     def agent(self) -> Iterator[Finding]:
-        """Whether what captures is at work."""
+        """Check that capture is running."""
         question = statements.agent(self._question, self._session.database)
         try:
             runs = self._session.one(question)
         except TailraceError:
             runs = None
-        # The capture job has a trace of its own, which shows a job that is stopped or fails, too.
+        # the capture job leaves a trace of its own, which also shows a job that is stopped or fails
         silent = self._session.one(statements.SILENCE)
         if runs is not None and not int(runs):
             yield Finding(
@@ -86,11 +86,11 @@ class Health:
             )
 
     def covered(self, captures: Sequence[CaptureTable]) -> Iterator[Finding]:
-        """Yield what changes of tables do not carry."""
+        """Yield warnings for values that changes do not carry."""
         return coverage.findings(coverage.read(self._session, captures), self._shows, self._of)
 
     def altered(self, captures: Sequence[CaptureTable]) -> Iterator[Finding]:
-        """Tables that got columns after their newest capture instance was made."""
+        """Yield warnings for tables that got columns after their newest capture instance was made."""
         altered = {number for number, _ in self._session.all(statements.ALTERED)} if captures else set()
         newest = {one.source: one for one in captures}
         affected = [one for one in newest.values() if one.object_id in altered]
@@ -108,6 +108,6 @@ class Health:
                     "columns",
                     f"The capture instance {one.name}{self._of} lacks columns that {one.source} got later: "
                     f"{listed(added)}.",
-                    "Make a second capture instance with sys.sp_cdc_enable_table: the reader goes over to it at its "
-                    "start, and the first can be disabled then.",
+                    "Make a second capture instance with sys.sp_cdc_enable_table: the reader switches to it at its "
+                    "start, and then the first can be disabled.",
                 )

@@ -1,4 +1,4 @@
-"""Ranges of keys: the table, the condition and the parameters of a select that reads one. Planner and tasks."""
+"""Ranges of keys: the table, condition and parameters of a select that reads a range. Planner and tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class Select(NamedTuple):
 
 
 def select(table: TableSchema, rows: KeyRange, isolation: str) -> Select:
-    """The range `rows` under `snapshot.isolation.mode`. Raises ConfigError for a key that the table does not have."""
+    """Return the range `rows` for `snapshot.isolation.mode`. Raises ConfigError for a key that the table does not
+    have."""
     key = _key_columns(table, rows.key)
     conditions: list[str] = []
     parameters: list[Any] = []
@@ -41,7 +42,7 @@ def select(table: TableSchema, rows: KeyRange, isolation: str) -> Select:
 
 
 def _key_columns(table: TableSchema, names: Sequence[str]) -> list[Column]:
-    """Columns by name; raises ConfigError where the table has no such column, as a surrogate key may."""
+    """Return columns by name. Raises ConfigError for a column that the table does not have, as a surrogate key may."""
     known = {column.name: column for column in table.columns}
     folded = {column.name.lower(): column for column in table.columns}
     missing = [name for name in names if name not in known and name.lower() not in folded]

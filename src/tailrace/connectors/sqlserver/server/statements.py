@@ -1,13 +1,12 @@
-"""Every SQL statement that goes to SQL Server. Pure text; parameters are `?`, in the order that the docstrings name.
+"""Every SQL statement that goes to SQL Server. Only text; parameters are `?`, in the order that the docstrings name.
 
-Reviewed against Microsoft's documentation of Transact-SQL, whose pages are named. Names in the text are in brackets;
-nothing but names, whole numbers and expressions of `texts.py` is ever put into a statement, apart from what the user
-himself gives as SQL.
+Reviewed against Microsoft's documentation of Transact-SQL, whose pages are named. Names are in brackets. Statements are
+composed only of names, whole numbers, expressions of `texts.py`, and SQL that the user gives.
 
-Rights. `cdc.change_tables`, `cdc.captured_columns`, `cdc.index_columns` and `cdc.lsn_time_mapping` are read as
-tables, as Debezium's connector reads them; that needs SELECT on the schema cdc. A gating role (`@role_name` of
+Rights. `cdc.change_tables`, `cdc.captured_columns`, `cdc.index_columns` and `cdc.lsn_time_mapping` are read as tables,
+as Debezium's connector does; this needs SELECT on the schema cdc. A gating role (`@role_name` of
 "sys.sp_cdc_enable_table") guards the functions of a capture instance: without membership `sys.fn_cdc_get_min_lsn`
-yields zero.
+returns zero.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ DATABASE = "select db_name()"
 """The database's name as it was created. "DB_NAME (Transact-SQL)"."""
 
 ENABLED = "select is_cdc_enabled from sys.databases where database_id = db_id()"
-"""Whether the database has capture. "sys.databases": is_cdc_enabled."""
+"""1 if capture is enabled in the database. "sys.databases": is_cdc_enabled."""
 
 READ_COMMITTED = "set transaction isolation level read committed; set lock_timeout -1"
-"""What a session is given back as. "SET TRANSACTION ISOLATION LEVEL", "SET LOCK_TIMEOUT": -1 waits for ever."""
+"""The settings of an idle session. "SET TRANSACTION ISOLATION LEVEL", "SET LOCK_TIMEOUT": -1 waits for ever."""
 
 _ISOLATION = {
     "repeatable_read": "repeatable read",
@@ -41,31 +40,30 @@ _ISOLATION = {
 
 
 def isolation(mode: str, lock_timeout_ms: int) -> str:
-    """The session's isolation for reading rows. In autocommit mode each select is a transaction of its own."""
+    """Return the settings to read rows. In autocommit mode each select is a transaction of its own."""
     return f"set transaction isolation level {_ISOLATION[mode]}; set lock_timeout {lock_timeout_ms}"
 
 
 def hint(mode: str) -> str:
-    """The table hint that a mode needs. "Table hints": TABLOCKX, kept until the end of the transaction."""
+    """Return the table hint of a mode. "Table hints": TABLOCKX, kept until the end of the transaction."""
     return " with (tablockx)" if mode == "exclusive" else ""
 
 
 # --- the log --------------------------------------------------------------------------------------------------------
 
 NEWEST = "select sys.fn_cdc_get_max_lsn()"
-"""The end of what is captured; NULL where the capture job has never run. "sys.fn_cdc_get_max_lsn"."""
+"""The end of the captured log; NULL if the capture job has never run. "sys.fn_cdc_get_max_lsn"."""
 
 OLDEST = "select sys.fn_cdc_get_min_lsn(?)"
-"""The low end of a capture instance (its name), zero where it does not exist or may not be read.
-"sys.fn_cdc_get_min_lsn": the start_lsn of cdc.change_tables, which the clean-up raises before it deletes
-("sys.sp_cdc_cleanup_change_table")."""
+"""The low end of a capture instance (its name); zero if it does not exist or may not be read. "sys.fn_cdc_get_min_lsn":
+the start_lsn of cdc.change_tables, which the clean-up raises before it deletes ("sys.sp_cdc_cleanup_change_table")."""
 
 NTH = (
     "select max(n.start_lsn), count_big(*) from (select top (?) start_lsn from cdc.lsn_time_mapping "
     "where start_lsn > ? and tran_id <> 0x00 order by start_lsn) as n"
 )
-"""The commit position of a transaction by its number (count, after). Rows whose tran_id is 0x00 are written while
-nothing happens. "cdc.lsn_time_mapping"."""
+"""The commit position of a transaction by its number (count, after). Rows whose tran_id is 0x00 are written by an idle
+server. "cdc.lsn_time_mapping"."""
 
 TIMES = (
     "select start_lsn, convert(varchar(23), tran_end_time, 121) from cdc.lsn_time_mapping "
@@ -74,13 +72,13 @@ TIMES = (
 """Commit times (after, upto), in the server's local time. "cdc.lsn_time_mapping": tran_end_time, a datetime."""
 
 FORK = "select convert(nvarchar(36), recovery_fork_guid) from sys.database_recovery_status where database_id = db_id()"
-"""What tells a database from one that was restored to an earlier state. "sys.database_recovery_status"."""
+"""An id that differs once the database has been restored to an earlier state. "sys.database_recovery_status"."""
 
 NOW = "select convert(varchar(23), getdate(), 121)"
-"""The server's local time, as precise as commit times are. "GETDATE (Transact-SQL)"."""
+"""The server's local time, in the precision of commit times. "GETDATE (Transact-SQL)"."""
 
 OFFSET = "select datepart(tz, sysdatetimeoffset())"
-"""Minutes between the server's local time and UTC, at present. "DATEPART (Transact-SQL)", "SYSDATETIMEOFFSET"."""
+"""Minutes between the server's present local time and UTC. "DATEPART (Transact-SQL)", "SYSDATETIMEOFFSET"."""
 
 CAPTURES = (
     "select ct.object_id, ct.source_object_id, ct.capture_instance, ct.start_lsn, "
@@ -97,40 +95,44 @@ STARTS = "select capture_instance, object_id, start_lsn from cdc.change_tables w
 """The low ends of all capture instances. "cdc.change_tables"."""
 
 MEMBER = "select case when is_member(N'db_owner') = 1 then 1 else is_member(?) end"
-"""Whether the login belongs to a role, which owners of the database need not; NULL for a role that does not exist.
-"IS_MEMBER (Transact-SQL)"."""
+"""1 if the login belongs to a role or owns the database; NULL for a role that does not exist. "IS_MEMBER
+(Transact-SQL)"."""
 
 CAPTURED_COLUMNS = (
     "select object_id, column_name, column_id from cdc.captured_columns order by object_id, column_ordinal"
 )
-"""Columns of the change tables; column_ordinal is the place in the change table. "cdc.captured_columns"."""
+"""Columns of the change tables; column_ordinal is their place in the change table. "cdc.captured_columns"."""
 
 INDEX_COLUMNS = "select object_id, column_name from cdc.index_columns order by object_id, index_ordinal"
-"""Columns of the index by which rows are identified. "cdc.index_columns"."""
+"""Columns of the index that identifies rows. "cdc.index_columns"."""
 
 _START, _SEQUENCE, _OPERATION = "[__$start_lsn]", "[__$seqval]", "[__$operation]"
 _COMMAND, _MASK = "[__$command_id]", "[__$update_mask]"
 
 HAS_COMMAND = "select count(*) from sys.columns where object_id = ? and name = N'__$command_id'"
-"""Whether a change table (its object id) numbers the operations of a transaction. "cdc.<capture_instance>_CT":
-__$command_id came with updates of the versions 2012 to 2016, so that a change table may be older."""
+"""1 if a change table (its object id) numbers the operations of a transaction. "cdc.<capture_instance>_CT":
+__$command_id came with updates of the versions 2012 to 2016, so older change tables lack it."""
 
 
 def changes(
     change_schema: str, change_table: str, columns: Sequence[Column], by_command: bool, masked: bool = False
 ) -> str:
-    """The change rows of a change table in a range (after, upto). "cdc.<capture_instance>_CT": the leading columns;
-    __$operation 1 is delete, 2 insert, 3 update (before), 4 update (after); __$seqval "should not be used for
-    ordering", __$command_id should. With `by_command` it is a column, 0 for NULL, and the order is that of the change
-    table's clustered index. With `masked` __$update_mask follows it."""
+    """Return the change rows of a change table in a range (after, upto).
+
+    "cdc.<capture_instance>_CT": the leading columns; __$operation 1 is delete, 2 insert, 3 update (before), 4 update
+    (after); __$seqval "should not be used for ordering", __$command_id should. With `by_command` it is a column, 0 for
+    NULL, and the order is that of the change table's clustered index. With `masked` __$update_mask follows it.
+    """
     where = f" where {_START} > ? and {_START} <= ?"
     return _changes(quoted(change_schema, change_table), columns, where, by_command, masked)
 
 
 def changes_by_function(instance: str, columns: Sequence[Column], masked: bool = False) -> str:
-    """The same through the function of a capture instance (from, to: both are included).
-    "cdc.fn_cdc_get_all_changes_<capture_instance>": row filter option all update old; both ends must lie within what
-    the instance holds, else error 313. It does not give __$command_id."""
+    """Return the change rows from the function of a capture instance (from, to: both are included).
+
+    "cdc.fn_cdc_get_all_changes_<capture_instance>": row filter option all update old; both ends must lie within the
+    instance's changes, else error 313. The function does not return __$command_id.
+    """
     function = quoted("cdc", f"fn_cdc_get_all_changes_{instance}")
     return _changes(f"{function}(?, ?, N'all update old')", columns, "", False, masked)
 
@@ -144,19 +146,19 @@ def _changes(source: str, columns: Sequence[Column], where: str, by_command: boo
 
 
 def total(change_schema: str, change_table: str) -> str:
-    """How many change rows there are in a range (after, upto). "COUNT_BIG (Transact-SQL)"."""
+    """Return the number of change rows in a range (after, upto). "COUNT_BIG (Transact-SQL)"."""
     table = quoted(change_schema, change_table)
     return f"select count_big(*) from {table} where {_START} > ? and {_START} <= ?"
 
 
 def total_by_function(instance: str) -> str:
-    """The same through the function of a capture instance (from, to)."""
+    """Return the number of change rows by the function of a capture instance (from, to)."""
     function = quoted("cdc", f"fn_cdc_get_all_changes_{instance}")
     return f"select count_big(*) from {function}(?, ?, N'all update old')"
 
 
 def counts(change_schema: str, change_table: str) -> str:
-    """How many change rows each transaction has in a range (after, upto)."""
+    """Return the number of each transaction's change rows in a range (after, upto)."""
     table = quoted(change_schema, change_table)
     return (
         f"select {_START}, count_big(*) from {table} where {_START} > ? and {_START} <= ? "
@@ -165,19 +167,19 @@ def counts(change_schema: str, change_table: str) -> str:
 
 
 def counts_by_function(instance: str) -> str:
-    """The same through the function of a capture instance (from, to)."""
+    """Return the number of each transaction's change rows by the function of a capture instance (from, to)."""
     function = quoted("cdc", f"fn_cdc_get_all_changes_{instance}")
     return f"select {_START}, count_big(*) from {function}(?, ?, N'all update old') group by {_START} order by {_START}"
 
 
 def last(change_schema: str, change_table: str, skipped: Sequence[int]) -> str:
-    """The commit position of the last change row in a range (upto), but those of `skipped` operations."""
+    """Return the commit position of the last change row in a range (upto), without `skipped` operations."""
     table = quoted(change_schema, change_table)
     return f"select max({_START}) from {table} where {_START} <= ?{_but(skipped, ' and')}"
 
 
 def last_by_function(instance: str, skipped: Sequence[int]) -> str:
-    """The same through the function of a capture instance (from, to)."""
+    """Return the commit position of the last change row by the function of a capture instance (from, to)."""
     function = quoted("cdc", f"fn_cdc_get_all_changes_{instance}")
     return f"select max({_START}) from {function}(?, ?, N'all update old'){_but(skipped, ' where')}"
 
@@ -192,7 +194,7 @@ TABLES = (
     "select s.name, t.name from sys.tables as t join sys.schemas as s on s.schema_id = t.schema_id "
     "where t.is_ms_shipped = 0 order by s.name, t.name"
 )
-"""User tables. "sys.tables": is_ms_shipped, which the change tables are, too."""
+"""User tables. "sys.tables": is_ms_shipped, which is also set for change tables."""
 
 IDS = (
     "select t.object_id, s.name, t.name from sys.tables as t join sys.schemas as s on s.schema_id = t.schema_id "
@@ -206,11 +208,13 @@ def _among(numbers: Sequence[int]) -> str:
 
 
 def columns(objects: Sequence[int]) -> str:
-    """The columns of tables by object id: name, id, type, sizes, nullability, default, whether computed, an identity.
+    """Return the columns of tables by object id: name, id, type, sizes, nullability, default, whether computed, an
+    identity.
 
     An alias type is resolved by its system_type_id; CLR types share one system_type_id and differ by user_type_id.
     "sys.columns", "sys.types": for system types other than CLR types user_type_id equals system_type_id;
-    "sys.default_constraints"."""
+    "sys.default_constraints".
+    """
     return (
         "select c.object_id, c.name, c.column_id, coalesce(b.name, u.name), c.system_type_id, c.max_length, "
         "c.precision, c.scale, c.is_nullable, d.definition, c.is_computed, c.is_identity "
@@ -223,11 +227,11 @@ def columns(objects: Sequence[int]) -> str:
 
 
 def keys(objects: Sequence[int]) -> str:
-    """The columns of primary keys and of unique indexes of tables, by object id, with the index. The primary key
-    comes first, then clustered indexes, then the others by name.
+    """Return the columns of primary keys and of unique indexes of tables, by object id, with the index.
 
-    "sys.indexes": a filtered index is unique within its filter only; "sys.index_columns": key_ordinal is 0 for
-    included columns."""
+    The primary key comes first, then clustered indexes, then the others by name. "sys.indexes": a filtered index is
+    unique only within its filter; "sys.index_columns": key_ordinal is 0 for included columns.
+    """
     return (
         "select i.object_id, i.index_id, c.name "
         "from sys.indexes as i "
@@ -243,25 +247,27 @@ ROW_COUNT = (
     "select sum(p.rows) from sys.partitions as p join sys.tables as t on t.object_id = p.object_id "
     "join sys.schemas as s on s.schema_id = t.schema_id where s.name = ? and t.name = ? and p.index_id in (0, 1)"
 )
-"""About how many rows a table has (schema, table). "sys.partitions": rows, approximate; index_id 0 is the heap, 1 the
+"""An estimate of a table's rows (schema, table). "sys.partitions": rows, approximate; index_id 0 is the heap, 1 the
 clustered index."""
 
 
 def any_row(table: TableId) -> str:
-    """One row, if there is any."""
+    """Return one row, if there is any."""
     return f"select top (1) 1 from {quoted(table.schema, table.table)}"
 
 
 def rows(source: str, columns: Sequence[Column], where: str, order: Sequence[str], recompile: bool) -> str:
-    """Rows of a source table. `source` is a table with its hints or a statement as a table, `where` a condition.
-    "Query hints": RECOMPILE."""
+    """Return rows of a source table. `source` is a table with its hints or a statement as a table, `where` a condition.
+
+    "Query hints": RECOMPILE.
+    """
     listed = ", ".join(selected(column) for column in columns) or "1"
     return f"select {listed} from {source}{_where(where)}{_order(order)}{_recompile(recompile)}"
 
 
 def boundary(source: str, key: Sequence[Column], where: str, recompile: bool) -> str:
-    """The key of a row by its place, from 0 (bound behind the condition's parameters). "SELECT - ORDER BY clause":
-    OFFSET and FETCH."""
+    """Return the key of a row by its place, from 0 (bound after the condition's parameters). "SELECT - ORDER BY
+    clause": OFFSET and FETCH."""
     listed = ", ".join(selected(column) for column in key)
     order = _order([quoted(column.name) for column in key])
     return (
@@ -271,7 +277,7 @@ def boundary(source: str, key: Sequence[Column], where: str, recompile: bool) ->
 
 
 def first(source: str, key: Sequence[Column], where: str, *, last: bool) -> str:
-    """The smallest or greatest key without NULL."""
+    """Return the smallest or greatest key without NULL."""
     listed = ", ".join(selected(column) for column in key)
     without = " and ".join(f"{quoted(column.name)} is not null" for column in key)
     where = f"({where}) and {without}" if where else without
@@ -280,12 +286,13 @@ def first(source: str, key: Sequence[Column], where: str, *, last: bool) -> str:
 
 
 def above(key: Sequence[Column]) -> str:
-    """The condition that a key is greater than another (its parts, as `above_parts` repeats them)."""
+    """Return the condition that a key is greater than another (its parts, repeated as by `compared_parts`)."""
     return _compared(key, ">", ">")
 
 
 def up_to(key: Sequence[Column]) -> str:
-    """The condition that a key is not greater than another. NULL sorts before every value ("ORDER BY clause")."""
+    """Return the condition that a key is not greater than another. NULL sorts before every value ("ORDER BY
+    clause")."""
     return _compared(key, "<", "<=")
 
 
@@ -299,7 +306,7 @@ def _compared(key: Sequence[Column], before: str, last: str) -> str:
 
 
 def among(key: Sequence[Column], count: int) -> str:
-    """The condition that a key is one of `count` others (their parts, one key after another)."""
+    """Return the condition that a key is one of `count` others (their parts, one key after another)."""
     if len(key) == 1:
         return f"{quoted(key[0].name)} in ({', '.join([parameter(key[0])] * count)})"
     one = " and ".join(f"{quoted(column.name)} = {parameter(column)}" for column in key)
@@ -307,18 +314,20 @@ def among(key: Sequence[Column], count: int) -> str:
 
 
 def compared_parts(key: Sequence[Part]) -> list[Part]:
-    """The parts of a key in the order in which `above` and `up_to` take them: all but the last one twice."""
+    """Return the parts of a key in the order of the parameters of `above` and `up_to`: all but the last one twice."""
     return [part for place, part in enumerate(key) for _ in range(2 if place + 1 < len(key) else 1)]
 
 
 def as_table(statement: str) -> str:
-    """A select of the user's as a table."""
+    """Return a select of the user as a table."""
     return f"(\n{statement.strip().rstrip(';')}\n) as [rows]"
 
 
 def ordered(statement: str) -> str:
-    """A select of the user's that ends with ORDER BY, in the form that may be a table: ORDER BY is only allowed there
-    together with OFFSET (error 1033)."""
+    """Return a select of the user that ends with ORDER BY in a form that can be a table.
+
+    In a table ORDER BY is allowed only with OFFSET (error 1033).
+    """
     return f"{statement.strip().rstrip(';')}\noffset 0 rows"
 
 
@@ -344,7 +353,7 @@ FIRST_COLUMN = (
 
 
 def write_signal(table: TableId) -> str:
-    """A row of the signal table (id, type, data): values by place, in the order of the table's columns."""
+    """Insert a row into the signal table (id, type, data): values by place, in the order of the table's columns."""
     return f"insert into {quoted(table.schema, table.table)} values (?, ?, ?)"
 
 
@@ -353,15 +362,17 @@ def delete_signal(table: TableId, column: str) -> str:
     return f"delete from {quoted(table.schema, table.table)} where {quoted(column)} = ?"
 
 
-# --- what is amiss --------------------------------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------------------------
 
 ALTERED = "select h.object_id, count_big(*) from cdc.ddl_history as h group by h.object_id"
 """The change tables whose source was altered after they were made. "cdc.ddl_history"."""
 
 
 def covered(objects: Sequence[int]) -> str:
-    """Name and number of the columns of tables by object id, and whether each is computed, a column set, masked, and
-    encrypted. "sys.columns": encryption_type is NULL for a column that is not encrypted."""
+    """Return the columns of tables by object id: name, number, and whether computed, a column set, masked, encrypted.
+
+    "sys.columns": encryption_type is NULL for a column that is not encrypted.
+    """
     return (
         "select c.object_id, c.name, c.column_id, c.is_computed, c.is_column_set, c.is_masked, "
         "case when c.encryption_type is null then 0 else 1 end from sys.columns as c "
@@ -373,7 +384,7 @@ FILTERED = (
     "select p.target_object_id from sys.security_predicates as p join sys.security_policies as s "
     "on s.object_id = p.object_id where s.is_enabled = 1 and p.predicate_type = 0"
 )
-"""The tables whose rows a security policy filters, as far as the login may see policies. "sys.security_predicates":
+"""The tables whose rows a security policy filters, if the login may see the policy. "sys.security_predicates":
 predicate_type 0 is a filter."""
 
 SWITCHED = (
@@ -384,17 +395,17 @@ SWITCHED = (
 @allow_partition_switch."""
 
 UNMASKED = "select has_perms_by_name(db_name(), 'DATABASE', 'UNMASK')"
-"""Whether the login sees what is behind masks. "Dynamic data masking": UNMASK."""
+"""1 if the login sees masked values. "Dynamic data masking": UNMASK."""
 
 SILENCE = "select datediff(second, max(tran_end_time), getdate()) from cdc.lsn_time_mapping"
-"""Seconds since the last row that the capture job wrote; while nothing happens it writes one every five minutes."""
+"""Seconds since the capture job's last row; on an idle server it writes one every five minutes."""
 
 VERSION = (
     "select cast(serverproperty('ProductVersion') as nvarchar(128)), cast(serverproperty('Edition') as nvarchar(128)), "
     "cast(serverproperty('EngineEdition') as int)"
 )
-"""Version, edition, and what kind of server it is: 4 is Express, which has no agent and no capture; 5 and 8 are Azure
-SQL Database and Managed Instance. "SERVERPROPERTY (Transact-SQL)"."""
+"""Version, edition, and kind of server: 4 is Express, which has no agent and no capture; 5 and 8 are Azure SQL Database
+and Managed Instance. "SERVERPROPERTY (Transact-SQL)"."""
 
 STATES = "select is_cdc_enabled, snapshot_isolation_state from sys.databases where database_id = db_id()"
 """Whether capture and snapshot isolation are on. "sys.databases": snapshot_isolation_state 1 is on."""
@@ -403,13 +414,13 @@ CLEANUP = (
     "select j.retention, j.threshold from msdb.dbo.cdc_jobs as j where j.database_id = db_id() "
     "and j.job_type = N'cleanup'"
 )
-"""Minutes that changes are kept. "dbo.cdc_jobs"."""
+"""The retention of changes in minutes. "dbo.cdc_jobs"."""
 
 AGE = (
     "select datediff(minute, min(tran_end_time), getdate()) from cdc.lsn_time_mapping "
     "where start_lsn > ? and tran_id <> 0x00"
 )
-"""Minutes since the oldest transaction behind a commit position; NULL where there is none."""
+"""Minutes since the oldest transaction after a commit position; NULL if there is none."""
 
 SIGNAL_COLUMNS = (
     "select c.name, y.name, c.max_length, c.is_nullable, c.is_identity, c.is_computed from sys.columns as c "
@@ -420,17 +431,17 @@ SIGNAL_COLUMNS = (
 
 
 def permitted(right: str) -> str:
-    """Whether the login has a right on an object (its quoted name). "HAS_PERMS_BY_NAME"."""
+    """Return 1 if the login has a right on an object (its quoted name). "HAS_PERMS_BY_NAME"."""
     return f"select has_perms_by_name(?, 'OBJECT', '{right}')"
 
 
 BROAD_OWNERS = ("sysadmin", "control server", "db_owner", "control")
-"""What includes all the rest of `BROAD_WORDS`, the widest first."""
+"""The rights and roles that include all the other `BROAD_WORDS`, the widest first."""
 
 _SERVER_ROLES = ("securityadmin", "serveradmin", "setupadmin", "processadmin", "diskadmin", "dbcreator", "bulkadmin")
 _DATABASE_ROLES = ("db_securityadmin", "db_accessadmin", "db_ddladmin", "db_backupoperator", "db_datawriter")
 BROAD_WORDS = (*BROAD_OWNERS, *_SERVER_ROLES, *_DATABASE_ROLES)
-"""What a login that reads changes need not be or have, in the order of the columns of `BROAD`."""
+"""Rights and roles that capture does not need, in the order of the columns of `BROAD`."""
 
 BROAD = (
     "select is_srvrolemember(N'sysadmin'), has_perms_by_name(null, null, 'CONTROL SERVER'), is_member(N'db_owner'), "
@@ -442,13 +453,14 @@ BROAD = (
         ]
     )
 )
-"""Which of `BROAD_WORDS` the login is or has: 1, 0, or NULL for a role that does not exist. "IS_SRVROLEMEMBER",
+"""Whether the login has each of `BROAD_WORDS`: 1, 0, or NULL for a role that does not exist. "IS_SRVROLEMEMBER",
 "IS_MEMBER", "HAS_PERMS_BY_NAME": the server itself is named by NULL."""
 
 CATALOG = ("change_tables", "captured_columns", "index_columns", "lsn_time_mapping", "ddl_history")
-"""The tables of the schema cdc that are read beside the change tables."""
+"""The tables of the schema cdc that are read in addition to the change tables."""
 
 
 def agent(statement: str, database: str) -> str:
-    """The user's or Debezium's question whether the agent runs. "sys.dm_server_services": status 4 is running."""
+    """Return the query, the user's or Debezium's, for the state of the agent. "sys.dm_server_services": status 4 is
+    running."""
     return statement.replace("${db}", quoted(database)).replace("[#db]", quoted(database))

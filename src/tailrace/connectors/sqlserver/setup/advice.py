@@ -1,7 +1,4 @@
-"""What a session and a login of SQL Server would better not be like, though changes can be captured.
-
-Driver; only reads.
-"""
+"""Warnings about sessions and logins of SQL Server: unencrypted, or with excessive rights. Driver; only reads."""
 
 from __future__ import annotations
 
@@ -19,21 +16,21 @@ from tailrace.connectors.sqlserver.values.texts import quoted
 
 
 def encryption(config: Config) -> Iterator[Finding]:
-    """A warning unless the driver demands encryption; a server that demands it itself is not asked."""
+    """Yield a warning unless the driver demands encryption. The server's own demand is not checked."""
     host = config["database.hostname"]
     if keywords(config)["Encrypt"] == "no" and advice.is_elsewhere(host):
         yield advice.in_the_clear(
             host,
-            "Set driver.encrypt=true; driver.serverCertificate names the certificate of a server that no authority "
-            "vouches for.",
+            "Set driver.encrypt=true; for a server certificate without a trusted authority, name the certificate in "
+            "driver.serverCertificate.",
         )
 
 
 def rights(config: Config, session: SqlServerSession, captured: Sequence[TableId]) -> Iterator[Finding]:
-    """A warning where the login owns the server, the database, or may change data or rights in it."""
+    """Yield a warning if the login owns the server or the database, or may change data or rights in it."""
     found = session.all(statements.BROAD)[0]
     more = [word for word, held in zip(statements.BROAD_WORDS, found, strict=True) if held == 1]
-    # whoever owns the server owns each database, and is a member of what owners are
+    # the widest right includes all others
     whole = next((word for word in more if word in statements.BROAD_OWNERS), None)
     if more:
         user = f"{config['database.user'] or 'of this process'} in {session.database}"
@@ -41,7 +38,8 @@ def rights(config: Config, session: SqlServerSession, captured: Sequence[TableId
 
 
 def least(config: Config, session: SqlServerSession, captured: Sequence[TableId]) -> list[str]:
-    """The statements that make a login with no more rights in the session's database than the configuration needs."""
+    """Return the statements that create a login with only the rights that the configuration needs in the session's
+    database."""
     named = signal_tables(config["signal.data.collection"], tuple(config["database.names"]))
     signals = [table for name, table in named.items() if name.lower() == session.database.lower()]
     tables = [(one.schema, one.table) for one in captured if (one.schema, one.table) not in signals]

@@ -1,6 +1,6 @@
-"""What an SQL Server must offer before changes can be captured, checked one by one. Driver; only reads.
+"""SQL Server's prerequisites for capture, checked one by one. Driver; only reads.
 
-`check` opens its own sessions; `demand` turns the errors among the findings into one exception, for the start of a
+`check` opens its own sessions; `demand` raises the errors among the findings as one exception, at the start of a
 pipeline.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 OLDEST = 13
-"""The oldest version that is read, SQL Server 2016: the first whose Standard edition has change data capture."""
+"""The oldest supported version, SQL Server 2016: the first whose Standard edition has change data capture."""
 
 _EXPRESS, _AZURE = 4, (5, 8)
 
@@ -39,9 +39,9 @@ _LENGTHS = {"id": 42, "type": 32, "data": 2048}
 
 
 def check(config: Config) -> list[Finding]:
-    """Everything that was found, in the order of the checks, and then advice.
+    """Return all findings, in the order of the checks, followed by advice.
 
-    Raises ConnectionFailed or PrerequisiteError when no connection comes about: then there is nothing to look at.
+    Raises ConnectionFailed or PrerequisiteError if there is no connection: then nothing can be checked.
     """
     advised = list(advice.encryption(config))
     found = _inspected(config, lambda one: advised.extend(advice.rights(config, one.session, one.captured)))
@@ -49,7 +49,7 @@ def check(config: Config) -> list[Finding]:
 
 
 def _inspected(config: Config, then: Callable[[_Inspection], None]) -> list[Finding]:
-    """What is found in each database; `then` is called while its session is open, where tables are captured."""
+    """Return the findings of each database. `then` is called while its session is open, if tables are captured."""
     dialect = SqlServerDialect(config)
     found: list[Finding] = []
     captured: list[TableId] = []
@@ -66,16 +66,16 @@ def _inspected(config: Config, then: Callable[[_Inspection], None]) -> list[Find
 
 
 def demand(config: Config) -> list[Finding]:
-    """The same findings without the advice; raises PrerequisiteError with all errors among them when there are any.
+    """Return the findings without the advice. Raises PrerequisiteError with all errors among them if there are any.
 
-    Whether the checkpoint can be gone on from is left to the planner: what it loses is a PositionLost.
+    Findings on the checkpoint are left to the planner, which raises PositionLost for lost changes.
     """
     found = _inspected(config, lambda _: None)
     return demanded([finding for finding in found if finding.subject != backlog.SUBJECT])
 
 
 def collisions(config: Config, captured: Sequence[TableId]) -> list[Finding]:
-    """Tables that share a name in events, or whose names in events differ by case alone."""
+    """Return warnings for tables that share a name in events, or whose names in events differ only by case."""
     settings = EventSettings.from_options(config)
     shared = findings.collisions(settings, captured)
     if shared:
@@ -105,7 +105,7 @@ class _Inspection:
         self.mode = snapshot_mode(config)
         self.captured: list[TableId] = []
         self.user = config["database.user"] or "of this process"
-        # Findings of several databases must name the one that they are about.
+        # with several databases each finding names its database
         self.of = f" in {session.database}" if several else ""
         self.health = Health(session, config, self.of)
 
@@ -117,7 +117,7 @@ class _Inspection:
                 "error", "server", f"{named}, has no change data capture.", "Use Standard, Developer or Enterprise."
             )
         elif engine not in _AZURE and int(version.partition(".")[0]) < OLDEST:
-            yield Finding("error", "server", f"{named}, is older than what is read.", "Use SQL Server 2016 or newer.")
+            yield Finding("error", "server", f"{named}, is too old.", "Use SQL Server 2016 or newer.")
         else:
             yield Finding("ok", "server", f"{named}.")
 
@@ -183,7 +183,7 @@ class _Inspection:
             yield Finding(
                 "error" if wanted and not gated else "warning",
                 "tables",
-                f"No table{self.of} is captured that the lists let through.",
+                f"No table{self.of} that the lists include is captured.",
                 "exec sys.sp_cdc_enable_table @source_schema = …, @source_name = …, @role_name = null; or correct the "
                 "include and exclude lists.",
             )
@@ -194,7 +194,7 @@ class _Inspection:
             yield Finding(
                 "warning",
                 "tables",
-                f"Without capture instance{self.of}, so that their changes are not seen: {listed(without)}.",
+                f"Tables without capture instance{self.of}, whose changes are not seen: {listed(without)}.",
                 "exec sys.sp_cdc_enable_table @source_schema = …, @source_name = …, @role_name = null; or leave them "
                 "out: table.exclude.list.",
             )
@@ -204,7 +204,7 @@ class _Inspection:
             yield from self.readable()
 
     def _gated(self, passes: Callable[[str, str], bool]) -> dict[TableId, str]:
-        """Captured tables all of whose instances are closed to the login, and the role that opens them."""
+        """Return the captured tables whose instances are all closed to the login, with the role that opens them."""
         found: dict[TableId, str] = {}
         for *_, schema, table, _, _, role in self.session.all(statements.CAPTURES):
             if not self.session.is_member(role) and passes(schema, table):
@@ -226,7 +226,7 @@ class _Inspection:
             yield Finding("ok", "select", f"The login {self.user} may read every captured table{self.of}.")
 
     def cleanup(self) -> Iterator[Finding]:
-        """How long changes are kept, and whether those behind the checkpoint still are."""
+        """Yield how long changes are kept, and whether those after the checkpoint still exist."""
         try:
             found = self.session.all(statements.CLEANUP)
         except TailraceError:
@@ -237,7 +237,7 @@ class _Inspection:
             yield Finding(
                 "ok",
                 "retention",
-                f"Changes{self.of} are kept for {shown}: longer than that the pipeline must not rest.",
+                f"Changes{self.of} are kept for {shown}: the pipeline must not be stopped for longer.",
             )
         read = backlog.reached(self.config, self.session.database)
         if read is not None:
@@ -273,8 +273,8 @@ class _Inspection:
             yield Finding(
                 "error",
                 "signals",
-                f"The signal table {table}{self.of} has not the three columns of text that it needs: id, type, data.",
-                "create it with id varchar(42), type varchar(32), data varchar(2048).",
+                f"The signal table {table}{self.of} lacks the three columns of text that it needs: id, type, data.",
+                "Create it with id varchar(42), type varchar(32), data varchar(2048).",
             )
             return
         for (name, kind, length, *_), (part, needed) in zip(columns, _LENGTHS.items(), strict=True):

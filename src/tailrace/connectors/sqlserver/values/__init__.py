@@ -1,1 +1,1 @@
-"""How SQL Server's values are shown: declarations, types, defaults, texts."""
+"""SQL Server's values in events: declarations, types, defaults, texts."""

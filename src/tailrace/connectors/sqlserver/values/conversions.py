@@ -1,7 +1,7 @@
-"""SQL Server's types as Debezium shows them: each column's logical type, conversion, default and zero value.
+"""SQL Server's types as in Debezium: each column's logical type, conversion, default and zero value.
 
-Values are text in the forms of `connectors.changetables.dialect`; how a column is declared, `declaration` says.
-Types that are not in the table below (`sql_variant`, types of the CLR other than those named) are left out of events.
+Values are text in the forms of `connectors.changetables.dialect`; columns are described as in `declaration`. Types that
+are not in the table below (`sql_variant`, other CLR types) are left out of events.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tailrace.values.conversion import Conversion
 
 
 def conversion(column: Column, settings: EventSettings) -> Conversion | None:
-    """How a column's values are shown; None for a type that Debezium does not know."""
+    """Return the conversion of a column's values; None for a type that Debezium does not know."""
     known = _TYPES.get(column.type_name)
     return None if known is None else known(column, settings)
 
@@ -38,7 +38,7 @@ def _binary(column: Column, settings: EventSettings) -> Conversion:
 
 _TYPES: dict[str, Callable[[Column, EventSettings], Conversion]] = {
     "bit": lambda column, settings: values.boolean(),
-    # a byte without a sign needs 16 bits with one
+    # an unsigned byte needs 16 bits as a signed number
     "tinyint": lambda column, settings: values.integer(16),
     "smallint": lambda column, settings: values.integer(16),
     "int": lambda column, settings: values.integer(32),
@@ -56,10 +56,10 @@ _TYPES: dict[str, Callable[[Column, EventSettings], Conversion]] = {
     "datetime2": lambda column, settings: values.timestamp(column.modifier, settings),
     "datetimeoffset": lambda column, settings: values.offset_timestamp(column.modifier, settings),
     **dict.fromkeys(("char", "varchar", "text", "nchar", "nvarchar", "ntext"), _text),
-    # the JDBC driver calls xml a long text, so Debezium gives it no semantic name
+    # the JDBC driver reports xml as a long text, so Debezium gives it no semantic name
     **dict.fromkeys(("xml", "uniqueidentifier"), _text),
     **dict.fromkeys(("binary", "varbinary", "image", "timestamp", "rowversion"), _binary),
-    # the bytes that the server keeps of them
+    # the bytes in which the server stores them
     **dict.fromkeys(("hierarchyid", "geometry", "geography"), _binary),
 }
 

@@ -1,9 +1,9 @@
-"""What a column of SQL Server is declared as, in the one number of `Column.modifier`. No I/O.
+"""The declaration of a column of SQL Server, in the single number of `Column.modifier`. No I/O.
 
-`Column.type_name` is the name of the system type in small letters (`nvarchar`, `decimal`, `hierarchyid`): an alias
-type is resolved to the type that it stands for, so `sysname` is `nvarchar`. `type_oid` is `sys.types.system_type_id`,
-`default` the definition of the default constraint as the server keeps it (`((0))`, `(N'x')`, `(getdate())`),
-`generated` says that the column is computed, and `kind` is `base`. `modifier` is:
+`Column.type_name` is the name of the system type in lower case (`nvarchar`, `decimal`, `hierarchyid`); alias types are
+resolved, so `sysname` is `nvarchar`. `type_oid` is `sys.types.system_type_id`, `default` the definition of the default
+constraint as the server stores it (`((0))`, `(N'x')`, `(getdate())`), `generated` is True for computed columns, and
+`kind` is `base`. `modifier` is:
 
 =====================================================  ================================================================
 type                                                   modifier
@@ -29,7 +29,7 @@ UNSIZED = -1
 
 
 def modifier(type_name: str, max_length: int, precision: int, scale: int) -> int:
-    """The modifier of a column, from `max_length` (in bytes), `precision` and `scale` as sys.columns has them."""
+    """Return the modifier of a column, from `max_length` (in bytes), `precision` and `scale` of sys.columns."""
     if type_name in DECIMALS:
         return precision << 16 | scale
     if type_name in FRACTIONS:
@@ -42,5 +42,5 @@ def modifier(type_name: str, max_length: int, precision: int, scale: int) -> int
 
 
 def precision_and_scale(declared: int) -> tuple[int, int]:
-    """Both, of the modifier of a decimal or numeric column."""
+    """Return precision and scale from the modifier of a decimal or numeric column."""
     return declared >> 16, declared & 0xFFFF

@@ -1,8 +1,8 @@
-"""Declared types: the JDBC type, name, length and scale of a column's type as SQL Server's JDBC driver names them.
+"""Declared types: the JDBC type, name, length and scale of a column's type in SQL Server's JDBC driver.
 
-Debezium puts them into the parameters of schemas (`column.propagate.source.type`) and into schema changes, and goes by
-them for masks and hashes. The driver asks `sp_columns_100` and turns ODBC's codes of types into those of
-java.sql.Types: so xml is a long text there, and a user-defined type of the CLR is bytes.
+Debezium puts them into the parameters of schemas (`column.propagate.source.type`) and into schema changes, and decides
+by them on masks and hashes. The driver calls `sp_columns_100` and turns ODBC's type codes into those of java.sql.Types:
+so xml is a long text, and a CLR type is bytes.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ _SCALES = {
     "tinyint": 0, "smallint": 0, "int": 0, "bigint": 0, "money": 4, "smallmoney": 4, "datetime": 3,
     "smalldatetime": 0,
 }  # fmt: skip
-# Without the fraction of a second.
+# Lengths without the fraction of a second.
 _CLOCKS = {"time": 8, "datetime2": 19, "datetimeoffset": 26}
 
 
 def jdbc_type(column: Column) -> int:
-    """The code of java.sql.Types, or of Microsoft's own; 1111 (OTHER) for a type that is not known."""
+    """Return the code of java.sql.Types, or Microsoft's own; 1111 (OTHER) for an unknown type."""
     return _JDBC.get(column.type_name, 1111)
 
 
 def type_name(column: Column) -> str:
-    """The type's name; an identity column's says so."""
+    """Return the type's name, with `identity` for an identity column."""
     return f"{column.type_name} identity" if column.identity else column.type_name
 
 
 def is_text(column: Column) -> bool:
-    """Whether the column's values are text to JDBC: those that a mask replaces."""
+    """Return True if JDBC treats the column's values as text, which a mask replaces."""
     return jdbc_type(column) in _TEXTS
 
 
 def length(column: Column) -> int:
-    """The length of the column's type: characters of text, digits of numbers, bytes."""
+    """Return the length of the column's type: characters of text, digits of numbers, bytes."""
     name, declared = column.type_name, column.modifier
     if name in DECIMALS:
         return precision_and_scale(declared)[0]
@@ -63,7 +63,7 @@ def length(column: Column) -> int:
 
 
 def scale(column: Column) -> int | None:
-    """The digits behind the point, or of a second's fraction; None where the type has none."""
+    """Return the digits after the point, or of a second's fraction; None if the type has none."""
     if column.type_name in DECIMALS:
         return precision_and_scale(column.modifier)[1]
     if column.type_name in FRACTIONS:
@@ -72,5 +72,5 @@ def scale(column: Column) -> int | None:
 
 
 def parameters(column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
-    """The schema parameters that show the column's type in the database; the 1.0 format leaves out its name."""
+    """Return the schema parameters for the column's type in the database; the 1.0 format leaves out its name."""
     return declared_parameters(column, settings, type_name(column), length(column), scale(column))

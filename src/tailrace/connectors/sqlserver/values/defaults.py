@@ -1,8 +1,8 @@
-"""Column defaults: the definition that SQL Server keeps of a default, as the value that the column's schema shows.
+"""Column defaults: the value in the column's schema, from the definition that SQL Server stores.
 
-The server keeps every definition in parentheses, and numbers in two pairs: `((0))`, `(N'it''s')`, `(getdate())`.
-Literals are read; what only the server can compute shows no default, except in columns of text and of bits, whose zero
-value is shown. The 1.0 format has no defaults.
+The server stores every definition in parentheses, and numbers in two pairs: `((0))`, `(N'it''s')`, `(getdate())`.
+Literals are read. An expression that only the server can compute gives no default, or the zero value in columns of text
+and of bits. The 1.0 format has no defaults.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOMENTS = frozenset(("date", "time", "datetime", "smalldatetime", "datetime2", 
 
 
 def default_value(column: Column, known: Conversion, settings: EventSettings) -> Any:
-    """The default in its JSON form; ABSENT where the schema has none."""
+    """Return the default in its JSON form; ABSENT if the schema has none."""
     if column.default is None or column.generated or settings.legacy:
         return ABSENT
     expression = bare(column.default)
@@ -58,7 +58,7 @@ def default_value(column: Column, known: Conversion, settings: EventSettings) ->
 
 
 def bare(definition: str) -> str:
-    """The definition without the parentheses around all of it."""
+    """Return the definition without enclosing parentheses."""
     text = definition.strip()
     while text.startswith("(") and text.endswith(")") and _closes_last(text):
         text = text[1:-1].strip()
@@ -66,7 +66,7 @@ def bare(definition: str) -> str:
 
 
 def _closes_last(text: str) -> bool:
-    """Whether the first parenthesis is closed by the last; those in quotes do not count."""
+    """Return True if the last parenthesis closes the first. Parentheses in quotes do not count."""
     depth, quoted = 0, False
     for position, letter in enumerate(text):
         quoted ^= letter == "'"
@@ -78,14 +78,15 @@ def _closes_last(text: str) -> bool:
 
 
 def _number(expression: str, type_name: str) -> str:
-    """The number as the server stores it: whole in a column of whole numbers."""
+    """Return the number as the server stores it: without fraction in columns of whole numbers."""
     if type_name in ("tinyint", "smallint", "int", "bigint"):
         return str(int(Decimal(plain_number(expression))))
     return expression.removeprefix("+") if type_name in ("float", "real") else plain_number(expression)
 
 
 def moment(literal: str, type_name: str) -> str | None:
-    """An ISO literal of a date or time in the form of change tables; None for a form that depends on the language."""
+    """Return an ISO literal of a date or time in the form of change tables; None for a form that depends on the
+    language."""
     text = literal.strip()
     offset = _OFFSET.search(text) if type_name == "datetimeoffset" else None
     if offset is not None:

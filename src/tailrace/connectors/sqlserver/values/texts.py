@@ -1,8 +1,8 @@
-"""Values of SQL Server as text: which expression selects a column, and how what arrives becomes text. Worker, planner.
+"""Values of SQL Server as text: expressions to select columns, and the conversion of fetched columns. Worker, planner.
 
-The driver fetches Arrow. What its Arrow types hold exactly is selected as it is and cast here, a column at a time;
-what they would lose (the seventh digit of a second, the offset of datetimeoffset, plain digits of small decimals) is
-made text by the server, by the styles of "CAST and CONVERT (Transact-SQL)". The forms of text are those of
+The driver fetches Arrow. Values that Arrow's types hold exactly are selected unchanged and cast here, a column at a
+time. Others (the seventh digit of a second, the offset of datetimeoffset, plain digits of small decimals) are turned
+into text by the server, in the styles of "CAST and CONVERT (Transact-SQL)". The texts have the forms of
 `tailrace.connectors.changetables.dialect`.
 """
 
@@ -18,11 +18,11 @@ from tailrace.columns import Column
 from tailrace.connectors.sqlserver.values.declaration import precision_and_scale
 from tailrace.errors import ConversionError
 
-# Arrow writes a decimal with an exponent once its first digit is more than six places behind the point.
+# Arrow writes a decimal with an exponent if its first digit is more than six places after the point.
 _PLAIN_SCALE = 6
 
 _CONVERTED = {
-    # ODBC canonical, with all digits that the type has: style 121; datetime has three of them.
+    # ODBC canonical, with all digits of the type: style 121; datetime has three digits
     "datetime": "convert(varchar(23), {0}, 121)",
     "datetime2": "convert(varchar(27), {0}, 121)",
     "datetimeoffset": "convert(varchar(34), {0}, 121)",
@@ -50,12 +50,12 @@ _STYLES = {"datetime": 121, "datetime2": 121, "datetimeoffset": 121, "time": 121
 
 
 def quoted(*names: str) -> str:
-    """Names in brackets, with dots between them ("Database identifiers", delimited)."""
+    """Return names in brackets, with dots between them ("Database identifiers", delimited)."""
     return ".".join("[" + name.replace("]", "]]") + "]" for name in names)
 
 
 def selected(column: Column, of: str = "") -> str:
-    """The expression that selects a column, of the table or alias `of` when one is given, as `texts` takes it."""
+    """Return the expression that selects a column for `texts`, of the table or alias `of` if given."""
     name = f"{of}.{quoted(column.name)}" if of else quoted(column.name)
     kind = column.type_name
     if kind in ("decimal", "numeric"):
@@ -67,7 +67,7 @@ def selected(column: Column, of: str = "") -> str:
 
 
 def declared(column: Column) -> str:
-    """The type of a column as a statement names it."""
+    """Return the type of a column in a statement."""
     kind, modifier = column.type_name, column.modifier
     if kind in ("decimal", "numeric"):
         precision, scale = precision_and_scale(modifier)
@@ -82,13 +82,13 @@ def declared(column: Column) -> str:
 
 
 def parameter(column: Column) -> str:
-    """The expression that makes of a parameter, `bound` to it, a value of the column's type."""
+    """Return the expression that turns a parameter, `bound` to it, into a value of the column's type."""
     style = _STYLES.get(column.type_name)
     return f"convert({declared(column)}, ?{'' if style is None else f', {style}'})"
 
 
 def bound(column: Column, text: str) -> str | bytes | int:
-    """What is bound to the parameter for a value with this text."""
+    """Return the value for the parameter from a value's text."""
     if column.type_name == "bit":
         return int(text == "t")
     if text.startswith("\\x") and column.type_name in ("binary", "varbinary", "timestamp", "image", "hierarchyid"):
@@ -97,7 +97,7 @@ def bound(column: Column, text: str) -> str | bytes | int:
 
 
 def texts(values: pa.Array) -> pa.Array:
-    """An array as the driver gives it, as `binary` text; nulls stay.
+    """Return an array of the driver as `binary` text; nulls stay.
 
     Raises ConversionError for an Arrow type that the expressions above never yield.
     """
@@ -118,7 +118,7 @@ def texts(values: pa.Array) -> pa.Array:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Whether Arrow's own text of a type is the form that is wanted."""
+    """Return True if Arrow's own text of a type has the required form."""
     if pa.types.is_decimal(kind):
         return bool(kind.scale <= _PLAIN_SCALE)
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_date32(kind))
@@ -129,13 +129,13 @@ r"""The two hexadecimal digits of each byte, as one number in memory order."""
 
 
 def hexadecimal(values: pa.Array) -> pa.Array:
-    r"""Bytes as `\x` and lower-case hexadecimal digits."""
+    r"""Return bytes as `\x` and lower-case hexadecimal digits."""
     values = pc.cast(values, pa.large_binary())
     offsets = np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values) + 1]
     data = values.buffers()[2]
     low, high = int(offsets[0]), int(offsets[-1])
     raw = np.frombuffer(data, np.uint8)[low:high] if data is not None and high > low else np.zeros(0, np.uint8)
-    # A prefix takes the room of one byte's digits: each value begins one unit later for every value before it.
+    # A prefix takes the room of one byte's digits, so each value is moved by one unit for every value before it.
     starts = offsets - low + np.arange(len(values) + 1)
     out = np.empty(high - low + len(values), np.uint16)
     at = np.arange(high - low) + np.repeat(np.arange(1, len(values) + 1), np.diff(offsets))
@@ -150,12 +150,13 @@ def hexadecimal(values: pa.Array) -> pa.Array:
 
 
 def positions(values: pa.Array) -> pa.Array:
-    """LSNs as the driver gives them, as `binary`."""
+    """Return the driver's LSNs as `binary`."""
     return pc.cast(values, pa.binary())
 
 
 def has_bit(masks: pa.Array, number: int) -> npt.NDArray[np.bool_]:
-    """Whether each __$update_mask has the bit of a column, of which the first is the last byte's lowest."""
+    """Return whether each __$update_mask has the bit of column `number`. The first column is the last byte's lowest
+    bit."""
     data, bounds = text_buffers(pc.fill_null(masks.cast(pa.binary()), b""))
     places = bounds[1:] - 1 - number // 8
     inside = places >= bounds[:-1]
