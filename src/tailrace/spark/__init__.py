@@ -11,7 +11,7 @@ __all__ = ["data_source", "options", "register"]
 
 
 def __getattr__(name: str) -> Any:
-    """What imports PySpark, when it is first asked for: the JVM starts before that."""
+    """Import the source on first use: it imports PySpark, and the JVM should start before that."""
     if name not in ("data_source", "register"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tailrace.spark import source

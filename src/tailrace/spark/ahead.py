@@ -1,4 +1,4 @@
-"""Producing record batches ahead of the one who takes them. Worker."""
+"""Producing record batches ahead of their consumer. Worker."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _END = object()
 
 
 def ahead(batches: Iterator[pa.RecordBatch], depth: int = 2) -> Iterator[pa.RecordBatch]:
-    """The same batches, made by a thread that keeps up to `depth` of them waiting.
+    """Yield `batches`, produced by a thread that keeps up to `depth` of them ready.
 
-    A worker and the JVM that reads from it would otherwise take turns: the socket between them holds less than one
-    batch. Errors of `batches` are raised here, in their place; a consumer that leaves early ends the thread.
+    Without it, the worker and the JVM that reads from it would take turns: the socket between them holds less than one
+    batch. An error of `batches` is raised here, after the batches before it. Closing the iterator ends the thread.
     """
     waiting: queue.Queue[object] = queue.Queue(depth)
     left = threading.Event()

@@ -1,10 +1,10 @@
-"""The class archive: the classes of Spark's JVM as it has them in memory, in one file that each start maps. Driver.
+"""The class archive: the classes of Spark's JVM in the form that it keeps in memory, in one file that it maps. Driver.
 
 A start of Spark loads and checks some 12,000 classes, which takes several seconds of CPU. Java calls such a file an
-application class-data sharing archive. The JVM maps it where Java, jars and class path are those that it was made with,
-and does without where they are not; but it believes what the file holds, and crashes over one that is damaged. So a
-file counts only under a name that says what it was made of and what its bytes are (`usable`). It gets that name in one
-step, when it is on disk as a whole and a session has run with it (`make`).
+application class-data sharing archive. The JVM ignores an archive made with another Java, other jars or another class
+path. But it does not check the file's content, and crashes on a damaged file. So the name of an archive holds digests
+of its inputs and of its bytes, and `usable` compares both. `make` gives the file this name in one step, after the file
+is complete on disk and a session has run with it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tailrace.spark.gateway import spark_home
 from tailrace.spark.java import cache_directory, find_java
 
 COMMAND = "command.json"
-"""Where a training session writes the JVM that it has run in: an object with `java`, `options` and `path`."""
+"""File in which a training session describes its JVM: a JSON object with `java`, `options` and `path`."""
 
 _FORM = b"2"
-"""Another one for archives that are made in another way."""
+"""Version of the way in which archives are made; part of the digest in their names."""
 
 _SECONDS = 600.0
 _LOCK = "lock"
@@ -40,22 +40,22 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def directory() -> Path:
-    """Where archives are kept, as a rule a single one of some 100 MB."""
+    """Return the directory of the archives: usually one file of some 100 MB."""
     return cache_directory() / "classes"
 
 
 def flags(archive: Path | None) -> str:
-    """Java's options for a JVM that maps `archive`, as Spark's launcher takes them; empty without one.
+    """Return Java's options for mapping `archive`, quoted for Spark's launcher; "" without an archive.
 
-    A JVM to which the archive does not apply, since its class path is another one, says nothing of it.
+    A JVM with another class path ignores the archive without a warning.
     """
     return "" if archive is None else f"{shlex.quote(f'-XX:SharedArchiveFile={archive}')} -Xshare:auto -Xlog:cds*=off"
 
 
 def usable(java: Path, spark: Path, folder: Path | None = None) -> Path | None:
-    """The newest archive for the program `java` and the Spark in the directory `spark`; None where there is none.
+    """Return the newest archive for the program `java` and the Spark in the directory `spark`; None without one.
 
-    It was made with this Java and these jars, is as it was made to the last byte, and nobody else can write to it.
+    The archive was made with this Java and these jars, its bytes are unchanged, and no other user can write to it.
     """
     folder = folder or directory()
     try:
@@ -69,11 +69,11 @@ def usable(java: Path, spark: Path, folder: Path | None = None) -> Path | None:
 
 
 def make(folder: Path | None = None, seconds: float = _SECONDS) -> Path:
-    """An archive for the Java and the Spark that sessions of this process would have; the one that is there, if any.
+    """Make an archive for the Java and the Spark of this process's sessions, or return the existing one.
 
-    Runs Spark twice, in processes of its own: to see which classes it loads, and to try the archive. Takes half a
-    minute. Whoever comes while another process does the same waits for it. Replaces archives of an earlier Java or
-    Spark in the same places. Raises PrerequisiteError where there is no Java, or where it makes no archive.
+    Runs Spark twice, in separate processes: to list the classes that it loads, and to try the archive. Takes half a
+    minute. Waits while another process makes one. Replaces archives of an earlier Java or Spark at the same paths.
+    Raises PrerequisiteError if there is no Java, or if it makes no archive.
     """
     java, _ = find_java()
     spark = spark_home()
@@ -95,7 +95,7 @@ def make(folder: Path | None = None, seconds: float = _SECONDS) -> Path:
 
 
 def _made(work: Path, seconds: float) -> Path:
-    """A new archive in the directory `work` that a session has run with."""
+    """Make an archive in the directory `work` and run a session with it."""
     listed, made = work / "classes.lst", work / "classes.jsa"
     _train(work, shlex.quote(f"-XX:DumpLoadedClassList={listed}"), seconds)
     command = json.loads((work / COMMAND).read_text())
@@ -103,20 +103,20 @@ def _made(work: Path, seconds: float) -> Path:
     _run([command["java"], *command["options"], *dump, "-cp", command["path"]], os.environ, seconds)
     if not made.is_file():
         raise _failed("this Java makes none")
-    # Without this archive such a JVM does not start.
+    # With -Xshare:on the JVM does not start unless it can map the archive.
     _train(work, f"-Xshare:on {shlex.quote(f'-XX:SharedArchiveFile={made}')}", seconds)
     return made
 
 
 def _train(work: Path, options: str, seconds: float) -> None:
-    """Run a session whose JVM has further options, and the queries of `tailrace.spark.training` in it."""
+    """Run the queries of `tailrace.spark.training` in a session whose JVM gets `options` in addition."""
     (work / COMMAND).unlink(missing_ok=True)
     command = [sys.executable, "-m", "tailrace.spark.training", str(work), options]
     _run(command, {name: text for name, text in os.environ.items() if not name.startswith("PYSPARK_")}, seconds)
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> None:
-    """Raises PrerequisiteError, with the last line that it has printed, where the command fails or takes too long."""
+    """Run a command. Raises PrerequisiteError if it takes too long, or, with its last printed line, if it fails."""
     try:
         done = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
@@ -135,7 +135,7 @@ def _failed(why: str) -> PrerequisiteError:
 
 
 def _keep(made: Path, name: str, folder: Path) -> Path:
-    """Give the file its name in `folder`, in one step, and remove what it replaces."""
+    """Rename the file into `folder` in one step, and remove the archives that it replaces."""
     with made.open("rb+") as file:
         os.fchmod(file.fileno(), 0o644)
         os.fsync(file.fileno())
@@ -146,7 +146,7 @@ def _keep(made: Path, name: str, folder: Path) -> Path:
         os.fsync(handle)
     finally:
         os.close(handle)
-    # A JVM that has mapped one of these keeps it.
+    # A JVM that has mapped a removed archive keeps its mapping.
     for other in folder.glob(f"{name.rpartition('-')[0]}-*.jsa"):
         if other != kept:
             other.unlink(missing_ok=True)
@@ -155,7 +155,7 @@ def _keep(made: Path, name: str, folder: Path) -> Path:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the lock of `folder`, which is made for this user to write to; it ends with the process."""
+    """Create `folder`, writable for this user alone, and hold its lock, at the latest until the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)
     handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -167,25 +167,25 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what processes have left that were killed; called with the lock."""
+    """Remove the work directories of killed processes. The caller holds the lock."""
     for left in folder.glob(f"{_WORK}*"):
         shutil.rmtree(left, ignore_errors=True)
 
 
 def _is_private(path: Path) -> bool:
-    """Whether nobody but this user and root can write to it."""
+    """Return True if only this user and root can write to `path`, and it is no symbolic link."""
     found = path.lstat()
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & _OTHERS and not stat.S_ISLNK(found.st_mode)
 
 
 def _named(name: str, archive: Path) -> str:
-    """The name of an archive with these bytes."""
+    """Return the file name of an archive: `name` and the digest of its bytes."""
     with archive.open("rb") as file:
         return f"{name}-{hashlib.file_digest(file, 'sha256').hexdigest()}.jsa"
 
 
 def _name(java: Path, spark: Path) -> str:
-    """Where Java and Spark are, and which they are: two digests. Raises OSError where they cannot be looked at."""
+    """Return two digests: of the paths of Java and Spark, and of their versions. Raises OSError if one is missing."""
     home = java.resolve(strict=True).parents[1]
     places = [home, spark.resolve()]
     files = [*(home / "lib").glob("**/libjvm.*"), home / "lib" / "modules", *sorted((spark / "jars").glob("*.jar"))]
@@ -194,7 +194,7 @@ def _name(java: Path, spark: Path) -> str:
 
 
 def _described(file: Path) -> bytes:
-    # whole seconds, as the JVM compares them: an image of a container keeps no more
+    # whole seconds, as the JVM compares them: a container image does not keep fractions
     found = file.stat()
     return f"{file.name} {found.st_size} {int(found.st_mtime)}".encode()
 

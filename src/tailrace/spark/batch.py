@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class HeldPartition(InputPartition):
-    """One of `count` partitions. `root` is the directory of files of the process that has planned it: the workers of a
-    local session have the same, and no others do."""
+    """Partition `number` of `count`. `root` is the planning process's directory of Spark files: only the workers of a
+    local session have the same one."""
 
     def __init__(self, planned: Planned, number: int, count: int, root: str) -> None:
         self.planned, self.number, self.count, self.root = planned, number, count, root
@@ -33,7 +33,7 @@ class HeldPartition(InputPartition):
         return type(self).__name__
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """The rows of the partition, at the position of the action. Worker."""
+        """Yield the partition's rows, all at the position of the action's snapshot. Worker."""
         from tailrace.spark.holder import asked
 
         if SparkFiles.getRootDirectory() != self.root:
@@ -46,17 +46,17 @@ class HeldPartition(InputPartition):
 
 
 def _action() -> str:
-    """Return what the tasks of one action have in common: the number of Spark's execution, which jobs of RDDs lack."""
+    """Return the id of Spark's SQL execution, which all tasks of an action share; "" for RDD jobs, which have none."""
     context = TaskContext.get()
     return "" if context is None else context.getLocalProperty("spark.sql.execution.id") or ""
 
 
 @dataclass(slots=True)
 class SnapshotReader(DataSourceReader):
-    """The rows at one position. Another process takes the snapshots and keeps them open for the tasks.
+    """The reader of a batch read. The holder process takes the snapshots and keeps them open for the tasks.
 
-    Spark asks for the partitions once, however many actions a DataFrame has. So in a local session the tasks of each
-    action ask for the snapshot of that action; on a cluster all actions read the one that `partitions` has taken.
+    Spark calls `partitions` once, however many actions a DataFrame has. So in a local session the tasks of each action
+    ask the holder for that action's snapshot; on a cluster all actions read the snapshot taken by `partitions`.
     """
 
     config: Config | None
@@ -65,7 +65,7 @@ class SnapshotReader(DataSourceReader):
     typed: TypedRows | None = None
 
     def __getstate__(self) -> Any:
-        # Workers get a copy that can only read: neither connections nor secrets go with it.
+        # The workers' copy can only read, and holds neither connections nor secrets.
         return self.columns
 
     def __setstate__(self, state: Any) -> None:
@@ -73,7 +73,7 @@ class SnapshotReader(DataSourceReader):
         self.config, self.run_id, self.typed = None, "", None
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks. Planning process; raises TailraceError."""
+        """Take a snapshot and return its tasks in partitions. Planning process; raises TailraceError."""
         # imported late: Spark imports this module at the start of every session, in search of formats
         from tailrace.events.settings import EventSettings
         from tailrace.spark.holder import planned
@@ -85,7 +85,7 @@ class SnapshotReader(DataSourceReader):
         else:
             settings = replace(settings, columns=made_columns(self.columns))
         found = planned(self.config, settings)
-        # without one Spark would make a partition of its own, and later actions would never ask for rows
+        # given none, Spark would make a partition of its own, and later actions would never ask the holder for rows
         count, root = max(1, len(found.tasks)), SparkFiles.getRootDirectory()
         return [
             HeldPartition(replace(found, tasks=tuple(found.tasks[number::count])), number, count, root)
@@ -93,14 +93,14 @@ class SnapshotReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task. Worker."""
-        # where there are no rows, Spark makes a partition of its own
+        """Yield the rows of one partition. Worker."""
+        # Spark passes a partition of its own if `partitions` returned none
         if isinstance(partition, HeldPartition):
             yield from ahead(batch.select(self.columns) for batch in partition.read())
 
 
 def demand(config: Config) -> None:
-    """Raise ConfigError where the connector reads no tables at one position."""
+    """Raise ConfigError if the connector cannot read tables at one position."""
     found = registry.find(config.connector)
     if found.load_held() is None:
         raise ConfigError(

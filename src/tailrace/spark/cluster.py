@@ -1,4 +1,4 @@
-"""Where Spark runs: the master's URL and the settings of the command line, checked before Spark starts. Driver."""
+"""Checks of the master's URL, of `--conf` and of shared directories, before the pipeline starts. Driver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
-"""The master that is used where none is named: this process's own Spark, with all cores."""
+"""The default master: a Spark on this host, with all cores."""
 
 _LOCAL = re.compile(r"local(\[(\*|[1-9]\d*)(,\s*(\*|[1-9]\d*))?\])?")
 _STANDALONE = re.compile(r"spark://[^\s,:/]+:\d+(,[^\s,:/]+:\d+)*")
@@ -24,12 +24,12 @@ _PORT = 65_535
 
 
 def is_local(master: str) -> bool:
-    """Whether tasks run in the driver's own JVM."""
+    """Return True if tasks run in the driver's own JVM."""
     return master == "local" or master.startswith("local[")
 
 
 def checked_master(master: str) -> str:
-    """`master` without spaces around it; raises ConfigError where Spark has no such URL."""
+    """Return `master` stripped of spaces; raises ConfigError if it is not a master URL of Spark."""
     master = master.strip()
     known = any(form.fullmatch(master) for form in (_LOCAL, _STANDALONE, _OTHER))
     if known and all(0 < port <= _PORT for _, port in _addresses(master)):
@@ -41,7 +41,7 @@ def checked_master(master: str) -> str:
 
 
 def settings(entries: Iterable[str]) -> dict[str, str]:
-    """What `--conf NAME=VALUE` says; raises ConfigError where one is malformed or names another option's matter."""
+    """Parse the values of `--conf NAME=VALUE`; raises ConfigError for a malformed one, or for another option's name."""
     found: dict[str, str] = {}
     for entry in entries:
         name, equals, value = entry.partition("=")
@@ -60,9 +60,9 @@ def settings(entries: Iterable[str]) -> dict[str, str]:
 
 
 def demand(master: str, seconds: float = 5.0) -> None:
-    """Raise ConnectionFailed where no host of a stand-alone master takes a connection.
+    """Raise ConnectionFailed if no host of a stand-alone master accepts a connection.
 
-    Spark itself would try for a minute and then end with its context stopped.
+    Spark itself would try for a minute and then stop its context.
     """
     addresses = _addresses(master)
     said = ""
@@ -81,9 +81,9 @@ def demand(master: str, seconds: float = 5.0) -> None:
 
 
 def demand_shared(spark: SparkSession, path: str) -> None:
-    """Raise SinkError where executors do not see the files that the driver writes to the directory `path`.
+    """Raise SinkError if executors do not see the files that the driver writes to the directory `path`.
 
-    Only for local paths on a cluster. Spark would take the missing parts of a batch for empty ones.
+    Checks only local paths on a cluster. Spark would treat the missing parts of a batch as empty.
     """
     if is_local(str(spark.sparkContext.master)):
         return
@@ -112,7 +112,7 @@ def demand_shared(spark: SparkSession, path: str) -> None:
 
 
 def _sees(probe: str) -> tuple[str, bool]:
-    """The host's name, and whether it sees the file. Worker."""
+    """Return the host's name, and True if it sees the file. Worker."""
     return socket.gethostname(), os.path.exists(probe)
 
 

@@ -1,12 +1,14 @@
-"""The fork server of a local session: a process that has loaded what Spark's Python processes need, and forks them.
+"""The fork server of a local session: a process that has imported all that Spark's Python processes need, and forks
+them.
 
-A planner, and the daemon that makes the workers, import PySpark, the source and the drivers: a second or two of CPU
-for each, at the start of each query. The server imports them once, beside the JVM's start. Spark still starts its
-processes by the script of `tailrace.spark.python`; that runs `forked.py`, which has the server make the process.
+Planners and the daemon that makes workers import PySpark, the source and the drivers: a second or two of CPU each, at
+the start of each query. The server imports them once, while the JVM starts. Spark still starts its processes by the
+script of `tailrace.spark.python`. The script runs `forked.py`, which asks the server for the process.
 
-The server starts no thread, opens no connection and calls nothing that does: a forked process has none of its own. It
-ends with the JVM, which holds the other end of its input, and ends what it has forked. `ps` shows the forked ones by
-the last part of the module that they run. Linux alone has what this needs; elsewhere each process imports for itself.
+Neither the server nor its imports may start a thread or open a connection: a forked process would not have it. The
+server ends with the JVM, which holds the other end of its standard input, and terminates the processes that it has
+forked. `ps` shows a forked process under the last part of its module's name. The server needs Linux; elsewhere each
+process imports for itself.
 """
 
 from __future__ import annotations
@@ -37,30 +39,30 @@ _EXECUTORS = "spark.executorEnv."
 _COMM = "/proc/self/comm"
 _COMM_LENGTH = 15
 SOCKET_PATH = 103
-"""The longest path of a socket that every system takes, in bytes."""
+"""The longest path of a Unix socket that every system accepts, in bytes."""
 _PATIENCE_S = 10.0
-"""So long `forked.py` may take for what it asks, in seconds."""
+"""Seconds within which `forked.py` must have sent its request."""
 
 _started: list[int] = []
 
 
 def shown(module: str) -> str:
-    """The name that the system shows for a forked process that runs the module: the start of its last part."""
+    """Return the name that the system shows for a forked process: the start of the last part of its module's name."""
     return module.rpartition(".")[2][:_COMM_LENGTH]
 
 
 def is_possible(folder: str = "") -> bool:
-    """Whether this system has what a fork server needs, and takes the path of a socket in the directory `folder`."""
+    """Return True if this system can run a fork server whose socket is in the directory `folder`."""
     is_short = len(os.fsencode(os.path.join(folder, _NAME))) <= SOCKET_PATH
     return is_short and sys.platform == "linux" and hasattr(os, "pidfd_open") and os.path.exists(_COMM)
 
 
 @contextmanager
 def serving(folder: str, settings: Mapping[str, str], modules: Sequence[str]) -> Iterator[int]:
-    """Start a server whose socket is in the directory `folder`, and name it in the environment meanwhile. Driver.
+    """Start a server with its socket in the directory `folder`; inside the block the environment names it. Driver.
 
-    `settings` are Spark's: the environment that they give to executors is the server's. `modules` are imported by it.
-    Gives the open file by which it lives: it ends when the last process that has inherited it does.
+    The server gets the environment that Spark's `settings` give to executors, and imports `modules`. Yields a file
+    descriptor: the server ends when the last process that has inherited the descriptor ends.
     """
     _forget()
     address = os.path.join(folder, _NAME)
@@ -69,7 +71,7 @@ def serving(folder: str, settings: Mapping[str, str], modules: Sequence[str]) ->
     alive, held = os.pipe()
     try:
         with socket.socket(socket.AF_UNIX) as listener:
-            # Listens from now on: who comes before everything is loaded waits for that.
+            # Listens from now on: requests that come before everything is loaded wait.
             listener.bind(address)
             listener.listen(64)
             listener.set_inheritable(True)
@@ -78,7 +80,7 @@ def serving(folder: str, settings: Mapping[str, str], modules: Sequence[str]) ->
                 [sys.executable, "-u", "-c", f"from {__name__} import main; main()", str(listener.fileno())],
                 {"OMP_NUM_THREADS": "1", **os.environ, **environment, LOADED: ",".join(modules)},
                 file_actions=[(os.POSIX_SPAWN_DUP2, alive, 0), (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
-                # a signal to the group of a terminal is for the driver
+                # signals that a terminal sends to the process group are for the driver
                 setsid=True,
             )
             _started.append(process)
@@ -91,7 +93,7 @@ def serving(folder: str, settings: Mapping[str, str], modules: Sequence[str]) ->
 
 
 def _forget() -> None:
-    """Wait for servers that have ended: the system keeps a note of each until then."""
+    """Reap servers that have ended, so that they do not stay as zombies."""
     for process in tuple(_started):
         with suppress(ChildProcessError):
             ended, _ = os.waitpid(process, os.WNOHANG)
@@ -102,7 +104,7 @@ def _forget() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What one `forked.py` asks for. `files` are its input, output and errors."""
+    """A request of one `forked.py`. `files` are its standard input, output and error."""
 
     files: Sequence[int]
     directory: bytes
@@ -111,7 +113,7 @@ class _Request:
 
 
 def _requested(connection: socket.socket) -> _Request | None:
-    """What is asked for; None where the other side has ended meanwhile."""
+    """Receive a request; None if it does not arrive in full."""
     connection.settimeout(_PATIENCE_S)
     files: list[int] = []
     try:
@@ -137,20 +139,20 @@ def _close(files: Sequence[int]) -> None:
 
 
 class _Server:
-    """Forks a process for each request, waits for them and tells of their ends."""
+    """The server's loop: forks a process for each request, waits for it and sends its exit code back."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
         self._selector.register(0, selectors.EVENT_READ)
-        # by the file that tells of the process's end
+        # by the process's pidfd
         self._processes: dict[int, tuple[int, socket.socket]] = {}
 
     def serve(self) -> list[str]:
-        """Returns in a forked process alone, with the arguments that it is to run."""
+        """Serve requests for ever. Returns only in a forked process, with the arguments to run."""
         while True:
-            # one at a time: what is done for it may close the files of another, whose numbers are given away again
+            # one event at a time: handling it may close the file of another event, and the number may be reused
             for key, _ in self._selector.select()[:1]:
                 if key.fileobj is self._listener:
                     connection, _ = self._listener.accept()
@@ -167,13 +169,13 @@ class _Server:
                     self._left_alone(key.fd, key.data)
 
     def _end(self) -> NoReturn:
-        """The JVM has ended. A planner that waits for its database would not learn of that."""
+        """Terminate all: the JVM has ended, and a planner that waits for its database would not notice."""
         for process, _ in self._processes.values():
             os.kill(process, signal.SIGTERM)
         os._exit(0)
 
     def _fork(self, request: _Request, connection: socket.socket) -> bool:
-        """Whether this is the new process."""
+        """Fork; return True in the new process."""
         try:
             process = os.fork()
         except OSError:
@@ -182,7 +184,7 @@ class _Server:
             _close(request.files)
             return False
         if process == 0:
-            # Told from here: where the server has ended meanwhile, the other side learns of this process all the same.
+            # Sent by the new process: the other side gets the number even if the server has ended meanwhile.
             with suppress(OSError):
                 connection.sendall(os.getpid().to_bytes(NUMBER, "big"))
             connection.close()
@@ -211,20 +213,20 @@ class _Server:
         connection.close()
 
     def _left_alone(self, connection: int, process: int) -> None:
-        """Spark has ended the process that asked. The forked one has not been waited for, so its number is its own."""
+        """Terminate the forked process: Spark has ended the one that asked. Its number is unique until it is reaped."""
         self._selector.unregister(connection)
         os.kill(process, signal.SIGTERM)
 
 
 def _become(request: _Request) -> list[str]:
-    """Make this process the one that was asked for."""
+    """Give this process the requested files, directory and environment; return the arguments to run."""
     for number, file in enumerate(request.files):
         os.dup2(file, number)
     _close(request.files)
     os.chdir(request.directory)
     os.environb.clear()
     os.environb.update(request.environment)
-    # Spark adds files of its users there
+    # Spark adds its users' files to PYTHONPATH
     added = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry and entry not in sys.path]
     sys.path[1:1] = added
     with suppress(OSError):

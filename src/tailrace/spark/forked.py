@@ -1,11 +1,12 @@
-"""Has the fork server make a process: `python -I -S forked.py ADDRESS MODULE_FILE -m MODULE ...`, all in one file.
+"""The client of the fork server: `python -I -S forked.py ADDRESS MODULE_FILE -m MODULE ...`, a script.
 
-Spark starts this in place of a Python process of its own, by the script of `tailrace.spark.python`. It hands its input,
-output, environment and directory to the server (`tailrace.spark.fork_server`), whose new process runs the module with
-them, and ends as that one does. Whoever ends this one ends the other one too: the server sees to it.
+Spark starts this script, by way of `tailrace.spark.python`, in place of a Python process of its own. The script hands
+its standard files, environment and directory to the server (`tailrace.spark.fork_server`). The server forks a process
+that runs the module with them, and the script ends with that process's exit code. If the script is killed, the server
+terminates the process.
 
-It imports next to nothing: a Python without its site-packages is there in a hundredth of a second. Where no server
-answers, it becomes an ordinary Python that runs the module.
+The script imports next to nothing: Python without site-packages starts in 10 ms. If no server answers, the script
+becomes an ordinary Python that runs the module.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import time
 
 NUMBER = 8
-"""Bytes of each number that is sent: big-endian, signed."""
+"""Bytes of a number on the socket, big-endian."""
 _SIGNALLED = 128
 
 
@@ -29,7 +30,7 @@ def main() -> None:
 
 
 def _run(address: str, arguments: list[str]) -> int | None:
-    """The exit code of the process that the server has made; None where it has made none."""
+    """Return the exit code of the process that the server made; None if it made none."""
     with socket.socket(socket.AF_UNIX) as server:
         try:
             server.connect(address)
@@ -55,7 +56,7 @@ def _await(server: socket.socket, process: int) -> int:
     if len(told) == NUMBER:
         code = int.from_bytes(told, "big", signed=True)
         return code if code >= 0 else _SIGNALLED - code
-    # The server has ended before its process, which goes on: Spark would take the end of this one for its end.
+    # The server has ended and its process goes on: Spark would take the end of this script for the process's end.
     while _is_there(process):
         time.sleep(0.1)
     return 1

@@ -19,17 +19,16 @@ from tailrace.spark.java import names_collector
 from tailrace.spark.processes import lost
 
 _PATIENCE_S = 90.0
-"""So long a JVM may take until it listens, in seconds: ten times what a busy machine needs."""
+"""Seconds within which a JVM must listen: ten times what a busy machine needs."""
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _LAUNCHER = "SPARK_LAUNCHER_OPTS"
 
 _BRIEF, _SERIAL = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
-"""For the JVM that only puts together the command of the other one, and ends before it starts."""
+"""Java's options for the launcher's short-lived JVM, which only prints the command of the real one."""
 
 
 def spark_home() -> Path:
-    """The directory of Spark, as PySpark finds it; without importing PySpark, which takes as long as the JVM's start
-    may already go on."""
+    """Return Spark's directory, as PySpark finds it. Does not import PySpark: the JVM starts before that."""
     package = importlib.util.find_spec("pyspark")
     assert package is not None
     assert package.origin is not None
@@ -37,13 +36,13 @@ def spark_home() -> Path:
 
 
 class Launch:
-    """A JVM that is starting with `settings` of Spark: made at once, `connect` waits for it."""
+    """A JVM that is starting with Spark's `settings`; `connect` waits until it listens."""
 
     def __init__(self, settings: Mapping[str, str], keep: Sequence[int] = ()) -> None:
-        """Start it in a session of its own; it inherits the open files `keep`.
+        """Start the JVM in a session of its own; it inherits the file descriptors `keep`.
 
-        A signal to the whole group, of a terminal or a service manager, would end Spark's parts before the query that
-        needs them. The JVM ends when this process does: its input is a pipe from here.
+        In this process's group, a signal of a terminal or a service manager would end the JVM before the query that
+        needs it. The JVM ends with this process: its standard input is a pipe from here.
         """
         self.settings = dict(settings)
         home = spark_home()
@@ -53,7 +52,7 @@ class Launch:
         command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
         self._folder = tempfile.TemporaryDirectory(prefix="tailrace-gateway-")
         self._address = Path(self._folder.name) / "address"
-        # The scripts would start a Python to find this out.
+        # Given these, Spark's scripts start no Python to find them out.
         asked = os.environ.get(_LAUNCHER, "")
         brief = _BRIEF if names_collector(asked) else f"{_BRIEF} {_SERIAL}"
         own = {"SPARK_HOME": str(home), "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._address)}
@@ -71,10 +70,10 @@ class Launch:
         self._began = time.monotonic()
 
     def connect(self, patience_s: float = _PATIENCE_S) -> None:
-        """Wait until it listens, and make it PySpark's.
+        """Wait until the JVM listens, and make it PySpark's.
 
-        PySpark starts a JVM too, but waits for ever for one that ends with the exit code 0, or that has lost its main
-        thread and lives on, as after a full disk. Raises JvmLost for both.
+        PySpark can start a JVM too, but waits for ever for a JVM that ends with exit code 0, or that lives on without
+        its main thread, as after a full disk. This method raises JvmLost for both.
         """
         from pyspark import SparkConf, SparkContext
         from pyspark.java_gateway import launch_gateway
@@ -82,7 +81,7 @@ class Launch:
         port, secret = self.listening(patience_s)
         conf = SparkConf(loadDefaults=False)
         conf.setAll(list(self.settings.items()))
-        # This is how PySpark learns of a JVM that it has not started.
+        # PySpark finds a JVM that it has not started by these variables.
         os.environ |= {_PORT: str(port), _SECRET: secret}
         try:
             gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
@@ -95,7 +94,7 @@ class Launch:
         SparkContext._ensure_initialized(gateway=gateway)
 
     def listening(self, patience_s: float = _PATIENCE_S) -> tuple[int, str]:
-        """The port that it listens at, and the secret that it asks for. Raises JvmLost where it does not come to it."""
+        """Wait for the JVM; return its port and its secret. Raises JvmLost if the JVM does not begin to listen."""
         try:
             _await(self._process, self._address, self._began + patience_s, patience_s)
             content = self._address.read_bytes()
@@ -107,16 +106,16 @@ class Launch:
         return port, content[8 : 8 + length].decode()
 
     def abandon(self) -> None:
-        """End a JVM that nobody is connected to. May come twice."""
+        """Kill a JVM to which nobody is connected. May be called twice."""
         if self._process.poll() is None:
-            # The scripts before it have children.
+            # the whole group, as Spark's scripts have children
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._folder.cleanup()
 
 
 def _await(process: subprocess.Popen[bytes], address_file: Path, deadline: float, patience_s: float) -> None:
-    # the JVM gives the file its name when it is complete
+    # the JVM renames the file into place when it is complete
     while not address_file.exists():
         code = process.poll()
         if code is not None:

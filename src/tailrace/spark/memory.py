@@ -1,4 +1,4 @@
-"""How large a change Spark's JVMs can take: a share of their memory. Driver."""
+"""The largest change that Spark's JVMs can take: a share of their memory. Driver."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pyspark import SparkContext
 from tailrace.spark.cluster import is_local
 
 SHARE = 16
-"""A change of a sixteenth of the heap is delivered, one of a thirteenth is not (docs/reference).
+"""Divisor of the heap: a change of a sixteenth of the heap is delivered, of a thirteenth not (docs/reference).
 
-The JVM holds the bytes of the log in the batch's plan, in the task as it is written and as it is read, and the event
-in Arrow's memory, in Spark's rows and in those of the sink."""
+The JVM holds the bytes of the log in the batch's plan and in the task, once written and once read, and the event in
+Arrow's memory, in Spark's rows and in the sink's rows."""
 
 _MESSAGE_MIB = "128"
 
 
 def most_change_bytes(context: SparkContext) -> int:
-    """The most bytes of a change, where `event.max.change.bytes` does not say.
+    """Return the default of `event.max.change.bytes`.
 
-    On a cluster the smaller one of driver and executors decides, and a task, which holds the change as the log has it,
-    must fit into a message of Spark's too (spark.rpc.message.maxSize).
+    On a cluster the smaller heap of driver and executors decides. A task, which holds the change as the log has it,
+    must also fit into a message of Spark (spark.rpc.message.maxSize).
     """
     jvm: Any = context._jvm
     heap = int(jvm.java.lang.Runtime.getRuntime().maxMemory())

@@ -1,8 +1,8 @@
-"""Options on their way through Spark, which makes the names of a Python source's options lower case.
+"""The transport of options through Spark: all of them as JSON in the value of one option, CARRIER.
 
-Some names hold parts whose case counts: a salt, a digest, a table. So all options travel in the value of one, as JSON.
-Spark prints the options of a source in its plans, but for the values of those whose names its redaction knows as
-secret: the name of the one is such a name, whatever the session is like.
+Spark makes the names of a Python source's options lower case, but the case of some parts of names counts: of a salt, a
+digest or a table. Spark also prints a source's options in plans, except values whose names its redaction knows as
+secret. CARRIER has such a name, whatever the session's settings.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from tailrace.config.option import holds_secret
 from tailrace.errors import ConfigError
 
 CARRIER = "tailrace.options.secret"
-"""The option whose value is the JSON object of all options, their names as they were written."""
+"""The option whose value is a JSON object of all options, under their names as written by the user."""
 
 _LIMIT, _IN_FILES = "event.max.change.bytes", "tasks.in.files"
 
 _log = logging.getLogger("tailrace")
 
 _CASE_COUNTS = re.compile(r"column\.mask\.hash\..+", re.IGNORECASE | re.DOTALL)
-# what Spark's own setting of spark.redaction.regex finds
+# the default of spark.redaction.regex
 _REDACTED = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 
 
 def options(mapping: Mapping[str, str]) -> dict[str, str]:
-    """`mapping` in a form that keeps the case of names: `readStream.format(…).options(**options(mapping))`. Driver.
+    """Pack `mapping` so that names keep their case: `readStream.format(…).options(**options(mapping))`. Driver.
 
-    Plans, Spark's pages and its logs show nothing of any option. Where Spark runs already and `mapping` says nothing of
-    event.max.change.bytes, that becomes a share of the memory of Spark's JVM; of tasks.in.files, so does what the
-    master allows.
+    Plans, Spark's pages and its logs show no packed option. If Spark runs already, two options get defaults of its:
+    event.max.change.bytes a share of the JVM's memory, tasks.in.files true if tasks run on this host and can share
+    files.
     """
     from pyspark import SparkContext
 
@@ -51,10 +51,10 @@ def options(mapping: Mapping[str, str]) -> dict[str, str]:
 
 
 def unpacked(given: Mapping[str, str]) -> dict[str, str]:
-    """The options that Spark handed over, with those of CARRIER among them under their own names.
+    """Return the options that Spark handed over, with those inside CARRIER unpacked.
 
-    Raises ConfigError when CARRIER is no JSON object of texts, when an option is given twice with different texts,
-    and for a name whose case counts but did not travel inside CARRIER.
+    Raises ConfigError if CARRIER is no JSON object of texts, if an option is given twice with different texts, or if a
+    name whose case counts did not travel inside CARRIER.
     """
     bare = {name: text for name, text in given.items() if name.lower() != CARRIER}
     for name in bare:

@@ -18,7 +18,7 @@ _OUT_OF_MEMORY = 52
 """Exit code of Spark's JVM when its heap is used up."""
 
 _GRACE_S = 10.0
-"""How long a JVM that does not answer any more may take to end, in seconds."""
+"""Seconds within which a JVM that no longer answers must end to count as lost."""
 
 _AGAIN = "Start again: the pipeline goes on from its checkpoint"
 _MEMORY = "give it or the machine more, or make batches smaller (max.batch.size)"
@@ -27,16 +27,16 @@ _HEAP = (
     "make batches smaller (max.batch.size), or let no change be so large (event.max.change.bytes, with "
     "event.processing.failure.handling.mode=warn to have such a change put aside)"
 )
-# What Spark says of a worker that has not ended by itself.
+# Spark's message for a worker that was killed or has crashed.
 _CRASHED = re.compile(r"Python worker exited unexpectedly \(crashed\)")
 _RUNNER = ".PythonStreamingSourceRunner"
-"""The class of Spark's that talks to the planner."""
+"""Spark's class that talks to the planner."""
 
 
 def process_lost(query: StreamingQuery) -> ProcessLost | None:
-    """What is wrong when a query has failed because its planner or a worker has ended; None for other failures.
+    """Return the error of a query that failed because its planner or a worker has ended; None for other failures.
 
-    Spark only notices that the planner's connection is closed. What the planner itself raises comes another way.
+    Of a planner that has ended, Spark only notices the closed connection. Errors that a planner raises look different.
     """
     failure = query._jsq.exception()
     if not failure.isDefined():
@@ -52,7 +52,7 @@ def process_lost(query: StreamingQuery) -> ProcessLost | None:
 
 
 def _is(raised: Any, name: str) -> bool:
-    """Whether a Java exception is of the class `name`, or of one below it."""
+    """Return True if a Java exception is of the class `name` or of a subclass."""
     at = raised.getClass()
     while at is not None and at.getName() != name:
         at = at.getSuperclass()
@@ -67,13 +67,13 @@ def _ended(what: str) -> ProcessLost:
 
 
 def jvm_lost(error: BaseException) -> JvmLost | None:
-    """What is wrong when `error` comes of the end of the JVM; None when it is there, or was not started from here."""
+    """Return the error of a JVM that has ended, if `error` comes of that; None if it runs or is not this process's."""
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         return None
-    # Its connections are closed a moment before it has ended.
+    # The JVM closes its connections a moment before it ends.
     silent = isinstance(error, Py4JError | ConnectionError)
     try:
         code = process.wait(_GRACE_S if silent else 0)
@@ -83,7 +83,7 @@ def jvm_lost(error: BaseException) -> JvmLost | None:
 
 
 def lost(code: int) -> JvmLost:
-    """A JVM that ended with an exit code, or by the signal that a negative one stands for."""
+    """Return the error for a JVM that ended with the exit code `code`; a negative one is the number of a signal."""
     if code == _OUT_OF_MEMORY:
         return JvmLost("The JVM of Spark has ended: its heap was used up.", f"{_AGAIN}. {_HEAP}.")
     if code < 0:

@@ -1,4 +1,4 @@
-"""The Python that a local session's planners and workers run with. Driver."""
+"""The Python that runs planners and workers of a local session. Driver."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _QUIET, _FORKED = (Path(__file__).with_name(name).resolve() for name in ("quiet.
 
 
 def worker_python() -> str:
-    """The path of this process's Python, behind a script that leaves PySpark's zipped copy off the path, has processes
-    forked by the session's fork server, and keeps those quiet that the JVM has left alone.
+    """Return the path of a script that runs this process's Python for Spark.
 
-    Where PySpark is not an installed package, or there is no shell, it is this Python itself.
+    The script takes PySpark's zipped copy off PYTHONPATH, has processes forked by the session's fork server, and runs
+    modules by `quiet.py`. If PySpark is not an installed package, or there is no shell, returns this Python's path.
     """
     package = importlib.util.find_spec("pyspark")
     installed = package is not None and package.origin is not None and "site-packages" in Path(package.origin).parts
@@ -47,7 +47,7 @@ def worker_python() -> str:
     target = cache_directory() / f"python-{hashlib.sha256(script.encode()).hexdigest()[:12]}" / "python"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed into place: another process may look for it at this moment.
+        # Renamed into place: another process may be starting it.
         fresh = target.with_name(f"python.{os.getpid()}")
         fresh.write_text(script)
         fresh.chmod(0o755)

@@ -1,12 +1,11 @@
-"""Runs a module of PySpark as `python -m` does, without stack traces from a process that the JVM has left alone.
+"""The runner of PySpark's modules: like `python -m`, but without stack traces when the JVM has closed the socket.
 
-A query that is stopped ends its planner and its tasks by closing their sockets. Over Unix sockets they notice before
-they are ended, and print it at length; the JVM, which has closed them, knows. Planner and workers of a local session:
-`tailrace.spark.python` starts them by this file, so it imports what any Python has loaded already.
+A query that is stopped closes the sockets of its planner and its tasks. Over Unix sockets these notice it before they
+are ended, and would print long stack traces. `tailrace.spark.python` starts this file for the planner and the workers
+of a local session. So the file imports only modules that any Python has loaded already.
 
-PySpark's daemon makes a process for each worker, which would import what it needs anew: most of a second of each. So
-the daemon imports it before (`LOADED`), and its workers share it. Where there is a fork server, the daemon has it from
-there.
+PySpark's daemon makes a process for each worker, and each would spend most of a second on imports. So the daemon
+imports their modules (`LOADED`) beforehand, and the workers share them. With a fork server, the daemon inherits them.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from types import TracebackType
 from typing import Any
 
 LOADED = "TAILRACE_LOADED"
-"""The environment variable that names the modules that tasks need, with commas."""
+"""The environment variable with the names of the modules that tasks need, separated by commas."""
 
 DAEMON, TASKS = "pyspark.daemon", "pyspark.worker"
 
 
 def is_left_alone(error: BaseException | None) -> bool:
-    """Whether the JVM has closed the socket that `error` is about, or has none any more for a process that starts."""
+    """Return True if `error` says that the JVM has closed the process's socket, or no longer listens for it."""
     if isinstance(error, (BrokenPipeError, ConnectionResetError)):
         return True
     condition = getattr(error, "getCondition", None)
@@ -44,14 +43,14 @@ _print_exc = traceback.print_exc
 
 
 def _print(*arguments: Any, **named: Any) -> None:
-    """The daemon prints the errors of its workers by this function."""
+    """Replace `traceback.print_exc`, by which the daemon prints the errors of its workers."""
     is_daemon = sys._getframe(1).f_globals.get("__spec__") is getattr(sys.modules["__main__"], "__spec__", None)
     if not (is_daemon and is_left_alone(sys.exc_info()[1])):
         _print_exc(*arguments, **named)
 
 
 def load(*workers: str) -> None:
-    """Import the modules `workers` and what tasks need. What fails here fails where it is needed too, which says so."""
+    """Import the modules `workers` and those that tasks need. Ignores errors: they recur where a module is needed."""
     named = os.environ.get(LOADED, "")
     for module in (*workers, *(["tailrace.spark.source", *named.split(",")] if named else [])):
         with suppress(Exception):
@@ -61,20 +60,20 @@ def load(*workers: str) -> None:
             from tailrace.spark.warm import compile_functions
 
             compile_functions()
-    # A worker that looks at none of these objects copies none of their pages.
+    # The garbage collector would touch these objects, and so copy their pages in every worker.
     gc.freeze()
 
 
 def run(arguments: list[str]) -> None:
-    """Run the module that `arguments` name, after -m, with those behind it."""
+    """Run a module: `arguments` are those of `python`, from -m on."""
     sys.excepthook = _write
     traceback.print_exc = _print
-    # what `python -m` has there
+    # as `python -m` sets it
     sys.path[0] = os.getcwd()
     sys.argv[:] = arguments[1:]
     if sys.argv[0] == DAEMON and len(sys.argv) > 1:
         load(sys.argv[1])
-    # one that is imported already would be warned of
+    # runpy warns of a module that is imported already
     sys.modules.pop(sys.argv[0], None)
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 

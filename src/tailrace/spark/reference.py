@@ -1,7 +1,7 @@
-"""The tables of the page of typed rows: what a database's types are in Spark, from what its tasks make of them.
+"""The type tables of the page about typed rows: each database's types and the Spark types that its tasks produce.
 
-`python -m tailrace.spark.reference` renews the parts of the page between its marks; with `--check` it only shows, by
-the exit code 1, that the page is out of date.
+`python -m tailrace.spark.reference` renews the tables between the page's marks. With `--check` it writes nothing and
+exits with 1 if the page is out of date.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEAST = {"database.hostname": "h", "database.user": "u", "topic.prefix": "p", "
 
 
 def table(name: str) -> str:
-    """The table of a connector: each type that it lists, and what that is in typed rows."""
+    """Return a connector's table in Markdown: each type that it lists, and the Spark type in typed rows."""
     descriptor = registry.find(name)
     listed: Any = load(descriptor.listed)
     config = registry.parse(name, _LEAST | {_database(name): "d"})
@@ -52,7 +52,7 @@ def _spark_type(column: Column, config: Config, form: SourceForm) -> str:
 
 
 def renew(text: str) -> str:
-    """The page with its tables renewed; raises ValueError where it lacks the marks of one."""
+    """Return the page `text` with its tables renewed; raises ValueError if the marks of a table are missing."""
     for name in registry.OWN:
         if not registry.find(name).listed:
             continue

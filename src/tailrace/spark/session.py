@@ -1,4 +1,4 @@
-"""The Spark session that pipelines run in: local, quiet, with the settings that keep a small batch short. Driver."""
+"""The Spark session of a pipeline: by default local, quiet, and set up for short batches. Driver."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # A worker that starts anew for each task costs more than a small batch does.
+    # Starting a worker for each task costs more than a small batch.
     "spark.python.worker.reuse": "true",
     "spark.sql.streaming.pollingDelay": "5ms",
     # A second copy of a slow task would send its records a second time, and out of order.
@@ -37,37 +37,37 @@ SETTINGS: Mapping[str, str] = {
     "spark.redaction.regex": "(?i)secret|pass(word|phrase|wd)|pwd|token|(access|api|account|private|keystore)[._-]?key"
     "|jaas|credential|user[.]?info|connection[.]?string",
 }
-"""What every session gets; `config` may override each of them."""
+"""Settings of every session; `config` may override each of them."""
 
 LOCAL_SETTINGS: Mapping[str, str] = {
-    # A task takes and gives back some 20 MB for each chunk or segment. glibc would return them to the system at once,
-    # and the next task would wait for their pages again: a sixth of a task's time. In a local session this reaches
-    # Python's processes only; on a cluster it would reach the JVM of each executor too.
+    # A task allocates and frees some 20 MB for each chunk or segment. glibc would return them to the system at once,
+    # and the next task would fault their pages in again: a sixth of a task's time. In a local session these variables
+    # reach only Python processes; on a cluster they would also reach the JVM of each executor.
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 << 20),
     "spark.executorEnv.MALLOC_ARENA_MAX": "1",
-    # Both spare a forked process and a checksum file for each file of the checkpoint: some 250 ms a batch. The
-    # checkpoint of a cluster is where all hosts reach it: Spark chooses how that is written.
+    # Both save a forked process and a checksum file for each file of the checkpoint: some 250 ms a batch. On a cluster
+    # the checkpoint is on a shared file system, and Spark chooses how to write it.
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
-"""What a session gets besides whose tasks run in this process's JVM; `config` may override each of them."""
+"""Further settings of a local session; `config` may override each of them."""
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ENABLED, _SOCKETS = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
-# What PySpark adds to the directory, `/.UUID.sock`, in bytes.
+# Length of `/.UUID.sock`, which PySpark appends to the directory, in bytes.
 _SOCKET_NAME = 43
 
-# Arrow's buffers check the bounds of each access, a good part of the JVM's time for a row. What they hold here is
-# written by pyarrow and read by Spark's generated code, which keeps to the rows that there are.
+# Arrow's buffers check the bounds of each access, a good part of the JVM's time for a row. Here pyarrow writes the
+# buffers, and Spark's generated code reads only existing rows.
 _UNCHECKED = "-Darrow.enable_unsafe_memory_access=true"
 
-# Spark's pages and Arrow's buffers are large beside the regions of a small heap's G1, Java's default: it marks the heap
-# again and again. This one does so when the heap is full.
+# Spark's pages and Arrow's buffers are large beside the regions of G1, Java's default, in a small heap: G1 would mark
+# the heap again and again. The parallel collector works only when the heap is full.
 _COLLECTOR = "-XX:+UseParallelGC"
 
-# A warning of PySpark at the start of every process; records do not pass through pandas.
+# PySpark prints this warning at the start of every process; records do not pass through pandas.
 _PANDAS = "PySpark does not yet fully support pandas"
 
 _QUIET = """\
@@ -99,16 +99,17 @@ def session(
     loaded: Sequence[str] = (),
     launched: Launch | None = None,
 ) -> SparkSession:
-    """The running session of this process, or a new one with `config` over the settings of this module.
+    """Return this process's running session, or a new one with `config` over the settings of this module.
 
-    `jars` are those that the sink needs. `memory` is the heap of the JVM, which in local mode serves driver
-    and tasks. `log_level` is that of Spark's own log on stderr: off, error, warn, info. `keep` are open files that
-    the JVM inherits, `loaded` the modules that its Python processes need, as those of `Descriptor.forked`. A JVM that
-    runs already keeps its Java, memory, log, files, jars and modules; so does one that is `launched`, which has all of
-    `config`. On a cluster, `master` names it, and executors start the Python that
-    `spark.pyspark.python` or PYSPARK_PYTHON names, else the path of this one.
-    Raises PrerequisiteError without Java 17, or when the jars are missing and cannot be fetched; ConnectionFailed where
-    a stand-alone master does not answer; JvmLost where the JVM ends at its start.
+    `jars` are those that the sink needs. `memory` is the heap of the JVM, which in local mode serves driver and tasks.
+    `log_level` of Spark's own log on stderr: off, error, warn, info. `keep` are file descriptors that the JVM inherits,
+    `loaded` the modules that its Python processes import, such as `Descriptor.forked`. `launched` is a JVM from
+    `launch`, started with all of `config`. It, and any JVM that runs already, keeps its Java, memory, log, files, jars
+    and modules. Executors of a cluster start the Python named by `spark.pyspark.python` or PYSPARK_PYTHON, else by the
+    path of this process's Python.
+
+    Raises PrerequisiteError without Java 17, or if missing jars cannot be fetched; ConnectionFailed if a stand-alone
+    master does not answer; JvmLost if the JVM ends at its start.
     """
     given = dict(config or {})
     if launched is None:
@@ -150,11 +151,11 @@ def launch(
     keep: Sequence[int] = (),
     loaded: Sequence[str] = (),
 ) -> Launch | None:
-    """Start the JVM of a session without waiting for it; None where one runs already, or spark-submit has started it.
+    """Start the JVM of a session without waiting for it; None if one runs already, or spark-submit has started it.
 
-    PySpark is not imported, which takes long. `loaded` are the modules that planners and tasks of a local session need:
-    its fork server imports them once, or, where there is none, the process that makes the workers. The other
-    parameters and the errors are those of `session`.
+    Does not import PySpark, which takes long. `loaded` are the modules that planners and tasks of a local session need:
+    the fork server imports them once, or, without it, the process that makes the workers. The other parameters and the
+    errors are those of `session`.
     """
     if _SUBMITTED in os.environ or _is_running():
         return None
@@ -163,7 +164,7 @@ def launch(
     demand(master)
     java = find_java()
     flags = archive.flags(archive.usable(java[0], spark_home()))
-    # Java takes the last of two that say different things.
+    # Of two contradicting options Java takes the last.
     settings[_JAVA_OPTIONS] = f"{flags} {settings[_JAVA_OPTIONS]}".lstrip()
     _name_python(is_local(master), given.get("spark.pyspark.python"))
     with _environment(is_local(master), java_home(java), loaded):
@@ -177,7 +178,7 @@ def launch(
 def _settings(
     given: Mapping[str, str], jars: Sequence[Jar], app_name: str, master: str, memory: str, log_level: str
 ) -> dict[str, str]:
-    """Spark's settings: what is `given` over those of this module."""
+    """Return Spark's settings: those `given` over those of this module."""
     local = is_local(master)
     submitted = _SUBMITTED in os.environ
     settings = {"spark.app.name": app_name, **SETTINGS, "spark.driver.memory": memory}
@@ -202,8 +203,8 @@ def _settings(
 
 
 def _quieten(running: SparkSession) -> None:
-    """Keep PySpark's server for accumulators from logging at length that the JVM has closed its connection, as it does
-    when it is killed: whoever waits for the query learns of it."""
+    """Keep PySpark's accumulator server from logging a stack trace when the JVM closes its connection, as when it is
+    killed: waiting for the query raises that error anyway."""
     server = getattr(running.sparkContext, "_accumulatorServer", None)
     if server is None:
         return
@@ -217,17 +218,17 @@ def _quieten(running: SparkSession) -> None:
 
 
 def _name_python(local: bool, python: str | None) -> None:
-    """Say which Python the workers run with. It stays so, since PySpark reads it again for every function it ships."""
+    """Set PYSPARK_PYTHON to the workers' Python, for good: PySpark reads it again for every function that it ships."""
     if python and not local:
         os.environ["PYSPARK_PYTHON"] = python
     elif local or "PYSPARK_PYTHON" not in os.environ:
-        # Without it workers start whatever `python3` is on the path, which has none of the packages.
+        # Otherwise workers start the first `python3` on the path, which may lack the packages.
         os.environ["PYSPARK_PYTHON"] = worker_python() if local else sys.executable
 
 
 @contextmanager
 def _environment(local: bool, home: Path, loaded: Sequence[str]) -> Iterator[None]:
-    """What the JVM inherits: Java, what its workers need, and the loopback address."""
+    """Set the environment that the JVM inherits: Java, its workers' variables and, if local, the loopback address."""
     given = os.environ.get("PYTHONWARNINGS")
     silent = f"ignore:{_PANDAS}:FutureWarning"
     wanted = {"JAVA_HOME": str(home), "PYTHONWARNINGS": f"{given},{silent}" if given else silent}
@@ -235,7 +236,7 @@ def _environment(local: bool, home: Path, loaded: Sequence[str]) -> Iterator[Non
         wanted |= {"SPARK_LOCAL_IP": "127.0.0.1", LOADED: ",".join(loaded)}
     unwanted: tuple[str, ...] = ()
     if "PYTHONDONTWRITEBYTECODE" in os.environ:
-        # Each planner and worker would compile every module anew, a second or two each: they get a cache of their own.
+        # Without bytecode each planner and worker would spend a second or two on compiling: they get their own cache.
         wanted["PYTHONPYCACHEPREFIX"] = str(cache_directory() / "pycache")
         unwanted = ("PYTHONDONTWRITEBYTECODE",)
     before = {name: os.environ.get(name) for name in (*wanted, *unwanted)}
@@ -253,13 +254,12 @@ def _environment(local: bool, home: Path, loaded: Sequence[str]) -> Iterator[Non
 
 
 def _sockets(given: str | None = None) -> dict[str, str]:
-    """A local session reaches its workers over Unix sockets: over TCP the small writes of both sides wait 40 ms for
-    each other's acknowledgement, in every task.
+    """Return settings for Unix sockets between the JVM and its workers, in the directory `given` or a temporary one.
 
-    They are in the directory `given`, or in one of this process's own, which its end removes, or, where it is
-    killed, the next one's start: Spark would put them into
-    the system's directory for temporary files, and leave some there. Where the path of a socket would be too long for
-    the system, workers are reached over TCP; executors of a cluster are, since their directories are not known here.
+    Over TCP the small writes of both sides wait 40 ms for each other's acknowledgement, in every task. The temporary
+    directory is removed when this process ends or, if it is killed, when the next one starts; Spark's default would
+    leave sockets in the system's temporary directory. If a socket's path would be too long, workers use TCP. So do
+    executors of a cluster, whose directories are not known here.
     """
     folder = given
     if folder is None:
@@ -270,13 +270,13 @@ def _sockets(given: str | None = None) -> dict[str, str]:
 
 
 def _is_running() -> bool:
-    """Whether this process has a JVM; one that has not imported PySpark has none."""
+    """Return True if this process has a JVM, without importing PySpark."""
     context = sys.modules.get("pyspark.core.context")
     return context is not None and context.SparkContext._gateway is not None
 
 
 def _log_settings(level: str) -> Path:
-    """A file that makes Spark's logger write to stderr from `level` on, without its greeting."""
+    """Write a log4j configuration that logs to stderr from `level` on, without Spark's greeting; return its path."""
     path = cache_directory() / f"log4j2-{level}.properties"
     content = _QUIET.format(level=level)
     if not path.exists() or path.read_text() != content:

@@ -1,8 +1,8 @@
-"""Spark's Python sources over the connectors' planners: one for each connector that the registry knows.
+"""Spark's Python sources over the connectors' planners: one source for each connector in the registry.
 
-Which process runs what (measured, see docs/architecture.md): `DataSource.__init__` and `schema` run in a short
-process at `load()`; one planner process lives as long as the query and makes every call but `read`; workers run
-`read` on a pickled copy of the reader, so everything that `read` needs is in its partition.
+Processes (measured, see docs/architecture.md): `DataSource.__init__` and `schema` run in a short process at `load()`.
+The planner process lives as long as the query and runs all other calls but `read`. Workers run `read` on a pickled copy
+of the reader, so everything that `read` needs is in its partition.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ _TYPES = {
 
 
 def row_type(columns: Sequence[str]) -> str:
-    """Spark's type of rows of these columns alone, in this order."""
+    """Return the Spark type, as DDL, of rows with these columns in this order."""
     return ", ".join(f"{name} {_TYPES.get(name, 'string')}" for name in columns)
 
 
 ROW_TYPE = row_type(COLUMNS)
-"""Spark's type of rows of all columns."""
+"""The Spark type, as DDL, of rows with all columns."""
 
 
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The stream reader of every tailrace source. Constructed in several processes: no I/O until the first call."""
+    """The stream reader of every tailrace source. Constructed in several processes, so the constructor does no I/O."""
 
     def __init__(self, config: Config, run_id: str, typed: TypedRows | None = None) -> None:
         self._config = config
@@ -68,7 +68,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._files = TaskFiles() if config["tasks.in.files"] else None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Workers get a copy that can only read: neither connections nor secrets go with it.
+        # The workers' copy can only read, and holds neither connections nor secrets.
         kept = {"_run_id": self._run_id, "_columns": self._columns}
         return {"_config": None, "_planner": None, "_typed": None, "_files": None, **kept}
 
@@ -88,21 +88,21 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _max_bytes(self) -> int:
-        """Connectors that do not know the size of what is still to be read have no such option, and no such limit."""
+        """The value of max.batch.size.in.bytes; unlimited for connectors without it, which cannot tell sizes ahead."""
         return int(self._config.get("max.batch.size.in.bytes") or _UNLIMITED)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The constant first offset. Planner."""
+        """Return the constant first offset. Planner."""
         return self._plan().initial_offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """`max.batch.size` rows when the user set it, else `max.batch.size.in.bytes`. Planner."""
+        """Return `max.batch.size` rows if the user set it, else `max.batch.size.in.bytes`. Planner."""
         if self._config.is_set("max.batch.size"):
             return ReadMaxRows(self._config["max.batch.size"])
         return ReadMaxBytes(self._max_bytes)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The end of the next batch. `start` is in Spark's commit log: the slot may forget what is before. Planner."""
+        """Return the next batch's end. `start` is in Spark's commit log, so the planner may acknowledge it. Planner."""
         if self._files is not None:
             self._files.passed(start)
         rows = bytes_ = None
@@ -115,28 +115,28 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan().latest_offset(start, rows, bytes_)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The newest position known to exist, for the query's progress. Planner."""
+        """Return the newest known position, for the query's progress. Planner."""
         return self._plan().status()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the end of the query to what is committed in the database now. Planner."""
+        """Let the query end at the database's current position. Planner."""
         self._plan().stop_at_present()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of a batch, with everything that they need in them or in a file. Planner."""
+        """Return the tasks of a batch, self-contained or each with its data in a file. Planner."""
         tasks = self._plan().partitions(start, end)
         if self._files is not None:
             return self._files.placed(start, end, tasks)
         return [TaskPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task, as Arrow record batches of the columns that the query wants. Worker."""
+        """Yield the records of one task, in the columns that the query names. Worker."""
         assert isinstance(partition, TaskPartition | PlacedPartition)
         yield from ahead(batch.select(self._columns) for batch in partition.read())
         _settle()
 
     def stop(self) -> None:
-        """Release the planner's connections; Spark calls it only when the planner ends by itself. Planner."""
+        """Release the planner's connections. Spark calls it only when the planner ends by itself. Planner."""
         if self._files is not None:
             self._files.close()
         if self._planner is not None:
@@ -144,7 +144,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def columns_of(config: Config) -> tuple[str, ...]:
-    """The columns of a query's rows, in their order: those that row.columns names, else all."""
+    """Return the column names of a query's rows, in order: those of row.columns, else all."""
     return tuple(config["row.columns"] or COLUMNS)
 
 
@@ -153,7 +153,7 @@ _UNLIMITED = (1 << 63) - 1
 
 
 def _settle() -> None:
-    """Take what the first task has loaded out of the garbage collector's sight, once in each worker.
+    """Exempt the objects that the first task has loaded from garbage collection, once in each worker.
 
     Spark's worker collects after every task; walking over the compiler's many objects took a fifth of its time.
     """
@@ -166,8 +166,10 @@ def _settle() -> None:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Imports without the garbage collector, which walks over all that they make while nothing of it is garbage, and
-    would again at each later import. Planner."""
+    """Disable garbage collection during imports, and exempt their objects afterwards. Planner.
+
+    The collector would walk over all these objects, none of which is garbage, again and again.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -179,10 +181,10 @@ def _uncollected() -> Iterator[None]:
 
 
 class ChangeDataSource(DataSource):
-    """What every tailrace source is: its options are Debezium's, `connector` is the name of the one that has them.
+    """The base of every tailrace source; `connector` names its connector. The options are Debezium's.
 
-    `tailrace.spark.options` keeps the case of their names. Columns: see `tailrace.columns.row`; row.columns names some
-    of them. Raises ConfigError at `load()` for unknown, wrong or unsupported options.
+    `tailrace.spark.options` keeps the case of option names. Columns: see `tailrace.columns.row`; row.columns selects
+    some of them. Raises ConfigError at `load()` for unknown, wrong or unsupported options.
     """
 
     connector: ClassVar[str]
@@ -220,13 +222,13 @@ class ChangeDataSource(DataSource):
 
 
 def data_source(descriptor: Descriptor) -> type[ChangeDataSource]:
-    """The class of a connector's source, which `spark.dataSource.register` takes. Driver."""
+    """Return the class of a connector's source, for `spark.dataSource.register`. Driver."""
     about = {"connector": descriptor.name, "__doc__": f"Row changes of {descriptor.title} as Debezium events."}
     return type(f"{descriptor.name.title()}DataSource", (ChangeDataSource,), about)
 
 
 def new_run_id() -> str:
-    """A UUID of version 7 (RFC 9562), one for each run of a query."""
+    """Return a UUID of version 7 (RFC 9562) for one run of a query."""
     import os
     import time
     import uuid
@@ -238,7 +240,7 @@ def new_run_id() -> str:
 
 
 def _have_workers_of_this_environment(spark: SparkSession) -> None:
-    """Let sources of a local session run in this process's Python: the first `python3` of PATH may be another one."""
+    """Let a local session's sources run in this process's Python: Spark's default is the first `python3` of PATH."""
     context = getattr(spark, "_sc", None)
     if context is None or not str(context.master).startswith("local") or "PYSPARK_PYTHON" in os.environ:
         return
@@ -248,24 +250,24 @@ def _have_workers_of_this_environment(spark: SparkSession) -> None:
 
 
 def _is_known(spark: SparkSession, name: str) -> bool:
-    """Return True where Spark has the format already; False also where nobody can tell."""
+    """Return True if Spark has the format already; False also if that cannot be determined."""
     try:
         return bool(spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(name))
     except Exception:
-        # Spark Connect has no JVM here, and another Spark other names
+        # Spark Connect has no JVM here, and another version of Spark may have other names
         return False
 
 
 def register(spark: SparkSession) -> None:
-    """Make the sources known to `spark`, under the names that `readStream.format` takes. Driver.
+    """Register the sources of all connectors, tailrace's own and those of other packages, with `spark`. Driver.
 
-    They are those of tailrace's own connectors and of those that other packages bring. In a local session Python's
-    workers are those of the environment that this process runs in, unless PYSPARK_PYTHON or Spark's settings name them.
+    `readStream.format` takes their names. Workers of a local session then run this process's Python, unless
+    PYSPARK_PYTHON or Spark's settings name another.
     """
     _have_workers_of_this_environment(spark)
     for descriptor in registry.known():
         if _is_known(spark, descriptor.format):
-            # Spark has found it by itself, and would warn of a second one
+            # Spark has found it by itself, and would warn of a second registration
             continue
         try:
             spark.dataSource.register(data_source(descriptor))

@@ -1,9 +1,9 @@
-"""A batch's tasks on their way from the planner to the workers.
+"""The transport of a batch's tasks from the planner to the workers, in Spark's plan or in files. Planner, worker.
 
 Spark writes a task into the plan of a batch, and from there into each job that reads the plan: the JVM holds the bytes
-of the log several times. Where planner and workers are processes of one host, a large batch lies in a file instead. The
-file has no name, so that nothing is left of it whatever ends the planner: workers open it by the planner's descriptor,
-as Linux lets processes of one user do (proc(5), /proc/PID/fd).
+of the log several times. If planner and workers run on one host, a large task lies in a file instead. The file has no
+name, so nothing of it remains, however the planner ends. Workers open it by the planner's descriptor, as Linux lets
+processes of one user do (proc(5), /proc/PID/fd).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from tailrace.log.planner import Offset, Task
 
 PACKED_BYTES = 1 << 20
-"""A task that is no larger than this, in bytes, travels with Spark's plan."""
+"""A task of at most so many bytes travels in Spark's plan."""
 _MARK_BYTES = 16
 _ALIGNED = 64
-"""Bytes. Kernels are compiled for arrays at addresses of their type."""
+"""Alignment of parts in the file, in bytes: compiled kernels need arrays at addresses aligned for their type."""
 
 
 class TaskPartition(InputPartition):
-    """A connector's task as Spark ships it."""
+    """A connector's task inside Spark's plan."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -46,16 +46,16 @@ class TaskPartition(InputPartition):
         return type(self).__name__
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """The rows of the task. Worker."""
+        """Read the rows of the task. Worker."""
         return self.task.read()
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An open file of a process; the `mark` at its beginning tells it from a later one with the descriptor.
+    """A task in an open file of the planner. The `mark` at its beginning tells it from a later file of this descriptor.
 
-    The file has the pickled task without its arrays, then the bytes of these: `sizes` are how many they are, and each
-    begins at a multiple of `_ALIGNED`.
+    Behind the mark, the file has the pickled task without its arrays, then the bytes of each array: parts of `sizes`
+    bytes, each at a multiple of `_ALIGNED`.
     """
 
     process: int
@@ -64,11 +64,11 @@ class _Place:
     sizes: tuple[int, ...]
 
     def task(self) -> Task:
-        """What stands there. Worker; raises ProcessLost where it cannot be opened."""
+        """Return the task, mapped from the file. Worker; raises ProcessLost if the file cannot be opened."""
         try:
             with open(f"/proc/{self.process}/fd/{self.descriptor}", "rb") as file:
                 if file.read(_MARK_BYTES) == self.mark:
-                    # without a copy of the bytes: the pages are those that the planner has written
+                    # no copy of the bytes: these are the pages that the planner has written
                     held = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
                     text, *arrays = (held[first : first + size] for first, size in _starts(self.sizes))
                     task: Task = pickle.loads(text, buffers=arrays)
@@ -83,7 +83,7 @@ class _Place:
 
 
 class PlacedPartition(InputPartition):
-    """Where a worker finds a task."""
+    """A connector's task in a file, whose place is in Spark's plan."""
 
     def __init__(self, place: _Place) -> None:
         self.place = place
@@ -92,22 +92,22 @@ class PlacedPartition(InputPartition):
         return type(self).__name__
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """The rows of the task. Worker."""
+        """Read the rows of the task. Worker."""
         return self.place.task().read()
 
 
 @dataclass(slots=True)
 class TaskFiles:
-    """The files with the tasks of the batch `(start, end]` that runs. Planner.
+    """The files with the tasks of the running batch `(start, end]`. Planner.
 
-    They are there until Spark plans behind the batch, however often it plans the batch itself.
+    They stay until Spark has committed the batch, however often it plans the batch.
     """
 
     _batch: tuple[Offset, Offset] | None = None
     _files: list[IO[bytes]] = field(default_factory=list)
 
     def placed(self, start: Offset, end: Offset, tasks: Sequence[Task]) -> Sequence[InputPartition]:
-        """Partitions for the tasks. Raises SpoolFailed where the disk does not take them."""
+        """Write large tasks to files; return partitions for all tasks. Raises SpoolFailed if the disk fails."""
         if (start, end) != self._batch:
             self.close()
             self._batch = (start, end)
@@ -117,12 +117,12 @@ class TaskFiles:
             raise spool_failed(error) from error
 
     def passed(self, start: Offset) -> None:
-        """Spark has committed what is up to `start`."""
+        """Release the files if Spark has committed their batch, which ends at `start`."""
         if self._batch is not None and self._batch[1] == start:
             self.close()
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close all files."""
         for file in self._files:
             file.close()
         self._files, self._batch = [], None
@@ -136,7 +136,7 @@ class TaskFiles:
             parts = [memoryview(text), *(array.raw() for array in arrays)]
             if sum(part.nbytes for part in parts) <= PACKED_BYTES:
                 return TaskPartition(task)
-            # closed by `close`, or below
+            # closed by `close`, or by the handler below
             file = TemporaryFile(prefix="tailrace-tasks-")  # noqa: SIM115
             self._files.append(file)
             return PlacedPartition(_place(file, parts))
@@ -153,7 +153,7 @@ class TaskFiles:
 
 
 def _starts(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where in a file parts of so many bytes begin, and these sizes."""
+    """Yield offset and size of each part in the file, both in bytes."""
     first = _ALIGNED
     for size in sizes:
         yield first, size
@@ -161,7 +161,7 @@ def _starts(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _place(file: IO[bytes], parts: Sequence[memoryview]) -> _Place:
-    """Write the parts of a task into a file."""
+    """Write the parts of a task into a file; return their place."""
     mark = secrets.token_bytes(_MARK_BYTES)
     file.write(mark)
     sizes = tuple(part.nbytes for part in parts)

@@ -1,8 +1,8 @@
-"""`python -m tailrace.spark.training DIRECTORY OPTIONS`: a session that loads the classes a pipeline needs.
+"""`python -m tailrace.spark.training DIRECTORY OPTIONS`: a session that loads the classes that a pipeline needs.
 
-`tailrace.spark.archive` runs it to see which these are, and to try an archive. OPTIONS are further options of Java. A
-stream of this module's own source, from no database, is run to its end: into files, as the sink `file` writes them, and
-into Spark's noop sink. The process ends when its JVM has ended, with the JVM's exit code.
+`tailrace.spark.archive` runs it to list these classes, and to try an archive. OPTIONS are further options of Java. The
+session runs a stream of this module's own source, without a database, to its end: into files, as the sink `file` writes
+them, and into Spark's noop sink. The process ends after its JVM, with the JVM's exit code.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Listener(StreamingQueryListener):
 
 
 def main(folder: Path, options: str) -> int:
-    """Run the session; returns the exit code of its JVM."""
+    """Run the session; return the exit code of its JVM."""
     spark = session({"spark.driver.extraJavaOptions": options}, log_level="off")
     (folder / COMMAND).write_text(json.dumps(_command(spark)))
     load_modules(())
@@ -91,7 +91,7 @@ def main(folder: Path, options: str) -> int:
     _run(frame, folder)
     process = SparkContext._gateway.proc  # type: ignore[union-attr]
     spark.stop()
-    # the end of its input ends it
+    # the JVM ends with its standard input
     process.stdin.close()
     return int(process.wait(_PATIENCE_S))
 
@@ -110,7 +110,7 @@ def _run(frame: DataFrame, folder: Path) -> None:
 
 
 def _command(spark: SparkSession) -> dict[str, Any]:
-    """The program, the options and the class path of the session's JVM, without what only looks at classes."""
+    """Return program, options and class path of the session's JVM, without the options about class archives."""
     jvm: Any = spark._jvm
     given = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
     system = jvm.java.lang.System

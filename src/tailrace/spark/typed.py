@@ -1,4 +1,4 @@
-"""Typed rows for Spark: the schema that a query declares, and what its tasks are told of it. Any process."""
+"""Typed rows in Spark: the schema that a query declares, and its description for the tasks. Any process."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tailrace.events.table_plan import table_plan
 from tailrace.events.typed import table_kinds
 
 _MARK = "tailrace"
-"""The name in the metadata of a column of the schema under which stands which table it is made of, and when."""
+"""The key in a column's metadata for the captured table of the column's type, and for the log position of that type."""
 
 
 def typed_type(config: Config) -> StructType:
-    """The type of typed rows: of one captured table, in its columns' types; of several, of variants. Asks the server.
+    """Ask the server for the type of typed rows: one captured table's column types, or variants for several tables.
 
     Raises TailraceError.
     """
@@ -37,7 +37,7 @@ def typed_type(config: Config) -> StructType:
     if len(captured.tables) == 1:
         return _of_table(config, captured, settings)
     table = captured.tables[0] if captured.tables else TableSchema(TableId("", "", ""), (), ())
-    # a source block has the same fields whatever the table is
+    # a source block has the same fields for every table
     variants["source"] = table_kinds(table_plan(table, settings, captured.form).layouts)["source"]
     return from_arrow_schema(typed_schema(_columns(config, TYPED_COLUMNS), variants))
 
@@ -55,7 +55,7 @@ def _of_table(config: Config, captured: Captured, settings: EventSettings) -> St
 
 
 def _columns(config: Config, known: Sequence[str]) -> Sequence[str]:
-    """The columns that `row.columns` names, else all. Raises ConfigError for one that these rows do not have."""
+    """Return the columns that `row.columns` names, else `known`. Raises ConfigError for a name not in `known`."""
     named: list[str] = config["row.columns"] or list(known)
     lacking = [name for name in named if name not in known]
     if lacking:
@@ -65,9 +65,9 @@ def _columns(config: Config, known: Sequence[str]) -> Sequence[str]:
 
 
 def declared(schema: StructType) -> TypedRows:
-    """What tasks are told of the schema of a query: that of `typed_type`, or one that a user has named.
+    """Describe a query's schema for its tasks; the schema is that of `typed_type`, or the user's own.
 
-    Raises ConfigError for columns that typed rows do not have, and for what may not be null.
+    Raises ConfigError for columns that typed rows do not have, and for parts that may not be null.
     """
     unknown = [name for name in schema.names if name not in (*TYPED_COLUMNS, UPDATE)]
     if unknown:
@@ -88,7 +88,7 @@ def declared(schema: StructType) -> TypedRows:
 
 
 def _sure(kind: DataType, path: str = "") -> Iterator[str]:
-    """The parts of a type that may not be null, by their paths."""
+    """Yield the paths of the parts of a type that may not be null."""
     if isinstance(kind, StructType):
         for field in kind:
             name = f"{path}.{field.name}" if path else field.name
