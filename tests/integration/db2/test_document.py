@@ -118,7 +118,7 @@ def test_names_that_differ_in_case_alone_are_told_apart_and_reported(db2: Db2Dat
     ]  # fmt: skip
     options = db2.options(table_include_list=r"MYSCHEMA\.cased")
     told = [finding.text for finding in check(parse("db2", options)) if finding.subject == "names"]
-    assert any("differ in capitals alone" in text and "MYSCHEMA.CASED and MYSCHEMA.Cased" in text for text in told)
+    assert any("differ only by case" in text and "MYSCHEMA.CASED and MYSCHEMA.Cased" in text for text in told)
 
 
 @pytest.mark.seed("004-08")

@@ -57,7 +57,7 @@ def test_tables_that_are_not_in_capture_mode_are_told(db2: Db2Database) -> None:
     db2.execute("CREATE TABLE INVENTORY.T (ID INTEGER NOT NULL PRIMARY KEY)")
     told = of(found(db2, table_include_list=r"INVENTORY\..*"), "tables")
     assert told == [
-        ("warning", "No table that the lists name is in capture mode."),
+        ("warning", "No table that the lists include is in capture mode."),
         ("warning", "Not in capture mode: INVENTORY.T."),
     ]
 

@@ -1,4 +1,4 @@
-"""What Db2's rows are compared by: see tailrace.connectors.changetables.compared. Driver."""
+"""Read Db2's rows to compare them with a copy: see tailrace.connectors.changetables.compared. Driver."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tailrace.events.settings import EventSettings
 
 
 def compared(config: Config, settings: EventSettings) -> ComparedTables:
-    """See tailrace.connectors.held.Comparing."""
+    """Implements tailrace.connectors.held.Comparing."""
     return ComparedTables(config, settings, *WRITTEN)
 
 
 def _value(value: Any) -> str:
-    """A value of a key as a constant."""
+    """Return a value of a key as a constant."""
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, bytes | bytearray):
@@ -29,4 +29,4 @@ def _value(value: Any) -> str:
 
 
 WRITTEN = quoted, _value
-"""How a name and a value are written."""
+"""The functions that write a name and a value."""

@@ -1,4 +1,4 @@
-"""The Db2 connector as the rest of tailrace knows it."""
+"""The descriptor of the Db2 connector."""
 
 from __future__ import annotations
 

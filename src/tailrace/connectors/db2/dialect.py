@@ -1,9 +1,9 @@
-"""Db2's side of the change tables: every SQL statement that reads what the capture program (ASN) writes.
+"""Db2Dialect: the SQL statements that read the tables of Db2's capture program (ASN).
 
 The control tables are those of IBM's "SQL Replication Guide and Reference", chapter "Control tables at the Capture
-control server". Only statements are used that Db2 for Linux, UNIX and Windows, Db2 for z/OS and Apache Derby take
-alike ("SQL Reference" of each): no LEAD or LAG, no common table expression, no catalog view. Tables are described by
-the procedures SYSIBM.SQLCOLUMNS, SQLPRIMARYKEYS, SQLSTATISTICS and SQLTABLES, which every server has for its drivers.
+control server". All statements work in Db2 for Linux, UNIX and Windows, Db2 for z/OS and Apache Derby ("SQL Reference"
+of each): no LEAD or LAG, no common table expression, no catalog view. Tables are described by the procedures
+SYSIBM.SQLCOLUMNS, SQLPRIMARYKEYS, SQLSTATISTICS and SQLTABLES, which every server has for its drivers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ISOLATIONS = {"repeatable_read": "RS", "read_committed": "CS", "read_uncommitte
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Db2Dialect:
-    """Db2 as a database with change tables. Made without I/O, picklable; see the protocol Dialect."""
+    """Db2 as a database with change tables. Made without I/O, picklable; implements Dialect."""
 
     config: Config
     connector: str = "db2"
@@ -63,7 +63,7 @@ class Db2Dialect:
         return int(self.config["db2.position.bytes"])
 
     def connect(self, database: str) -> Db2Session:
-        """A new session. Raises ConnectionFailed, PrerequisiteError for a database that does not exist. Any process."""
+        """Return a new session. Raises ConnectionFailed, and PrerequisiteError for an unknown database. Any process."""
         return Db2Session(Connection(self.config), self.config)
 
     def __repr__(self) -> str:
@@ -71,13 +71,13 @@ class Db2Dialect:
 
 
 def dialect(config: Config) -> Db2Dialect:
-    """The dialect of a configuration."""
+    """Return the dialect of a configuration."""
     return Db2Dialect(config)
 
 
 @dataclass(slots=True)
 class _Images:
-    """How an update of one change table is written: in pairs, and, if not, under which prefix the before images are."""
+    """The form of updates in one change table: `pairs`, or the `prefix` of the columns of before images."""
 
     pairs: bool
     prefix: str
@@ -85,7 +85,7 @@ class _Images:
 
 @dataclass(slots=True)
 class Db2Session:
-    """One connection, used by one thread at a time; see the protocol Session."""
+    """One connection, used by one thread at a time; implements Session."""
 
     connection: Connection
     config: Config
@@ -97,25 +97,26 @@ class Db2Session:
         return int(self.config["db2.position.bytes"])
 
     def control(self, table: str) -> str:
-        """A control table's full name."""
+        """Return a control table's full name."""
         return control_table(self.config, table)
 
     def catalog(self) -> Catalog:
-        """What the database says of its tables."""
+        """Return the catalog of the database's tables."""
         return Catalog(self.connection, self.config["database.dbname"])
 
     # --- the log ---------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise PrerequisiteError unless there is a register that can be read, with positions of the set width."""
+        """Raise PrerequisiteError unless the register can be read and its positions have the configured width."""
         self.newest()
 
     def newest(self) -> Newest | None:
-        """How far the capture program has read the log: the greatest synch point of the register.
+        """Return the position up to which the capture program has read the log: the greatest synch point of the
+        register.
 
-        The global row's SYNCHPOINT moves on with every commit of the program, a table's CD_NEW_SYNCHPOINT when rows
-        were put into its change table; they are written in the transaction that writes the rows. So an uncommitted
-        read would be wrong here: it could see a position before its rows.
+        The global row's SYNCHPOINT advances with every commit of the program, a table's CD_NEW_SYNCHPOINT when rows are
+        put into its change table. Both are written in the transaction that writes the rows, so an uncommitted read
+        would be wrong here: it could see a position before its rows.
         """
         register = self.control("IBMSNAP_REGISTER")
         ((top,),) = self.connection.rows(
@@ -125,7 +126,7 @@ class Db2Session:
         return None if top is None else Newest(self._position(top))
 
     def _position(self, found: Any) -> Position:
-        """A position as the server gives it; raises PrerequisiteError for one of another width than was set."""
+        """Return a position of the server. Raises PrerequisiteError if it does not have the configured width."""
         position = bytes(found)
         if len(position) != self.width:
             raise PrerequisiteError(
@@ -135,7 +136,7 @@ class Db2Session:
         return position
 
     def nth(self, after: Position, count: int) -> Position | None:
-        """The commit position of the `count`-th unit of work behind `after`; None when there are fewer."""
+        """Return the commit position of the `count`-th unit of work after `after`; None if there are fewer."""
         ((position, found),) = self.connection.rows(
             "SELECT MAX(u.IBMSNAP_COMMITSEQ), COUNT(*) FROM (SELECT IBMSNAP_COMMITSEQ FROM "
             f"{self.control('IBMSNAP_UOW')} WHERE IBMSNAP_COMMITSEQ > ? ORDER BY IBMSNAP_COMMITSEQ "
@@ -145,7 +146,7 @@ class Db2Session:
         return bytes(position) if found == count else None
 
     def captures(self) -> list[CaptureTable]:
-        """The registered tables that have a change table. There is one for each: a table cannot be registered twice."""
+        """Return the registered tables that have a change table. A table cannot be registered twice."""
         rows = self.register()
         catalog = self.catalog()
         changes = catalog.columns([(row.change_schema, row.change_table) for row in rows])
@@ -169,22 +170,22 @@ class Db2Session:
         return found
 
     def starts(self) -> dict[tuple[str, int], Position]:
-        """Where each registered change table begins; there are no object ids."""
+        """Return the start of each registered change table; there are no object ids."""
         return {(row.name, 0): self._begin(row.old) for row in self.register()}
 
     def register(self) -> list[Registered]:
-        """Rows of IBMSNAP_REGISTER for tables with a change table, in the order of the tables."""
+        """Return the rows of IBMSNAP_REGISTER for tables with a change table, in the order of the tables."""
         return registered(self.connection, self.config)
 
     def _begin(self, old: bytes | None) -> Position:
-        """The first position that a change table has: CD_OLD_SYNCHPOINT is the last that it does not have any more."""
+        """Return the first position of a change table: CD_OLD_SYNCHPOINT is the last that has been pruned."""
         return nothing(self.width) if old is None else following(self._position(old))
 
     def oldest(self, capture: CaptureTable) -> Position:
-        """Changes from this position on are still there: pruning moves CD_OLD_SYNCHPOINT.
+        """Return the position from which on changes still exist: pruning advances CD_OLD_SYNCHPOINT.
 
-        A table that was read before the program had noted where it begins shows nothing: its first note would look
-        like a pruning.
+        A table that was read before the program had set its start never shows pruning, because the first start would
+        look like one.
         """
         rows = self.connection.rows(
             f"SELECT CD_OLD_SYNCHPOINT FROM {self.control('IBMSNAP_REGISTER')} WHERE SOURCE_OWNER = ? "
@@ -206,7 +207,8 @@ class Db2Session:
         )
 
     def describe(self, captures: Sequence[CaptureTable]) -> list[Described]:
-        """The source tables' columns as far as they are captured, and the key; columns that are gone as captured."""
+        """Return the source tables' captured columns and key; a column that is gone is described as in the change
+        table."""
         catalog = self.catalog()
         sources = catalog.columns([(one.source.schema, one.source.table) for one in captures])
         changes: dict[tuple[str, str], list[Found]] = {}
@@ -216,7 +218,7 @@ class Db2Session:
         found = []
         for one in captures:
             if not one.columns:
-                # it was dropped after the register was read, or cdc.change.tables.schema is another one
+                # it was dropped after the register was read, or cdc.change.tables.schema is wrong
                 raise self._gone(one.name, one.source)
             source = {c.name: c for c in sources.get((one.source.schema, one.source.table), [])}
             change = {c.name: c for c in changes.get((one.change_schema, one.change_table), [])}
@@ -232,13 +234,13 @@ class Db2Session:
         return found
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
-        """What is amiss though capture goes on: `prerequisites` has the same as findings."""
+        """Return problems that do not stop capture; `prerequisites` has the same as findings."""
         wanted = {_source(one) for one in captures}
         registered = [row for row in self.register() if (row.schema, row.table) in wanted]
         return health.amiss(self.age_s(), registered, self.catalog())
 
     def counts(self, capture: CaptureTable, after: Position, upto: Position) -> list[tuple[Position, int]]:
-        """How many rows the change table has of each unit of work in `(after, upto]`, in order."""
+        """Return the number of rows of each unit of work in `(after, upto]` of the change table, in order."""
         table = quoted(capture.change_schema, capture.change_table)
         within = f"FROM {table} WHERE IBMSNAP_COMMITSEQ > ? AND IBMSNAP_COMMITSEQ <= ?"
         grouped = "GROUP BY IBMSNAP_COMMITSEQ ORDER BY IBMSNAP_COMMITSEQ"
@@ -251,7 +253,8 @@ class Db2Session:
         return [(bytes(position), count + updates.get(position, 0)) for position, count in rows]
 
     def total(self, capture: CaptureTable, after: Position, upto: Position) -> int:
-        """How many rows the change table has in `(after, upto]`, an update with before images counted twice."""
+        """Return the number of rows in `(after, upto]` of the change table. An update with before images counts
+        twice."""
         table = quoted(capture.change_schema, capture.change_table)
         within = f"FROM {table} WHERE IBMSNAP_COMMITSEQ > ? AND IBMSNAP_COMMITSEQ <= ?"
         with self._present(capture):
@@ -262,7 +265,8 @@ class Db2Session:
         return int(count)
 
     def last(self, capture: CaptureTable, upto: Position, skipped: tuple[int, ...]) -> Position | None:
-        """The commit position of the last row at or before `upto`; nothing is skipped, for a row may be half a pair."""
+        """Return the commit position of the last row at or before `upto`. Nothing is skipped: a row may be half of a
+        pair."""
         table = quoted(capture.change_schema, capture.change_table)
         with self._present(capture):
             ((found,),) = self.connection.rows(
@@ -271,7 +275,7 @@ class Db2Session:
         return None if found is None else bytes(found)
 
     def _doubled(self, capture: CaptureTable) -> bool:
-        """Whether an update is one row with both images, which are given as two."""
+        """Return True if an update is one row with both images, which becomes two rows."""
         images = self._images_of(capture)
         return not images.pairs and bool(images.prefix)
 
@@ -286,9 +290,9 @@ class Db2Session:
     def changes(
         self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position, *, masked: bool = False
     ) -> Iterator[ChangeRows]:
-        """The change rows in `(after, upto]`, by the order of commits and of changes within them.
+        """Yield the change rows in `(after, upto]`, in the order of commits and of changes within them.
 
-        IBMSNAP_INTENTSEQ is unique in a change table, together with IBMSNAP_COMMITSEQ: it has an index over both.
+        IBMSNAP_COMMITSEQ and IBMSNAP_INTENTSEQ together are unique in a change table, by an index over both.
         """
         doubled = self._doubled(capture)
         prefix = self._images_of(capture).prefix
@@ -308,7 +312,7 @@ class Db2Session:
 
     @contextmanager
     def _present(self, capture: CaptureTable) -> Iterator[None]:
-        """Raise PositionLost where a statement is refused because the change table is gone."""
+        """Raise PositionLost if a statement fails because the change table is gone."""
         try:
             yield
         except PrerequisiteError:
@@ -329,7 +333,7 @@ class Db2Session:
         return bool(catalog.columns([(schema, table)]))
 
     def commit_times(self, after: Position, upto: Position) -> CommitTimes:
-        """The times of the units of work in `(after, upto]`: IBMSNAP_LOGMARKER, in the clock of the server."""
+        """Return the times of the units of work in `(after, upto]`: IBMSNAP_LOGMARKER, by the clock of the server."""
         rows = self.connection.rows(
             f"SELECT IBMSNAP_COMMITSEQ, IBMSNAP_LOGMARKER FROM {self.control('IBMSNAP_UOW')} WHERE "
             "IBMSNAP_COMMITSEQ > ? AND IBMSNAP_COMMITSEQ <= ? ORDER BY IBMSNAP_COMMITSEQ",
@@ -343,11 +347,10 @@ class Db2Session:
         )
 
     def clock_offset_us(self) -> int:
-        """How far the server's clock, which has no time zone, is ahead of UTC: whole quarters of an hour.
+        """Return how far the server's clock, which has no time zone, is ahead of UTC: whole quarters of an hour.
 
-        It is taken from both clocks, so that it is right wherever CURRENT TIMEZONE is not known, as long as they
-        differ by less than half a quarter beside the zone. A commit on the other side of a change to or from summer
-        time is an hour off.
+        It is computed from both clocks, so it needs no CURRENT TIMEZONE, if apart from the zone they differ by less
+        than half a quarter. A commit on the other side of a change to or from summer time is an hour off.
         """
         if self._offset_us is None:
             ((now,),) = self.connection.rows("SELECT CURRENT TIMESTAMP FROM SYSIBM.SYSDUMMY1")
@@ -359,12 +362,13 @@ class Db2Session:
         return ""
 
     def now_us(self) -> int:
-        """The server's time by the clock of its commit times, in µs since 1970 UTC."""
+        """Return the server's time by the clock of its commit times, in µs since 1970 UTC."""
         ((now,),) = self.connection.rows("SELECT CURRENT TIMESTAMP FROM SYSIBM.SYSDUMMY1")
         return microseconds(now, self.clock_offset_us())
 
     def age_s(self) -> float | None:
-        """How long ago the capture program has read the log, in s: SYNCHTIME of the global row; None when unknown."""
+        """Return the seconds since the capture program last read the log: SYNCHTIME of the global row; None if
+        unknown."""
         rows = self.connection.rows(
             "SELECT SYNCHTIME, CURRENT TIMESTAMP FROM "
             f"{self.control('IBMSNAP_REGISTER')} WHERE GLOBAL_RECORD = 'Y' AND SYNCHTIME IS NOT NULL"
@@ -372,7 +376,7 @@ class Db2Session:
         return float((rows[0][1] - rows[0][0]).total_seconds()) if rows else None
 
     def unread_min(self, after: Position) -> float | None:
-        """How old the oldest unit of work behind `after` is, in minutes; None where there is none."""
+        """Return the age of the oldest unit of work after `after`, in minutes; None if there is none."""
         ((first, now),) = self.connection.rows(
             "SELECT MIN(IBMSNAP_LOGMARKER), MAX(CURRENT TIMESTAMP) FROM "
             f"{self.control('IBMSNAP_UOW')} WHERE IBMSNAP_COMMITSEQ > ?",
@@ -381,7 +385,8 @@ class Db2Session:
         return None if first is None else float((now - first).total_seconds()) / 60
 
     def retention(self) -> tuple[int | None, str | None] | None:
-        """RETENTION_LIMIT in minutes and AUTOPRUNE, of the one row of the program's parameters; None without it."""
+        """Return RETENTION_LIMIT in minutes and AUTOPRUNE from the only row of the program's parameters; None without
+        the row."""
         rows = self.connection.rows(f"SELECT RETENTION_LIMIT, AUTOPRUNE FROM {self.control('IBMSNAP_CAPPARMS')}")
         return (rows[0][0], rows[0][1]) if rows else None
 
@@ -392,40 +397,40 @@ class Db2Session:
     # --- tables ----------------------------------------------------------------------------------------------------
 
     def tables(self) -> list[TableId]:
-        """All user tables of the database, without those of the capture program, sorted."""
+        """Return all user tables of the database, without those of the capture program, sorted."""
         catalog = self.catalog()
         own = {self.config["cdc.control.schema"], self.config["cdc.change.tables.schema"] or ""}
         return [table for table in catalog.tables() if table.schema not in own]
 
     def uncaptured(self, captured: Set[TableId]) -> list[TableSchema]:
-        """None: schema changes are of captured tables alone."""
+        """Return none: schema changes are only of captured tables."""
         return []
 
     def is_empty(self, table: TableId) -> bool:
-        """Whether the table has no row, deletions that are not committed left out of account.
+        """Return True if the table has no committed row.
 
-        A snapshot leaves an empty table out, so an uncommitted read would be wrong here: what it does not see may come
-        back by a rollback, and no change shows that.
+        A snapshot leaves an empty table out, so an uncommitted read would be wrong here: rows that it does not see may
+        come back by a rollback, of which no change tells.
         """
         return not self.connection.rows(
             f"SELECT 1 FROM {quoted(table.schema, table.table)} FETCH FIRST 1 ROWS ONLY WITH CS"
         )
 
     def row_count(self, table: TableId) -> int:
-        """How many rows the table has, with those of unfinished transactions."""
+        """Return the number of the table's rows, including those of unfinished transactions."""
         ((count,),) = self.connection.rows(f"SELECT COUNT(*) FROM {quoted(table.schema, table.table)} WITH UR")
         return int(count)
 
     def boundary(self, table: TableSchema, rows: KeyRange, count: int) -> Key | None:
-        """The key of the `count`-th row of `rows` in the order of the key; None when there are fewer than that."""
+        """Return the key of the `count`-th row of `rows` in the order of the key; None if there are fewer."""
         return ranges.boundary(self.connection, table, rows, count)
 
     def maximum(self, table: TableSchema, rows: KeyRange) -> Key | None:
-        """The greatest key of `rows` without NULLs; None when there is none."""
+        """Return the greatest key of `rows` without NULLs; None if there is none."""
         return ranges.maximum(self.connection, table, rows)
 
     def rows(self, table: TableSchema, rows: KeyRange, statement: str | None = None) -> Iterator[list[pa.Array]]:
-        """The rows of the source table, ordered by the key, in a transaction of their own."""
+        """Yield the rows of the source table, ordered by the key, in a transaction of their own."""
         names = ", ".join(selected(column, quoted(column.name)) for column in table.columns)
         where, values = ranges.condition(table, rows)
         order = f" ORDER BY {', '.join(quoted(name) for name in rows.key)}" if rows.key else ""
@@ -448,10 +453,10 @@ class Db2Session:
                 raise
             raise ConfigError(
                 f"snapshot.select.statement.overrides: the statement for {table.id} fails: {error.message}",
-                "It must be one select that has every captured column under its name.",
+                "It must be one select that returns every captured column under its name.",
             ) from None
         finally:
-            # read-only: to roll back is to commit
+            # after a read-only transaction a rollback is as good as a commit
             self.connection.rollback()
 
     # --- writing ---------------------------------------------------------------------------------------------------
@@ -471,15 +476,15 @@ class Db2Session:
         )
 
     def execute(self, statement: str) -> None:
-        """Run a statement of the user's, and commit."""
+        """Run a statement of the user, and commit."""
         self.connection.execute(statement)
 
     def close(self) -> None:
-        """Never raises."""
+        """Close the session. Never raises."""
         self.connection.close()
 
     def signal_table(self) -> TableId | None:
-        """The table that `signal.data.collection` names, if any."""
+        """Return the table of `signal.data.collection`; None if it is not set."""
         named = self.config["signal.data.collection"]
         return TableId(self.config["database.dbname"], *table_name(named)) if named else None
 
@@ -489,5 +494,5 @@ def _source(capture: CaptureTable) -> tuple[str, str]:
 
 
 def _lacks(capture: CaptureTable, found: Sequence[Found]) -> bool:
-    """Whether a captured column is not among those of the source table."""
+    """Return True if a captured column is no longer in the source table."""
     return not set(capture.columns) <= {column.name for column in found}

@@ -1,4 +1,4 @@
-"""The types of Db2 that the reference of typed rows lists, each as columns are declared. No I/O."""
+"""The types of Db2 in the reference of typed rows, as columns. No I/O."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ LISTED: tuple[tuple[str, Column], ...] = (
     ("TIMESTAMP(7–12)", _base("TIMESTAMP", None, 12)),
     ("TIMESTAMP WITH TIME ZONE", _base("TIMESTAMP WITH TIME ZONE", None, 6)),
 )
-"""What the page calls a type, and a column of it."""
+"""The page's name of a type, and a column of it."""

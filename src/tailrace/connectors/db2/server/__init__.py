@@ -1,1 +1,1 @@
-"""Sessions with Db2: the driver, the catalog, rows as texts, and whether capture is at work."""
+"""Sessions with Db2: the driver, the catalog, rows as texts, and the state of capture."""

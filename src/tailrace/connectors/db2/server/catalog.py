@@ -1,8 +1,8 @@
-"""What Db2 says of tables: columns, keys and names, by the procedures that it has for drivers. Planner and driver.
+"""Columns, keys and names of Db2's tables, by the server's procedures for drivers. Planner and driver.
 
-SYSIBM.SQLCOLUMNS, SQLPRIMARYKEYS, SQLSTATISTICS and SQLTABLES are on every server of the family, with the same result
-columns ("Db2 CLI: catalog functions"; the option DATATYPE='JDBC' asks for codes of java.sql.Types). Their arguments
-cannot be parameters everywhere, so they are written as literals; names in SQLCOLUMNS and SQLTABLES are patterns.
+Every server of the family has SYSIBM.SQLCOLUMNS, SQLPRIMARYKEYS, SQLSTATISTICS and SQLTABLES, with the same result
+columns ("Db2 CLI: catalog functions"; the option DATATYPE='JDBC' asks for codes of java.sql.Types). Some servers do not
+accept parameters as arguments, so they are written as literals; names in SQLCOLUMNS and SQLTABLES are patterns.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ Table = tuple[str, str]
 _SYSTEM = ("SYS", "SYSIBM", "SYSCAT", "SYSSTAT", "SYSPROC", "SYSTOOLS", "SYSFUN", "SYSIBMADM", "SYSIBMINTERNAL",
            "SYSIBMTS", "SYSPUBLIC", "SYSCS_DIAG", "SYSCS_UTIL", "NULLID", "SQLJ")  # fmt: skip
 _ONE_BY_ONE = 4
-"""Up to so many tables of one schema are asked for one by one; more by one call for all of the schema."""
+"""Most tables of a schema that are queried one by one; for more the whole schema is queried at once."""
 
 _UNIQUE = 0
 _QUICK = 1
 
 
 def quoted(*parts: str) -> str:
-    """Names as delimited identifiers, joined by dots."""
+    """Return names as delimited identifiers, joined by dots."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
 def literal(text: str) -> str:
-    """A character constant."""
+    """Return a character constant."""
     return "'" + text.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A column as the catalog has it."""
+    """A column as the catalog describes it."""
 
     column: Column
 
@@ -51,7 +51,7 @@ class Described:
         return self.column.type_name in LOBS
 
     def nullable_column(self) -> Column:
-        """The column as one that nobody says to be NOT NULL."""
+        """Return the column as nullable and without default."""
         return replace(self.column, nullable=True, default=None)
 
 
@@ -63,7 +63,7 @@ class Catalog:
         self._database = database
 
     def columns(self, tables: Iterable[Table]) -> dict[Table, list[Described]]:
-        """The columns of each table, in the table's order; tables that do not exist are absent."""
+        """Return the columns of each table, in the table's order. Tables that do not exist are absent."""
         wanted: dict[str, set[str]] = {}
         for schema, table in tables:
             wanted.setdefault(schema, set()).add(table)
@@ -74,15 +74,16 @@ class Catalog:
                 for row in self._connection.rows(
                     f"CALL SYSIBM.SQLCOLUMNS(NULL, {literal(schema)}, {literal(pattern)}, NULL, 'DATATYPE=''JDBC''')"
                 ):
-                    # `_` is a pattern too, so that other tables may be among them
+                    # `_` is also a pattern, so the rows may be of other tables
                     if row[1].rstrip() == schema and (row[2] in names if pattern == "%" else row[2] == pattern):
                         found.setdefault((schema, row[2]), []).append((int(row[16]), _described(row)))
         return {table: [column for _, column in sorted(some, key=_place)] for table, some in found.items()}
 
     def key(self, schema: str, table: str) -> tuple[str, ...]:
-        """The columns of the primary key in its order, else of a unique index over NOT NULL columns, else nothing.
+        """Return the columns of the primary key, in its order, else of a unique index over NOT NULL columns, else
+        nothing.
 
-        Of several such indexes the one of the first name counts, as it does for drivers that ask in this way.
+        Of several such indexes the first by name is taken, as by drivers that ask in this way.
         """
         rows = self._connection.rows(f"CALL SYSIBM.SQLPRIMARYKEYS(NULL, {literal(schema)}, {literal(table)}, NULL)")
         if rows:
@@ -103,14 +104,14 @@ class Catalog:
         return ()
 
     def tables(self) -> list[TableId]:
-        """All tables that are not the server's own, sorted."""
+        """Return all tables except the server's own, sorted."""
         rows = self._connection.rows("CALL SYSIBM.SQLTABLES(NULL, '%', '%', '''TABLE''', 'DATATYPE=''JDBC''')")
         named = [TableId(self._database, row[1].rstrip(), row[2]) for row in rows if row[3] == "TABLE"]
         return sorted(table for table in named if table.schema not in _SYSTEM)
 
 
 def shown_key(key: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
-    """The key as far as its columns are captured: a part of a key is none."""
+    """Return the key if all its columns are captured, else no key."""
     return tuple(key) if set(key) <= set(columns) else ()
 
 
@@ -119,7 +120,8 @@ def _place(numbered: tuple[int, Described]) -> int:
 
 
 def _described(row: tuple[object, ...]) -> Described:
-    """A row of SQLCOLUMNS: COLUMN_NAME, DATA_TYPE, TYPE_NAME, COLUMN_SIZE, DECIMAL_DIGITS, REMARKS, COLUMN_DEF, …"""
+    """Return the column of a row of SQLCOLUMNS: COLUMN_NAME, DATA_TYPE, TYPE_NAME, COLUMN_SIZE, DECIMAL_DIGITS,
+    REMARKS, …"""
     name, code, named, size, digits = row[3], row[4], row[5], row[6], row[8]
     source = row[21] if len(row) > 21 else None
     resolved = type_name(str(named), int(str(source)) if source is not None else None)

@@ -1,7 +1,7 @@
-"""Connections to Db2 through IBM's driver: its connection string from a configuration, its failures in words that help.
+"""Connections to Db2 through IBM's driver: the connection string of a configuration, and explanations of failures.
 
-The driver (`ibm_db` over IBM's CLI) is imported when a connection is made, in any process. No message ever holds the
-password or what a row holds: of the server's text only that of errors about names, logins and connections is shown.
+The driver (`ibm_db` over IBM's CLI) is imported when a connection is made, in any process. No message contains the
+password or a row's data: the server's text is shown only for errors about names, logins and connections.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 FETCH = 4096
-"""Rows that are taken from the driver at once."""
+"""Rows of a fetch from the driver."""
 
 
 def connection_string(config: Mapping[str, Any]) -> str:
-    """The driver's connection string, "Db2 CLI: CLI/ODBC configuration keywords". Holds the password."""
+    """Return the driver's connection string, "Db2 CLI: CLI/ODBC configuration keywords". Holds the password."""
     timeout_s = -(-config["connection.validation.timeout.ms"] // 1000)
     named = {
         "DATABASE": config["database.dbname"],
@@ -34,18 +34,18 @@ def connection_string(config: Mapping[str, Any]) -> str:
         "PWD": config["database.password"],
         "ConnectTimeout": timeout_s,
         "ClientApplName": "tailrace",
-        # LOBs and XML come with their rows: a locator would need a call of its own for each value.
+        # fetch LOBs and XML with their rows: a locator would need one call for each value
         "LOBCacheSize": 1 << 20,
         **driver_properties(config),
     }
     if named.get("Security") == "SSL":
-        # What the driver does when nothing is said has changed from one of its versions to another.
+        # the default has changed between versions of the driver
         named.setdefault("SSLClientHostnameValidation", "Basic")
     return "".join(f"{name}={value};" for name, value in named.items() if value not in (None, ""))
 
 
 def driver() -> ModuleType:
-    """IBM's driver; raises PrerequisiteError where it is not installed."""
+    """Return IBM's driver. Raises PrerequisiteError if it is not installed."""
     try:
         import ibm_db
     except ImportError as error:
@@ -57,10 +57,10 @@ def driver() -> ModuleType:
 
 
 class Connection:
-    """One connection, used by one thread at a time; every statement commits by itself outside of `transaction`.
+    """One connection, used by one thread at a time. Each statement commits by itself outside of a transaction.
 
-    Statements may take `database.query.timeout.ms`, unless they are asked not to be limited. All methods raise
-    TailraceError; after ConnectionFailed there is nothing left to do but `close`.
+    Statements may take `database.query.timeout.ms` unless they are not limited. All methods raise TailraceError; after
+    ConnectionFailed only `close` is of use.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -69,7 +69,7 @@ class Connection:
         self._place = f"{config['database.hostname']}:{config['database.port']}"
         self._user, self._database = config["database.user"], config["database.dbname"]
         self._timeout_s = -(-config["database.query.timeout.ms"] // 1000)
-        # prepared, and not freed yet
+        # prepared statements that have not been freed
         self._statements: set[Any] = set()
         try:
             self._handle: Any = self._driver.connect(connection_string(config), "", "")
@@ -77,10 +77,10 @@ class Connection:
             raise self._login_failure(error) from None
 
     def close(self) -> None:
-        """End the session, whatever state it is in. Never raises.
+        """End the session, in whatever state it is. Never raises.
 
-        Its statements go first, also those that are still being fetched: the driver frees them with their connection,
-        and would free them once more when Python lets go of them, which has been seen to wait for ever on a lock.
+        Its statements are freed first, also those that are still being fetched. The driver frees them with their
+        connection, and again when Python collects them, which has been seen to wait for ever on a lock.
         """
         for prepared in list(self._statements):
             self._free(prepared)
@@ -93,15 +93,15 @@ class Connection:
                 return
 
     def rows(self, statement: str, *values: Any) -> list[Row]:
-        """All rows of a statement, none for one that returns none."""
+        """Return all rows of a statement; none if it returns none."""
         found: list[Row] = []
         for fetch in self.fetches(statement, *values, limited=True):
             found += fetch
         return found
 
     def fetches(self, statement: str, *values: Any, limited: bool = False, large: bool = False) -> Iterator[list[Row]]:
-        """The rows of a statement, as they come from the server, some thousands at a time; where a value may be
-        `large`, as many as have some 64 MB."""
+        """Yield the rows of a statement as they arrive, some thousands at a time, or about 64 MB if a value may be
+        `large`."""
         prepared = None
         count = FIRST_FETCH if large else FETCH
         try:
@@ -122,7 +122,7 @@ class Connection:
         except Exception as error:
             raise self._failure(error) from None
         finally:
-            # Left to the garbage collector, a statement would be freed together with the next one.
+            # the garbage collector would free a statement together with the next one
             if prepared is not None:
                 self._free(prepared)
 
@@ -132,7 +132,7 @@ class Connection:
             pass
 
     def begin(self) -> None:
-        """Begin a transaction, which `commit` or `rollback` ends."""
+        """Begin a transaction. `commit` or `rollback` ends it."""
         self._call(self._driver.autocommit, self._driver.SQL_AUTOCOMMIT_OFF)
 
     def commit(self) -> None:
@@ -140,7 +140,7 @@ class Connection:
         self._call(self._driver.autocommit, self._driver.SQL_AUTOCOMMIT_ON)
 
     def rollback(self) -> None:
-        """Undo the transaction. Does not raise: what ends with it is in the error that led to it."""
+        """Roll back the transaction. Does not raise: the error that led to the rollback says more."""
         try:
             self._driver.rollback(self._handle)
             self._driver.autocommit(self._handle, self._driver.SQL_AUTOCOMMIT_ON)
@@ -149,7 +149,7 @@ class Connection:
 
     @property
     def server(self) -> tuple[str, str]:
-        """The server's own name of its product, and its version: `DB2/LINUXX8664`, `11.05.0900`; `DB2`: z/OS."""
+        """The server's name of its product, and its version: `DB2/LINUXX8664`, `11.05.0900`; `DB2` for z/OS."""
         info = self._call(self._driver.server_info)
         return str(info.DBMS_NAME), str(info.DBMS_VER)
 
@@ -171,13 +171,13 @@ class Connection:
 
     def _free(self, prepared: Any) -> None:
         if prepared not in self._statements:
-            # with the connection
+            # it was freed with the connection
             return
         self._statements.discard(prepared)
         try:
             self._driver.free_stmt(prepared)
         except Exception:
-            # what it was used for has raised its error
+            # the statement's own error has been raised
             return
 
     def _call(self, function: Any, *arguments: Any) -> Any:
@@ -189,7 +189,7 @@ class Connection:
             raise self._failure(error) from None
 
     def _login_failure(self, error: Exception) -> TailraceError:
-        """The deliberate error that a failed log-in stands for, by its SQLCODE ("Db2 messages", SQL30061 and on)."""
+        """Return the TailraceError for a failed login, by its SQLCODE ("Db2 messages", SQL30061 and on)."""
         text = self._shown(error)
         names = {"place": self._place, "user": self._user, "database": self._database}
         for expression, message, remedy in _TLS:
@@ -203,13 +203,13 @@ class Connection:
         )
 
     def _failure(self, error: Exception) -> TailraceError:
-        """The deliberate error that a failed statement stands for; never with what rows hold."""
+        """Return the TailraceError for a failed statement, without data of rows."""
         text = self._shown(error)
         state, code = _state(text), _code(text)
         if state in _LOCKED:
             return ConnectionFailed(
                 f"A statement waited too long for a lock (SQLSTATE {state}).",
-                "See who holds it, or raise the database's LOCKTIMEOUT.",
+                "Find the session that holds it, or raise the database's LOCKTIMEOUT.",
             )
         if state in _CUT_OFF or code == -952:
             return StatementCutOff(
@@ -221,13 +221,13 @@ class Connection:
             return PrerequisiteError(f"Db2 refuses a statement: {text}.", "Give the user the rights that it lacks.")
         if state[:2] == "42":
             return PrerequisiteError(
-                f"Db2 refuses a statement: {text}.", "See whether a table or column was altered or dropped."
+                f"Db2 refuses a statement: {text}.", "Check whether a table or column was altered or dropped."
             )
-        # the server's words may hold a value
+        # the server's message may contain a value
         return TailraceError(f"A statement failed (SQLSTATE {state}, SQLCODE {code}).", "Db2's log says more.")
 
     def _shown(self, error: Exception) -> str:
-        """The driver's words on one line, without the password and without the codes of the socket."""
+        """Return the driver's message on one line, without the password and without the codes of the socket."""
         text = " ".join(str(error).split())
         text = re.sub(r"^[A-Z][A-Za-z ]+: |\[IBM\]\[CLI Driver\]\S* ?", "", text)
         if self._secret:
@@ -235,7 +235,8 @@ class Connection:
         return text.rstrip(". ")
 
 
-# SQL20576N shows the host's name and versions; of SQL30081N the function and the code of IBM's GSKit.
+# The texts of SQL20576N contain the host's name and versions, those of SQL30081N the function and the code of IBM's
+# GSKit.
 _TLS = (
     (
         r'SQL20576N .*reason "1"',
@@ -246,17 +247,17 @@ _TLS = (
     (
         r'SQL30081N .*"sqlccSSL\w*".*"414"',
         "TLS with {place} fails: no authority that is known here vouches for the server's certificate.",
-        "Name the file of the server's authority, PEM or DER, in driver.SSLServerCertificate; it has to be where the "
-        "tasks run, too.",
+        "Name the file of the server's authority, PEM or DER, in driver.SSLServerCertificate; it must also exist where "
+        "the tasks run.",
     ),
     (
         r'SQL20576N |SQL30081N .*(?:"sqlccSSL\w*"|protocol being used: "SSL")',
-        "TLS with {place} does not come about.",
+        "TLS with {place} cannot be established.",
         "Check that the server speaks TLS at this port (SSL_SVCENAME), driver.Security, driver.SSLServerCertificate "
         "and driver.TLSVersion.",
     ),
 )
-"""What the driver's words match, and what they mean."""
+"""Expressions that match the driver's words, with their meaning and remedy."""
 
 _LOGINS: tuple[tuple[tuple[int, ...], type[TailraceError], str, str], ...] = (
     (
@@ -282,7 +283,7 @@ _LOGINS: tuple[tuple[tuple[int, ...], type[TailraceError], str, str], ...] = (
         (-30082, -1403, -1397),
         ConnectionFailed,
         "{place} refuses the password of user {user}.",
-        "Check database.user and database.password, and driver.Authentication: the server may offer another way.",
+        "Check database.user and database.password, and driver.Authentication: the server may need another kind.",
     ),
     (
         (-1060, -30060, -551, -552),
@@ -315,11 +316,11 @@ def _state(text: str) -> str:
 
 
 def _code(text: str) -> int:
-    """The SQLCODE, 0 when there is none."""
+    """Return the SQLCODE, 0 if there is none."""
     found = re.search(r"SQLCODE=(-?\d+)", text) or re.search(r"\bSQL(\d+)[NC]\b", text)
     return 0 if found is None else -abs(int(found.group(1)))
 
 
 def _size(fetch: list[Row]) -> int:
-    """The length of the rows' texts and bytes."""
+    """Return the length of the rows' texts and bytes."""
     return sum(len(value) for row in fetch for value in row if isinstance(value, str | bytes | bytearray))

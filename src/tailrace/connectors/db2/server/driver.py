@@ -1,9 +1,9 @@
-"""`driver.…` of Db2: keywords of IBM's CLI driver, and IBM's Java properties that mean the same. No I/O.
+"""Options `driver.…` of Db2: keywords of IBM's CLI driver, and equivalent Java properties of IBM. No I/O.
 
-Debezium passes `driver.NAME` (in 1.x also `database.NAME`) to IBM's Java driver. Here the driver is CLI, whose
-keywords ("CLI/ODBC configuration keywords" in Db2's documentation) are taken as they are: CLI itself ignores one that
-it does not know, so they are checked against the list below. Of the Java properties ("Common IBM Data Server Driver
-for JDBC and SQLJ properties") those are translated that have an equal; what needs a Java key store is refused.
+Debezium passes `driver.NAME` (in 1.x also `database.NAME`) to IBM's Java driver. The driver here is CLI. Its keywords
+("CLI/ODBC configuration keywords" in Db2's documentation) are passed unchanged, after a check against the list below,
+since CLI ignores unknown ones. Java properties ("Common IBM Data Server Driver for JDBC and SQLJ properties") are
+translated if they have an equivalent; those that need a Java key store are refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KEYWORDS = (
     "TLSVersion", "Trace", "TraceFileName", "TracePathName", "TxnIsolation", "UseServerMsgSP",
     "UseServerMsgTextMask", "WarningList", "XMLDeclaration", "zOSCollectStats",
 )  # fmt: skip
-"""CLI's keywords that may stand in a connection string beside those of the options."""
+"""CLI's keywords that may be in a connection string in addition to those of the options."""
 
 _OWN = {
     "database": "database.dbname", "dbalias": "database.dbname", "dsn": "database.dbname",
@@ -42,7 +42,7 @@ _OWN = {
     "uid": "database.user", "pwd": "database.password", "user": "database.user", "password": "database.password",
     "protocol": "", "autocommit": "", "filedsn": "",
 }  # fmt: skip
-"""Keywords that options stand for, and those that the connector sets itself."""
+"""Keywords that options replace, and those that the connector sets itself."""
 
 _JAVA = {
     "sslcertlocation": "SSLServerCertificate",
@@ -66,11 +66,11 @@ _JAVA = {
     "currentpackagepath": "CurrentPackagePath",
     "currentfunctionpath": "CurrentFunctionPath",
 }  # fmt: skip
-"""Java's properties, in small letters, and the keywords with the same values and meaning."""
+"""Java properties, in lower case, and the keywords with the same values and meaning."""
 
 _SECURITY = {"3": "SERVER", "4": "SERVER", "7": "SERVER_ENCRYPT", "9": "SERVER_ENCRYPT", "11": "KERBEROS",
              "13": "SERVER_ENCRYPT_AES", "15": "GSSPLUGIN", "18": "CERTIFICATE"}  # fmt: skip
-"""Java's numbers of `securityMechanism`, and CLI's words of Authentication."""
+"""Java's numbers of `securityMechanism`, and CLI's words for Authentication."""
 
 _IDLE = frozenset(
     (
@@ -79,13 +79,13 @@ _IDLE = frozenset(
         *("allownextonexhaustedresultset", "cursorsensitivity", "drivertype", "emulateparametermetadataforzcalls"),
     )
 )
-"""Java's properties that tune what the CLI driver does not have, and that change no value: ignored, with a warning."""
+"""Java properties that tune what the CLI driver does not have, and change no value: ignored, with a warning."""
 
 _KEYWORDS = {keyword.lower(): keyword for keyword in KEYWORDS}
 
 
 def property_fault(name: str, text: str) -> str:
-    """What is wrong with the option `name` (with its prefix) and its value; empty when nothing is."""
+    """Return the fault of the option `name` (with its prefix) and its value, or ""."""
     short = name[len(PREFIX) :]
     lower = short.lower()
     if any(sign in text for sign in ";{}"):
@@ -100,7 +100,7 @@ def property_fault(name: str, text: str) -> str:
         return (
             ""
             if known
-            else f"{name} has a number that is not supported: give CLI's word of it as driver.Authentication"
+            else f"{name} has a number that is not supported: give CLI's word for it as driver.Authentication"
         )
     if "truststore" in lower or "keystorelocation" in lower or lower in ("sslkeystorepassword", "sslkeystoretype"):
         return (
@@ -113,18 +113,18 @@ def property_fault(name: str, text: str) -> str:
     known_names = {**_KEYWORDS, **{java: java for java in _JAVA}}
     close = difflib.get_close_matches(lower, known_names, n=1, cutoff=0.6)
     nearest = f"; the nearest is driver.{known_names[close[0]]}" if close else ""
-    return f"{name} is no keyword of IBM's CLI driver that is known, and the driver would ignore it{nearest}"
+    return f"{name} is no known keyword of IBM's CLI driver, and the driver would ignore it{nearest}"
 
 
 def idle_notice(name: str) -> str:
-    """Why a property that is accepted has no effect; empty when it has one."""
+    """Return why an accepted property has no effect; "" if it has one."""
     if name[len(PREFIX) :].lower() not in _IDLE:
         return ""
     return f"{name} has no effect: it tunes IBM's Java driver, and the driver here is IBM's CLI driver."
 
 
 def driver_properties(config: Mapping[str, Any]) -> dict[str, str]:
-    """The keywords of the connection string that the `driver.…` options of a configuration stand for."""
+    """Return the keywords of the connection string for the `driver.…` options of a configuration."""
     found: dict[str, str] = {}
     for name, text in config.items():
         if not name.lower().startswith(PREFIX):

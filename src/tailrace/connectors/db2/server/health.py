@@ -1,4 +1,4 @@
-"""Whether capture is at work: what the capture program and its register say. Driver, planner; reads the catalog."""
+"""The state of capture, by the capture program and its register. Driver, planner; reads the catalog."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from tailrace.connectors.db2.server.register import Registered
 from tailrace.connectors.findings import Finding, listed
 
 STALE_S = 300
-"""A capture program that has not read the log for so long is reported: unless set slower, it commits every 30 s."""
+"""A capture program that has not read the log for this time gives a warning. By default it commits every 30 s."""
 
 
 def amiss(age: float | None, registered: Sequence[Registered], catalog: Catalog) -> list[str]:
-    """Sentences on what is amiss though capture goes on, for a running pipeline. Raises TailraceError.
+    """Return sentences on problems that do not stop capture, for a running pipeline. Raises TailraceError.
 
-    `age` is as `program` takes it.
+    `age` is as for `program`.
     """
     findings = [*program(age), *states(registered), *columns(registered, catalog)]
     return [f"{finding.text} {finding.remedy}" for finding in findings if finding.level != "ok"]
 
 
 def program(age: float | None) -> Iterator[Finding]:
-    """Whether the capture program works: the global row's SYNCHTIME is the time up to which it has read the log."""
+    """Check that the capture program runs. `age` is the seconds since it read the log (SYNCHTIME of the global row)."""
     if age is None:
         yield Finding(
             "warning",
             "capture",
             "The register does not show when the capture program has last read the log.",
-            "See that it runs: values ASNCDC.ASNCDCSERVICES('status', 'asncdc').",
+            "Check that it runs: values ASNCDC.ASNCDCSERVICES('status', 'asncdc').",
         )
     elif age > STALE_S:
         yield Finding(
             "warning",
             "capture",
             f"The capture program has not read the log for more than {_duration(age)}.",
-            "See that it runs: values ASNCDC.ASNCDCSERVICES('status', 'asncdc'), or asnccmd … status.",
+            "Check that it runs: values ASNCDC.ASNCDCSERVICES('status', 'asncdc'), or asnccmd … status.",
         )
     else:
         yield Finding("ok", "capture", "The capture program works.")
 
 
 def _duration(seconds: float) -> str:
-    """How long something lasts already, in words that a running pipeline repeats three times at most."""
+    """Return a duration in coarse words, so that a running pipeline logs at most three different sentences."""
     if seconds < 3600:
         return f"{STALE_S // 60} minutes"
     return "an hour" if seconds < 86400 else "a day"
 
 
 def states(registered: Iterable[Registered]) -> Iterator[Finding]:
-    """What the register says of each table: STATE is A while its changes are captured, I before, S after an error."""
+    """Yield warnings by the state of each table in the register: A is captured, I not yet, S stopped after an error."""
     rows = list(registered)
     for state, words in (("S", "has stopped capturing them after an error"), ("I", "does not capture them yet")):
         found = [f"{row.schema}.{row.table}" for row in rows if row.state == state]
@@ -66,13 +66,13 @@ def states(registered: Iterable[Registered]) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "updates",
-            f"Updates are captured without the values before, so that events have no `before`: {listed(half)}.",
+            f"Updates are captured without the old values, so that events have no `before`: {listed(half)}.",
             "Register them with CHG_UPD_TO_DEL_INS = Y, as ASNCDC.ADDTABLE does, or with before images.",
         )
 
 
 def columns(registered: Sequence[Registered], catalog: Catalog) -> Iterator[Finding]:
-    """Columns of source tables that their change tables do not have: added later, or not captured."""
+    """Yield a warning for columns of source tables that their change tables lack: added later, or not captured."""
     sources = catalog.columns([(row.schema, row.table) for row in registered])
     changes = catalog.columns([(row.change_schema, row.change_table) for row in registered])
     lacking = []

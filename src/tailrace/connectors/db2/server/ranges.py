@@ -1,4 +1,4 @@
-"""Ranges of keys: their condition in SQL, and the keys at which they end. Planner and tasks."""
+"""Ranges of keys: their condition in SQL, and their bounds. Planner and tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.connectors.db2.server.rows import parameter, selected, texts
 
 
 def boundary(connection: Connection, table: TableSchema, rows: KeyRange, count: int) -> Key | None:
-    """The key of the `count`-th row of `rows` in the order of the key; None when there are fewer than that."""
+    """Return the key of the `count`-th row of `rows` in the order of the key; None if there are fewer."""
     where, values = condition(table, rows)
     names = [quoted(name) for name in rows.key]
     first = (
@@ -25,7 +25,7 @@ def boundary(connection: Connection, table: TableSchema, rows: KeyRange, count: 
 
 
 def maximum(connection: Connection, table: TableSchema, rows: KeyRange) -> Key | None:
-    """The greatest key of `rows` without NULLs; None when there is none."""
+    """Return the greatest key of `rows` without NULLs; None if there is none."""
     where, values = condition(table, rows)
     given = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in rows.key)
     where = f"{where} AND {given}" if where else f" WHERE {given}"
@@ -36,7 +36,7 @@ def maximum(connection: Connection, table: TableSchema, rows: KeyRange) -> Key |
 
 
 def _last(connection: Connection, table: TableSchema, rows: KeyRange, source: str, values: Sequence[Any]) -> Key | None:
-    """The greatest key of a derived table."""
+    """Return the greatest key of a derived table."""
     columns = [table.columns[table.index(name)] for name in rows.key]
     names = ", ".join(selected(column, quoted(column.name)) for column in columns)
     order = ", ".join(f"{quoted(name)} DESC" for name in rows.key)
@@ -48,7 +48,7 @@ def _last(connection: Connection, table: TableSchema, rows: KeyRange, source: st
 
 
 def condition(table: TableSchema, rows: KeyRange) -> tuple[str, list[Any]]:
-    """The condition of a range of keys, with a blank before it, and its values: `(a, b) > (x, y)` spelled out."""
+    """Return the condition of a range of keys, with a leading blank, and its values: `(a, b) > (x, y)` spelled out."""
     parts: list[str] = []
     values: list[Any] = []
     columns = [table.columns[table.index(name)] for name in rows.key]

@@ -1,4 +1,4 @@
-"""The register of the capture program: which tables have a change table, and what is in it. Any process."""
+"""The register of the capture program: the tables with a change table, and the contents of the latter. Any process."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from tailrace.connectors.db2.server.catalog import Described, quoted
 from tailrace.connectors.db2.server.connection import Connection
 
 CONTROL_COLUMNS = "IBMSNAP_"
-"""What the names of a change table's own columns begin with."""
+"""The prefix of a change table's own columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A row of IBMSNAP_REGISTER. `old` is CD_OLD_SYNCHPOINT, `pairs` CHG_UPD_TO_DEL_INS, `prefix` that of before
-    images, empty where there are none."""
+    """A row of IBMSNAP_REGISTER.
+
+    `old` is CD_OLD_SYNCHPOINT, `pairs` CHG_UPD_TO_DEL_INS, `prefix` the prefix of before images, "" if there are none.
+    """
 
     schema: str
     table: str
@@ -34,12 +36,12 @@ class Registered:
 
 
 def control_table(config: Config, table: str) -> str:
-    """A control table's full name."""
+    """Return a control table's full name."""
     return quoted(config["cdc.control.schema"], table)
 
 
 def registered(connection: Connection, config: Config) -> list[Registered]:
-    """Rows of IBMSNAP_REGISTER for tables with a change table, in the order of the tables."""
+    """Return the rows of IBMSNAP_REGISTER for tables with a change table, in the order of the tables."""
     rows = connection.rows(
         "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, CD_OLD_SYNCHPOINT, STATE, CHG_UPD_TO_DEL_INS, "
         f"BEFORE_IMG_PREFIX FROM {control_table(config, 'IBMSNAP_REGISTER')} WHERE SOURCE_OWNER <> '' "
@@ -48,7 +50,7 @@ def registered(connection: Connection, config: Config) -> list[Registered]:
     set_schema = config["cdc.change.tables.schema"]
     found: dict[tuple[str, str], Registered] = {}
     for owner, table, cd_owner, cd_table, old, state, pairs, prefix in rows:
-        # CD_TABLE is written with its quotes by some tools; names may be padded, as CHAR columns are
+        # some tools write CD_TABLE in quotes; names may be padded like CHAR columns
         row = Registered(
             _name(owner),
             _name(table),
@@ -69,9 +71,9 @@ def _name(text: str) -> str:
 
 
 def captured_columns(columns: Sequence[Described], source: Sequence[Described], prefix: str) -> list[str]:
-    """Which columns of a change table are those of the source: neither the program's own nor before images.
+    """Return the columns of a change table that are those of the source, without the program's own and before images.
 
-    Of a large object the program may note only that it was changed, in a column of one character under its name: such
+    For a large object the program may note only that it was changed, in a column of one character under its name. Such
     a column is left out, since its values are not the table's.
     """
     of_source = {column.name: column for column in source}

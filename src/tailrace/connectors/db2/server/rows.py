@@ -1,7 +1,7 @@
-"""From rows of IBM's driver to columns of text, in the forms that `connectors/changetables/dialect.py` lists.
+"""From rows of IBM's driver to columns of text, in the forms of `connectors/changetables/dialect.py`.
 
-Which SQL expression a column is selected by and how its values become text belong together: `selected` gives the
-expression, `texts` converts what the driver makes of it. Expressions are such that both Db2 and Derby know them.
+`selected` returns the SQL expression of a column, `texts` converts the driver's values of this expression. Both Db2 and
+Derby support all expressions.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _CODES[[ord("I"), ord("D"), ord("U")]] = [INSERT, DELETE, AFTER]
 
 
 def selected(column: Column, name: str) -> str:
-    """The expression by which `column` is selected, `name` being its quoted name.
+    """Return the expression that selects `column`; `name` is its quoted name.
 
-    A TIMESTAMP's text is the same on all servers up to its separators (Db2: SQL reference, "String representations of
-    datetime values"), while the driver would cut it to microseconds. That of a TIME depends on how the driver's
-    packages are bound, and it may be 24:00:00, which no Python value is: so it is asked for in seconds.
+    A TIMESTAMP's text is the same on all servers except for separators (Db2: SQL reference, "String representations of
+    datetime values"), while the driver would cut it to microseconds. The text of a TIME depends on how the driver's
+    packages are bound, and it may be 24:00:00, which Python's time cannot hold: so it is selected in seconds.
     """
     if column.type_name in TIMESTAMPS:
         return f"CAST({name} AS VARCHAR(48))"
@@ -40,17 +40,17 @@ def selected(column: Column, name: str) -> str:
 
 
 def texts(column: Column, values: Sequence[Any]) -> pa.Array:
-    """The text of each value that the driver has made of `selected(column, …)`, as a `binary` array.
+    """Return the text of each of the driver's values of `selected(column, …)`, as a `binary` array.
 
-    Raises ConversionError for a value of another kind than the type can have: then the driver is another one than
-    this was written for.
+    Raises ConversionError for a value that the type cannot have: then the driver behaves in another way than expected
+    here.
     """
     try:
         return _converted(column, values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, AttributeError, TypeError, ValueError):
         raise ConversionError(
-            f"The column {column.name} of the type {column.type_name} has a value that cannot be read as one.",
-            "Check the version of IBM's driver, and driver.* for settings that change how values are given.",
+            f"The column {column.name} of the type {column.type_name} has a value that cannot be read as this type.",
+            "Check the version of IBM's driver, and driver.* for settings that change the form of values.",
         ) from None
 
 
@@ -81,7 +81,7 @@ def _converted(column: Column, values: Sequence[Any]) -> pa.Array:
 
 
 def _decimal_texts(exact: pa.Array, precision: int, scale: int) -> pa.Array:
-    """Plain digits: Arrow writes small values with an exponent, so they are put together from whole numbers."""
+    """Return plain digits. Arrow writes small values with an exponent, so these are formatted here."""
     text = exact.cast(pa.string())
     if scale < 6 or not pc.any(pc.match_substring(text, "E"), min_count=0).as_py():
         return text.cast(pa.binary())
@@ -99,16 +99,16 @@ def _truth(value: Any) -> bytes:
 
 
 def _times(seconds: pa.Array) -> pa.Array:
-    """`13:58:28`, and `24:00:00` for the end of the day, which Db2 knows beside midnight."""
+    """Return `13:58:28`, and `24:00:00` for the end of the day, which Db2 distinguishes from midnight."""
     end = pc.equal(seconds, _DAY_S)
     within = pc.if_else(end, 0, seconds).cast(pa.int32()).cast(pa.time32("s")).cast(pa.string())
     return pc.if_else(end, "24:00:00", within).cast(pa.binary())
 
 
 def _timestamps(given: pa.Array, digits: int) -> pa.Array:
-    """`2019-05-27 13:58:28.123456`, with as many digits as declared, of whatever separators the server has put.
+    """Return `2019-05-27 13:58:28.123456`, with the declared number of digits, whatever the server's separators.
 
-    A time zone follows as ` +02:00`; Db2 for z/OS writes it directly behind the digits.
+    A time zone follows as ` +02:00`; Db2 for z/OS writes it directly after the digits.
     """
     length = pc.utf8_length(given)
     zoned = pc.fill_null(pc.match_substring_regex(given, r"[+-]\d\d:\d\d$"), False)
@@ -132,32 +132,32 @@ def _timestamps(given: pa.Array, digits: int) -> pa.Array:
 
 
 def parameter(column: Column, text: str) -> Any:
-    """What the driver takes for a value of `column` in the form of its text: bytes for bytes, text for the rest."""
+    """Return the driver's parameter for a value of `column` from its text: bytes for types of bytes, else the text."""
     if column.type_name in BYTES:
         return bytes.fromhex(text.removeprefix("\\x"))
     return text
 
 
 def microseconds(value: dt.datetime, offset_us: int) -> int:
-    """A time of the server, `offset_us` ahead of UTC, in µs since 1970 UTC."""
+    """Return a time of the server, `offset_us` ahead of UTC, in µs since 1970 UTC."""
     since = value - dt.datetime(1970, 1, 1)
     return since // dt.timedelta(microseconds=1) - offset_us
 
 
 def columns_of(fetch: list[Row]) -> list[tuple[Any, ...]]:
-    """Rows as columns."""
+    """Return rows as columns."""
     return list(zip(*fetch, strict=True))
 
 
 def change_rows(fetch: list[Row], columns: Sequence[Column], doubled: bool) -> ChangeRows:
-    """One fetch of a change table; with `doubled`, an update becomes a BEFORE and an AFTER row."""
+    """Return one fetch of a change table. With `doubled` an update becomes a BEFORE and an AFTER row."""
     commit, change, operation, *values = columns_of(fetch)
     codes = _CODES[np.frombuffer("".join(operation).encode("latin-1"), np.uint8)]
     positions, places = pa.array(commit, pa.binary()), pa.array(change, pa.binary())
     if not codes.all():
         raise PrerequisiteError(
             "A change table has a row whose operation is neither I nor U nor D.",
-            "See that nothing but the capture program writes into it.",
+            "Make sure that only the capture program writes into it.",
         )
     afters = [texts(column, one) for column, one in zip(columns, values[-len(columns) :], strict=True)]
     if not doubled:
@@ -168,7 +168,7 @@ def change_rows(fetch: list[Row], columns: Sequence[Column], doubled: bool) -> C
     first = np.zeros(len(index), bool)
     starts = np.cumsum(1 + update) - (1 + update)
     first[starts[update]] = True
-    # of the row of an update, its first copy takes the before images, which stand behind the others
+    # the first copy of an update's row takes the before images, which follow the after images below
     take = pa.array(index + len(codes) * first)
     made = codes[index]
     made[first] = BEFORE

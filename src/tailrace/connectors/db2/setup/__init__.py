@@ -1,1 +1,1 @@
-"""What the server needs before changes can be captured, and whether it has it."""
+"""Checks of the server's prerequisites for capture."""

@@ -1,4 +1,4 @@
-"""What a session and a user of Db2 would better not be like, though changes can be captured. Driver; only reads."""
+"""Warnings about sessions and users of Db2: unencrypted, or with excessive rights. Driver; only reads."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _AUTHORITIES = (
     "SELECT AUTHORITY FROM TABLE (SYSPROC.AUTH_LIST_AUTHORITIES_FOR_AUTHID (SESSION_USER, 'U')) AS A "
     "WHERE 'Y' IN (D_USER, D_GROUP, ROLE_USER, ROLE_GROUP)"
 )
-"""What the user has by itself, its groups and its roles; what everybody has is nobody's excess. "Db2 for Linux, UNIX
-and Windows: AUTH_LIST_AUTHORITIES_FOR_AUTHID"; z/OS has no such function."""
+"""The authorities of the user itself, its groups and its roles, without those of everybody. "Db2 for Linux, UNIX and
+Windows: AUTH_LIST_AUTHORITIES_FOR_AUTHID"; z/OS has no such function."""
 
 
 def encryption(config: Config) -> Iterator[Finding]:
-    """A warning where the session with another host is without TLS."""
+    """Yield a warning if the session with another host has no TLS."""
     host = config["database.hostname"]
     if driver_properties(config).get("Security") != "SSL" and advice.is_elsewhere(host):
         yield advice.in_the_clear(
@@ -34,7 +34,7 @@ def encryption(config: Config) -> Iterator[Finding]:
 
 
 def rights(config: Config, session: Db2Session, registered: Sequence[Registered]) -> Iterator[Finding]:
-    """A warning where the user administers the instance or the database; nothing where the server does not say.
+    """Yield a warning if the user administers the instance or the database; nothing if the server does not tell.
 
     Raises ConnectionFailed.
     """
@@ -50,7 +50,7 @@ def rights(config: Config, session: Db2Session, registered: Sequence[Registered]
 
 
 def least(config: Config, session: Db2Session, registered: Sequence[Registered]) -> list[str]:
-    """The statements that give a user of the operating system no more rights than the configuration needs."""
+    """Return the statements that give a user of the operating system only the rights that the configuration needs."""
     user = advice.ROLE.upper()
     control = config["cdc.control.schema"]
     signals = session.signal_table()

@@ -1,4 +1,4 @@
-"""What Db2 must offer before changes can be captured, checked one by one. Driver; only reads.
+"""Db2's prerequisites for capture, checked one by one. Driver; only reads.
 
 `check` and `demand` open a connection of their own.
 """
@@ -22,15 +22,15 @@ from tailrace.events.settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
 SHORT_MIN = 24 * 60
-"""A retention limit below this many minutes is reported: a pipeline may stand still for a night."""
+"""A retention limit below these minutes gives a warning: a pipeline may be stopped for a night."""
 
 _ADD = "call ASNCDC.ADDTABLE('SCHEMA', 'TABLE'), then values ASNCDC.ASNCDCSERVICES('reinit', 'asncdc')"
 
 
 def check(config: Config) -> list[Finding]:
-    """Everything that was found, in the order of the checks, and then advice.
+    """Return all findings, in the order of the checks, followed by advice.
 
-    Raises ConnectionFailed or PrerequisiteError when no connection comes about: then there is nothing to look at.
+    Raises ConnectionFailed or PrerequisiteError if there is no connection: then nothing can be checked.
     """
     with closing(dialect(config).connect(config["database.dbname"])) as session:
         inspection = _Inspection(config, session)
@@ -39,8 +39,10 @@ def check(config: Config) -> list[Finding]:
 
 
 def demand(config: Config) -> list[Finding]:
-    """The same findings without the advice and those about the checkpoint, which the planner reports itself; raises
-    PrerequisiteError with all errors among them when there are any."""
+    """Return the findings without the advice. Raises PrerequisiteError with all errors among them if there are any.
+
+    Findings on the checkpoint are left to the planner, which reports them itself.
+    """
     with closing(dialect(config).connect(config["database.dbname"])) as session:
         found = list(_Inspection(config, session).run())
     return demanded([finding for finding in found if finding.subject != backlog.SUBJECT])
@@ -70,7 +72,7 @@ class _Inspection:
         yield from self.tables()
 
     def control(self) -> Iterator[Finding]:
-        """The control tables: there, readable, and with positions as wide as was set."""
+        """Check the control tables: they exist, are readable, and their positions have the configured width."""
         schema = self.config["cdc.control.schema"]
         for table in ("IBMSNAP_REGISTER", "IBMSNAP_UOW"):
             fault = self.unreadable(schema, table)
@@ -103,7 +105,7 @@ class _Inspection:
             yield Finding("ok", "control", f"The register is in {schema}, and the log is read up to {newest.hex()}.")
 
     def unreadable(self, schema: str, table: str) -> str:
-        """Why a table cannot be read: `absent`, a sentence, or nothing."""
+        """Return why a table cannot be read: `absent`, or a sentence; "" if it can."""
         try:
             self.session.probe(schema, table)
         except ConnectionFailed:
@@ -117,7 +119,7 @@ class _Inspection:
         return f"grant select on {quoted(schema, table)} to user {self.config['database.user']}."
 
     def retention(self) -> Iterator[Finding]:
-        """How long changes are kept: the parameters of the program are one row of IBMSNAP_CAPPARMS."""
+        """Yield how long changes are kept, by the program's parameters, one row of IBMSNAP_CAPPARMS."""
         try:
             found = self.session.retention()
         except ConnectionFailed:
@@ -126,12 +128,12 @@ class _Inspection:
             yield Finding(
                 "warning",
                 "retention",
-                "IBMSNAP_CAPPARMS cannot be read, so nobody knows how long changes are kept.",
+                "IBMSNAP_CAPPARMS cannot be read, so it is unknown how long changes are kept.",
                 self.grant(self.config["cdc.control.schema"], "IBMSNAP_CAPPARMS"),
             )
             return
         limit, prunes = found or (None, None)
-        # what the program takes where the row says nothing: 10080 minutes, and to prune
+        # the program's defaults: 10080 minutes, and pruning
         minutes = 10080 if limit is None else int(limit)
         if (prunes or "Y") != "Y":
             minutes = 0
@@ -140,7 +142,7 @@ class _Inspection:
             yield Finding(
                 "warning",
                 "retention",
-                f"Changes are pruned after {minutes} minutes; a pipeline that stands still for longer loses some.",
+                f"Changes are pruned after {minutes} minutes; a pipeline that is stopped for longer loses some.",
                 "Raise RETENTION_LIMIT in IBMSNAP_CAPPARMS.",
             )
         else:
@@ -148,9 +150,9 @@ class _Inspection:
         self.kept_min = minutes or None
 
     def checkpoint(self) -> Iterator[Finding]:
-        """Whether the changes behind the checkpoint are still there.
+        """Check that the changes after the checkpoint still exist.
 
-        IBMSNAP_PRUNCNTL has the positions of the Apply program's subscriptions, and a pipeline is none: only
+        IBMSNAP_PRUNCNTL has the positions of the Apply program's subscriptions, and a pipeline has none: only
         CD_OLD_SYNCHPOINT shows how far a change table was pruned.
         """
         read = backlog.reached(self.config, self.config["database.dbname"])
@@ -175,7 +177,7 @@ class _Inspection:
         missing = [table for table in existing if (table.schema, table.table) not in known]
         ids = [TableId(self.config["database.dbname"], row.schema, row.table) for row in registered]
         if not registered:
-            yield Finding("warning", "tables", "No table that the lists name is in capture mode.", f"{_ADD}.")
+            yield Finding("warning", "tables", "No table that the lists include is in capture mode.", f"{_ADD}.")
         else:
             count = "1 table is" if len(ids) == 1 else f"{len(ids)} tables are"
             yield Finding("ok", "tables", f"{count} captured: {listed(ids)}.")
@@ -190,7 +192,7 @@ class _Inspection:
         yield from self.signals(registered)
 
     def rights(self, registered: Sequence[Registered]) -> Iterator[Finding]:
-        """Whether change tables and, for snapshots, source tables can be read."""
+        """Check that change tables and, for snapshots, source tables can be read."""
         wanted = [(row.change_schema, row.change_table) for row in registered]
         if self.mode.reads != "never":
             # no snapshot reads the signal table
@@ -222,12 +224,12 @@ class _Inspection:
             yield Finding(
                 "warning",
                 "keys",
-                f"Without primary key or unique index over NOT NULL columns, so that keys are null: {listed(bare)}.",
+                f"Without primary key or unique index over NOT NULL columns, so keys are null: {listed(bare)}.",
                 "Give them a key, or name columns in message.key.columns.",
             )
 
     def signals(self, registered: Sequence[Registered]) -> Iterator[Finding]:
-        """The signal table: there, of three columns, and in capture mode where signals come by it."""
+        """Check the signal table: it exists, has three columns, and is in capture mode if signals come by it."""
         table = self.session.signal_table()
         if table is None:
             return
@@ -246,7 +248,7 @@ class _Inspection:
                 "error",
                 "signals",
                 f"The signal table {table} has {len(columns)} columns, not the three for id, type and data.",
-                "Create it with these three.",
+                "Create it with these three columns.",
             )
             return
         captured = any((row.schema, row.table) == (table.schema, table.table) for row in registered)
@@ -262,7 +264,7 @@ class _Inspection:
 
 
 def _cases(tables: Sequence[TableId]) -> Iterator[Finding]:
-    """Tables whose names are one name to whoever ignores the case of letters."""
+    """Yield a warning for tables whose names differ only by case."""
     seen: dict[Table, list[TableId]] = {}
     for table in tables:
         seen.setdefault((table.schema.upper(), table.table.upper()), []).append(table)
@@ -271,6 +273,6 @@ def _cases(tables: Sequence[TableId]) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "names",
-            f"Names that differ in capitals alone, so that one entry of a list means all of them: {listed(alike)}.",
+            f"Names that differ only by case, so that one entry of a list matches all of them: {listed(alike)}.",
             "Leave one out by its exact name with table.exclude.list = (?-i:…), or rename it.",
         )

@@ -1,1 +1,1 @@
-"""How Db2's values are shown: declarations, types, defaults."""
+"""Db2's values in events: declarations, types, defaults."""

@@ -1,6 +1,6 @@
-"""Db2's types as Debezium shows them: each column's logical type, conversion, default and zero value.
+"""Db2's types as in Debezium: each column's logical type, conversion, default and zero value.
 
-Values are text in the forms of `connectors.changetables.dialect`; how a column is declared, `declaration` says.
+Values are text in the forms of `connectors.changetables.dialect`; columns are described as in `declaration`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tailrace.values.strings import XML
 
 
 def conversion(column: Column, settings: EventSettings) -> Conversion | None:
-    """How a column's values are shown; None for a type that Debezium does not know."""
+    """Return the conversion of a column's values; None for a type that Debezium does not know."""
     known = _TYPES.get(column.type_name)
     return None if known is None else known(column, settings)
 
@@ -30,7 +30,7 @@ def _decimal(column: Column, settings: EventSettings) -> Conversion:
 
 
 def _decfloat(column: Column, settings: EventSettings) -> Conversion | None:
-    # the 2.3 format does not know it
+    # the 2.3 format does not have DECFLOAT
     return None if settings.legacy else values.floating_decimal(settings)
 
 

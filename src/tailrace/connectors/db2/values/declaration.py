@@ -1,10 +1,9 @@
-"""What a column of Db2 is declared as, in `Column.type_name` and the one number of `Column.modifier`. No I/O.
+"""The declaration of a column of Db2, in `Column.type_name` and the single number of `Column.modifier`. No I/O.
 
-`type_name` is the name that Db2's own catalog function for drivers gives (`SYSIBM.SQLCOLUMNS`, column TYPE_NAME), in
-capitals: `INTEGER`, `VARCHAR`, `CHAR () FOR BIT DATA`, `TIMESTAMP`, `DECFLOAT`. A distinct type is resolved to the
-built-in type that it stands for. `type_oid` is DATA_TYPE there, a code of java.sql.Types; `default` COLUMN_DEF, the
-text of the default as the catalog keeps it (`0`, `'x'`, `CURRENT TIMESTAMP`), None without one; `kind` is `base`, or
-`unknown` for a type that is not in `TYPES`. `modifier` is:
+`type_name` is TYPE_NAME of Db2's catalog procedure for drivers (`SYSIBM.SQLCOLUMNS`), in upper case: `INTEGER`,
+`VARCHAR`, `CHAR () FOR BIT DATA`, `TIMESTAMP`, `DECFLOAT`. A distinct type is resolved to its built-in type. `type_oid`
+is DATA_TYPE, a code of java.sql.Types; `default` is COLUMN_DEF, the text of the default in the catalog (`0`, `'x'`,
+`CURRENT TIMESTAMP`), None without one; `kind` is `base`, or `unknown` for a type that is not in `TYPES`. `modifier` is:
 
 =====================================================  ================================================================
 type                                                   modifier
@@ -26,7 +25,7 @@ TIMESTAMPS = frozenset(("TIMESTAMP", "TIMESTAMP WITH TIME ZONE"))
 TEXTS = frozenset(
     ("CHAR", "VARCHAR", "LONG VARCHAR", "CLOB", "GRAPHIC", "VARGRAPHIC", "LONG VARGRAPHIC", "DBCLOB", "XML")
 )
-"""Types whose values are text. Those of double-byte characters are Unicode like the others once they are read."""
+"""Types whose values are text. Double-byte characters are Unicode like all others once they have been read."""
 
 BYTES = frozenset(
     (
@@ -37,7 +36,7 @@ BYTES = frozenset(
 """Types whose values are bytes."""
 
 LOBS = frozenset(("BLOB", "CLOB", "DBCLOB", "XML"))
-"""Types that the capture program never puts into a change table: it notes at most that they were changed."""
+"""Types that the capture program never puts into a change table: at most it notes that they were changed."""
 
 FLOATS = frozenset(("REAL", "DOUBLE", "FLOAT"))
 INTEGERS = frozenset(("SMALLINT", "INTEGER", "BIGINT"))
@@ -52,11 +51,11 @@ _JDBC = {
     12: "VARCHAR", 16: "BOOLEAN", 91: "DATE", 92: "TIME", 93: "TIMESTAMP", 2004: "BLOB", 2005: "CLOB",
     2009: "XML", 2011: "DBCLOB",
 }  # fmt: skip
-"""Db2's name of each code of java.sql.Types: what a distinct type is resolved by."""
+"""Db2's name of each code of java.sql.Types, to resolve distinct types."""
 
 
 def type_name(named: str, source_code: int | None) -> str:
-    """The built-in type of a column that SQLCOLUMNS calls `named`, with `source_code` its SOURCE_DATA_TYPE, if any.
+    """Return the built-in type of a column with the TYPE_NAME `named` and the SOURCE_DATA_TYPE `source_code`, if any.
 
     Servers differ in blanks (`CHAR() FOR BIT DATA`) and in length marks; the result has the form of `TYPES`.
     """
@@ -69,11 +68,11 @@ def type_name(named: str, source_code: int | None) -> str:
 
 
 def modifier(name: str, size: int | None, digits: int | None) -> int:
-    """The modifier of a column of the type `name`, from COLUMN_SIZE and DECIMAL_DIGITS of SQLCOLUMNS."""
+    """Return the modifier of a column of the type `name`, from COLUMN_SIZE and DECIMAL_DIGITS of SQLCOLUMNS."""
     if name in DECIMALS:
         return (size or 0) << 16 | (digits or 0)
     if name in TIMESTAMPS:
-        # before precisions could be declared, servers gave none, and the six digits that a timestamp then had
+        # older servers, without declared precisions, return none; their timestamps have six digits
         return 6 if digits is None else digits
     if name in SIZED or name == "DECFLOAT":
         return UNSIZED if size is None else size
@@ -81,10 +80,10 @@ def modifier(name: str, size: int | None, digits: int | None) -> int:
 
 
 def precision_and_scale(declared: int) -> tuple[int, int]:
-    """Both, of the modifier of a decimal or numeric column."""
+    """Return precision and scale from the modifier of a decimal or numeric column."""
     return declared >> 16, declared & 0xFFFF
 
 
 def has_lobs(table: TableSchema) -> bool:
-    """Whether a column may hold megabytes."""
+    """Return True if a column may hold megabytes."""
     return any(column.type_name in LOBS for column in table.columns)

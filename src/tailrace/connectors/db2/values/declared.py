@@ -1,7 +1,7 @@
-"""Declared types: the JDBC type, name, length and scale of a column's type as Db2's JDBC driver names them.
+"""Declared types: the JDBC type, name, length and scale of a column's type in Db2's JDBC driver.
 
-Debezium puts them into the parameters of schemas (`column.propagate.source.type`) and into schema changes, and goes by
-them for masks and hashes. `Column.type_oid` is the code of java.sql.Types already.
+Debezium puts them into the parameters of schemas (`column.propagate.source.type`) and into schema changes, and decides
+by them on masks and hashes. `Column.type_oid` already is the code of java.sql.Types.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ _LENGTHS = {
     "TIME": 8,
 }  # fmt: skip
 _WHOLE = frozenset(("SMALLINT", "INTEGER", "BIGINT", "TIME"))
-# Without the fraction of a second.
+# Lengths without the fraction of a second.
 _CLOCKS = {"TIMESTAMP": 19, "TIMESTAMP WITH TIME ZONE": 25}
 
 
 def jdbc_type(column: Column) -> int:
-    """The code of java.sql.Types."""
+    """Return the code of java.sql.Types."""
     return column.type_oid
 
 
 def type_name(column: Column) -> str:
-    """The type's name."""
+    """Return the type's name."""
     return column.type_name
 
 
 def is_text(column: Column) -> bool:
-    """Whether the column's values are text to JDBC: those that a mask replaces."""
+    """Return True if JDBC treats the column's values as text, which a mask replaces."""
     return column.type_name in TEXTS and column.type_name != "XML"
 
 
 def length(column: Column) -> int:
-    """The length of the column's type: characters of text, digits of numbers, bytes."""
+    """Return the length of the column's type: characters of text, digits of numbers, bytes."""
     name, declared = column.type_name, column.modifier
     if name in DECIMALS:
         return precision_and_scale(declared)[0]
@@ -49,7 +49,7 @@ def length(column: Column) -> int:
 
 
 def scale(column: Column) -> int | None:
-    """The digits behind the point, or of a second's fraction; None where the type has none."""
+    """Return the digits after the point, or of a second's fraction; None if the type has none."""
     if column.type_name in DECIMALS:
         return precision_and_scale(column.modifier)[1]
     if column.type_name in TIMESTAMPS:
@@ -58,5 +58,5 @@ def scale(column: Column) -> int | None:
 
 
 def parameters(column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
-    """The schema parameters that show the column's type in the database."""
+    """Return the schema parameters for the column's type in the database."""
     return declared_parameters(column, settings, type_name(column), length(column), scale(column))

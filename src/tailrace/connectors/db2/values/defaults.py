@@ -1,8 +1,8 @@
-"""Column defaults: the text that Db2's catalog keeps of a default, as the value that the column's schema shows.
+"""Column defaults: the value in the column's schema, from the text of a default in Db2's catalog.
 
-Literals are read: numbers as they are, text in quotes (with a letter before them for what kind of text it is). What
-only the server can compute (`CURRENT TIMESTAMP`, `USER`) shows no default. Text of a fixed length is padded, as the
-server does.
+Literals are read: numbers, and texts in quotes (with a letter before them for the kind of text). Expressions that only
+the server can compute (`CURRENT TIMESTAMP`, `USER`) give no default. Text of a fixed length is padded, as by the
+server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BOOLEANS = {"TRUE": "t", "FALSE": "f", "1": "t", "0": "f"}
 
 
 def default_value(column: Column, known: Conversion, settings: EventSettings) -> Any:
-    """The default in its JSON form; ABSENT where the schema has none."""
+    """Return the default in its JSON form; ABSENT if the schema has none."""
     if column.default is None or column.generated or column.type_name in _LARGE:
         return ABSENT
     shown = literal(column, column.default.strip())
@@ -37,7 +37,7 @@ def default_value(column: Column, known: Conversion, settings: EventSettings) ->
 
 
 def literal(column: Column, expression: str) -> str | None:
-    """The default's value in the form of change tables; None where it is no literal of the column's type."""
+    """Return the default's value in the form of change tables; None if it is not a literal of the column's type."""
     name = column.type_name
     quoted = _TEXT.fullmatch(expression)
     text = None if quoted is None else quoted[1].replace("''", "'")
@@ -62,19 +62,20 @@ def literal(column: Column, expression: str) -> str | None:
         if name in DECIMALS:
             return plain_number(expression)
     except ValueError:
-        # an exponent that no number has
+        # the exponent is out of range
         return None
     return expression.removeprefix("+") if name in FLOATS | {"DECFLOAT"} else None
 
 
 def _clock(text: str) -> str | None:
-    """A time of day with points or colons."""
+    """Return a time of day that was written with points or colons."""
     found = _CLOCK.fullmatch(text)
     return None if found is None else f"{found[1]}:{found[2]}:{found[3] or '00'}"
 
 
 def _timestamp(text: str) -> str | None:
-    """`2019-05-27-13.58.28.123456`, or the same with a blank or T, and colons; a date alone is its midnight."""
+    """Return a timestamp from `2019-05-27-13.58.28.123456`, or with a blank or T, or with colons; a date means
+    midnight."""
     if _DAY.fullmatch(text):
         return f"{text} 00:00:00"
     clock = _clock(text[11:]) if _DAY.fullmatch(text[:10]) and text[10:11] in tuple("- T") else None
