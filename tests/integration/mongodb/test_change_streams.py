@@ -280,7 +280,7 @@ def test_what_is_done_to_whole_collections_is_told(
     mongo_database["b"].insert_one({"_id": 3})
     assert keys(capture.until(1)) == [("c", "3")]
     assert f"{name}.a was renamed to {name}.b: its documents do not come by the log" in caplog.text
-    assert f"{name}.b was dropped: what was made of it stays as it is" in caplog.text
+    assert f"{name}.b was dropped: copies of it stay as they are" in caplog.text
 
 
 def test_collections_that_the_lists_capture_late_are_told(

@@ -40,12 +40,12 @@ def told(caplog: pytest.LogCaptureFixture, event: dict[str, Any] | None = None, 
         (
             {"operationType": "rename", "ns": {"db": "shop", "coll": "a"}, "to": {"db": "shop", "coll": "b"}},
             {"renameCollection": "shop.a", "to": "shop.b", "dropTarget": True},
-            ["shop.a was renamed to shop.b: what was made of it", "shop.a was renamed to shop.b: its documents do not"],
+            ["shop.a was renamed to shop.b: copies of it", "shop.a was renamed to shop.b: its documents do not"],
         ),
         (
             {"operationType": "rename", "ns": {"db": "shop", "coll": "a"}, "to": {"db": "shop", "coll": "z"}},
             {"renameCollection": "shop.a", "to": "shop.z"},
-            ["shop.a was renamed to shop.z: what was made of it"],
+            ["shop.a was renamed to shop.z: copies of it"],
         ),
         (
             {"operationType": "rename", "ns": {"db": "tmp", "coll": "x"}, "to": {"db": "shop", "coll": "a"}},

@@ -1,4 +1,4 @@
-"""MongoOffset: how far a query has read, as Spark stores it."""
+"""MongoOffset: the position of a query, as Spark stores it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailrace.snapshot.progress import NO_PROGRESS, Progress
 
 @dataclass(frozen=True, slots=True)
 class MongoOffset:
-    """How far a query has read the log and its snapshots.
+    """The position of a query in the log and in its snapshots.
 
     `log` is the position up to which the log has been read. `snapshot` is the latest snapshot, kept until the first
     batch of the log after it. `heartbeat_ms` is the time of the newest heartbeat, in ms since 1970; 0 if there was

@@ -11,7 +11,7 @@ from tailrace.events.settings import EventSettings
 
 @dataclass(frozen=True, slots=True)
 class MongoSettings:
-    """How documents and changes become events. Picklable; made by the planner, used by workers.
+    """The settings that turn documents and changes into events. Picklable; made by the planner, used by workers.
 
     `events` are the settings of every connector; `replica_set` is the field `rs` in source blocks of the 1.1 format.
     `excluded` and `renames` are the entries of field.exclude.list and field.renames. `old_source` asks for the source

@@ -55,7 +55,7 @@ class Database:
 
     @property
     def pairs(self) -> bool:
-        """As in Dialect."""
+        """True if updates may be pairs; see Dialect."""
         return self._dialect.pairs
 
     @property

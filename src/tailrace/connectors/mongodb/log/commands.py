@@ -15,7 +15,7 @@ log = logging.getLogger("tailrace")
 TOLD = ("drop", "rename", "dropDatabase")
 """Types of change events that give a warning."""
 _REMEMBERED = 4096
-_OVER = "the mend is to remove that, or tailrace verify --repair"
+_OVER = "the mend is to remove them, or tailrace verify --repair"
 
 
 class Commands:
@@ -51,27 +51,26 @@ class Commands:
         """
         if kind == "dropDatabase":
             if self._captured.includes_database(of[0]):
-                yield f"the database {of[0]} was dropped: what was made of its collections stays as it is; {_OVER}"
+                yield f"the database {of[0]} was dropped: copies of its collections stay as they are; {_OVER}"
             return
         if self._captured.includes(*of):
             name = ".".join(of)
             if kind == "drop":
-                yield f"{name} was dropped: what was made of it stays as it is; {_OVER}"
+                yield f"{name} was dropped: copies of it stay as they are; {_OVER}"
             elif kind == "rename":
                 yield (
-                    f"{name} was renamed to {'.'.join(to)}: what was made of it under the old name stays as it is; "
-                    f"{_OVER}"
+                    f"{name} was renamed to {'.'.join(to)}: copies of it under the old name stay as they are; {_OVER}"
                 )
             else:
                 yield (
-                    f"{name} was altered by {kind}, which may take documents away, and what was made of these stays; "
+                    f"{name} was altered by {kind}, which may remove documents, and copies of these stay; "
                     "the mend is tailrace verify --repair"
                 )
         if kind == "rename" and self._captured.includes(*to):
             name = ".".join(to)
             yield (
-                f"{'.'.join(of)} was renamed to {name}: its documents do not come by the log, and what was made of an "
-                f"earlier {name} stays; the mend is tailrace verify --repair, or to remove that and to read {name} by "
+                f"{'.'.join(of)} was renamed to {name}: its documents do not come by the log, and copies of an "
+                f"earlier {name} stay; the mend is tailrace verify --repair, or to remove them and to read {name} by "
                 "a snapshot (signal execute-snapshot)"
             )
 
