@@ -206,8 +206,8 @@ class Session(Protocol):
         ...
 
     def last(self, capture: CaptureTable, upto: Position, skipped: tuple[int, ...]) -> Position | None:
-        """Return the commit position of the last existing row at or before `upto` whose operation is not `skipped`;
-        None without.
+        """Return the commit position of the last row at or before `upto` whose operation is not in `skipped`; None if
+        none exists.
 
         If updates may be pairs, nothing is skipped.
         """
