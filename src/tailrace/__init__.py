@@ -18,7 +18,7 @@ settle()
 
 
 def __getattr__(name: str) -> object:
-    # what reads tables loads the sink and Spark's own modules, which most programs do without
+    # imported on first use: it imports the sink and Spark, which most programs do not need
     if name in _TABLES:
         return getattr(import_module("tailrace.sinks.tables.positions"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,6 @@
-"""Compiled moves between addresses, and Arrow's buffers as the arrays that the kernels take.
+"""Compiled memory copies, and Arrow's buffers as arrays for the kernels.
 
-Kernels see only arrays of one kind (one-dimensional, contiguous, read-only where they are input), so that each is
-compiled once.
+Kernels get only arrays of one kind (one-dimensional, contiguous, inputs read-only), so that each is compiled once.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Offsets = npt.NDArray[np.int32]
 
 
 class ExceedsArrow(ConversionError):
-    """The texts of one column of a block, or its records, have more bytes than the offsets of an array can count."""
+    """The texts of a block's column, or its records, have more bytes than an array's 32-bit offsets can address."""
 
 
 @intrinsic
@@ -49,7 +48,7 @@ def _move(typing_context: Any, target: Any, source: Any, count: Any) -> Any:
 
 @intrinsic
 def _load_int32(typing_context: Any, address: Any) -> Any:
-    """The int32 at an address."""
+    """Return the int32 at an address."""
     signature = types.int64(types.int64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -60,7 +59,7 @@ def _load_int32(typing_context: Any, address: Any) -> Any:
 
 
 def _fixed_move(size: int) -> Any:
-    """An intrinsic that copies `size` bytes from the address `source` to the address `target`, at any alignment."""
+    """Return an intrinsic that copies `size` bytes between addresses of any alignment."""
 
     @intrinsic
     def fixed(typing_context: Any, target: Any, source: Any) -> Any:
@@ -77,7 +76,7 @@ def _fixed_move(size: int) -> Any:
     return fixed
 
 
-# An intrinsic's own signature begins with the typing context, which its callers do not pass.
+# The signature of an intrinsic begins with the typing context, which its callers do not pass.
 load_int32: Any = _load_int32
 _move_long: Any = _move
 _move1, _move2, _move4, _move8, _move16 = (_fixed_move(size) for size in (1, 2, 4, 8, 16))
@@ -87,7 +86,7 @@ _move1, _move2, _move4, _move8, _move16 = (_fixed_move(size) for size in (1, 2, 
 def move(target: Any, source: Any, count: Any) -> None:
     """Copy `count` bytes from the address `source` to the address `target`.
 
-    Most are few: two copies that overlap, one from the start and one up to the end, cost less than a call.
+    Most copies are short: two overlapping copies, one from the start and one up to the end, cost less than a call.
     """
     if count > 32:
         _move_long(target, source, count)
@@ -113,7 +112,7 @@ def readonly(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def text_buffers(column: pa.Array) -> tuple[Bytes, Offsets]:
-    """The bytes and the offsets of a `binary` or `string` array; offsets begin at the array's own start."""
+    """Return the bytes and the offsets of a `binary` or `string` array; the offsets are those of its own values."""
     _, offsets, data = column.buffers()
     bounds = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
     content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
@@ -121,7 +120,7 @@ def text_buffers(column: pa.Array) -> tuple[Bytes, Offsets]:
 
 
 def valid_flags(column: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """Which values are not null; None when all are not."""
+    """Return a mask of the values that are not null; None if there are no nulls."""
     if column.null_count == 0:
         return None
     bitmap = np.frombuffer(column.buffers()[0], np.uint8)
@@ -131,7 +130,7 @@ def valid_flags(column: pa.Array) -> npt.NDArray[np.bool_] | None:
 
 
 def binary_array(data: Bytes, offsets: Offsets, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """A `binary` array over the given memory."""
+    """Return a `binary` array over the given memory."""
     bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     buffers = [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)

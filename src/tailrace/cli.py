@@ -35,7 +35,7 @@ _FILES = "application.properties, connector .properties or connector JSON"
 _REFERENCE = re.compile(r"\$\{[^{}]+\}")
 
 INTERRUPTED = 130
-"""Exit code after a second Ctrl-C: nothing was waited for."""
+"""Exit code after a second Ctrl-C, which ends the process at once."""
 
 _EXIT_CODES = """\
 exit codes:
@@ -54,7 +54,7 @@ exit codes:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code. Deliberate errors are one message on stderr, with the remedy."""
+    """Run one command; return the exit code. Prints deliberate errors as one message with the remedy to stderr."""
     arguments = _parser().parse_args(argv)
     _log_to_stderr(arguments.debug)
     try:
@@ -151,14 +151,14 @@ def _read(arguments: argparse.Namespace) -> RunConfig:
 
 
 def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
-    """The entries that --set and --set-file put over those of the file."""
+    """Return the entries of --set and --set-file, which override those of the file."""
     from tailrace.config.option import holds_secret
 
     overrides: dict[str, str] = {}
     for entry in arguments.set:
         name, equals, value = entry.partition("=")
         if not equals or not name.strip():
-            # what was forgotten may be the name, and what stands there a password
+            # does not show the argument: the name may be missing, and the rest be a password
             raise ConfigError("An argument of --set has no NAME=VALUE.", "Write --set debezium.sink.type=console.")
         if holds_secret(name) and value and not _REFERENCE.fullmatch(value.strip()):
             logging.getLogger("tailrace").warning(
@@ -176,7 +176,7 @@ def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _content(name: str, path: str) -> str:
-    """The text of a file as an entry that means it as it stands, without the end of its last line."""
+    """Return a file's text as the value of an entry, with references escaped and without the last line end."""
     try:
         text = Path(path).read_text()
     except OSError as error:
@@ -196,13 +196,13 @@ def _run(arguments: argparse.Namespace) -> int:
     with _Interruption() as interruption:
         from tailrace.pipeline import Pipeline
 
-        # What ends the query is logged here, so Spark's own log only doubles it.
+        # The query's error is reported here, so Spark's log would only repeat it.
         pipeline = Pipeline(run, log_level="warn" if arguments.debug else "off", master=master, conf=conf)
         try:
-            # Spark's JVM starts while the server is asked. Most failures show within a second, and end it.
+            # Spark's JVM starts while the server is checked. Most checks fail within a second, and end the JVM.
             pipeline.begin()
             for finding in find(run.source.connector).load_prerequisites().demand(pipeline.source):
-                # The source names the tables itself, at each start.
+                # The source warns about tables itself, at each start.
                 if finding.level == "warning" and finding.subject in ("slot", "senders"):
                     logging.getLogger("tailrace").warning("%s %s", finding.text, finding.remedy)
             _deliver(pipeline, arguments.once, interruption)
@@ -212,7 +212,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _spark(arguments: argparse.Namespace) -> tuple[str | None, dict[str, str]]:
-    """The master that is named, and the settings."""
+    """Return the master, None if not given, and Spark's settings. Raises ConfigError."""
     from tailrace.spark import cluster
 
     master = None if arguments.master is None else cluster.checked_master(arguments.master)
@@ -222,7 +222,7 @@ def _spark(arguments: argparse.Namespace) -> tuple[str | None, dict[str, str]]:
 
 
 def _deliver(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None:
-    """Run the pipeline to its end. Raises what ended it, as the deliberate error that it is, where it is one."""
+    """Run the pipeline to its end. Re-raises its failure, as a TailraceError if the cause is known."""
     try:
         try:
             _follow(pipeline, once, interruption)
@@ -231,7 +231,7 @@ def _deliver(pipeline: Pipeline, once: bool, interruption: _Interruption) -> Non
     except Exception as error:
         from tailrace.spark.processes import jvm_lost
 
-        # A supervisor signals every process of a service: what then fails, fails because the others end too.
+        # A supervisor signals every process of a service: failures after that come from the ends of the others.
         if not interruption.asked:
             known = jvm_lost(error) or pipeline.cause(error)
             if known is None or known is error:
@@ -240,17 +240,17 @@ def _deliver(pipeline: Pipeline, once: bool, interruption: _Interruption) -> Non
 
 
 def _follow(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None:
-    """Start the pipeline and show its status until it ends or is interrupted. Raises what ended it."""
+    """Start the pipeline and show its status until it ends or is interrupted. Re-raises its failure."""
     from tailrace.connectors.registry import find
     from tailrace.spark.processes import process_lost
     from tailrace.status import StatusLine
 
     interruption.postpone()
-    # On the main thread Spark's session would take Ctrl-C for itself, and end in the middle of its own start.
+    # On the main thread Spark's session would handle Ctrl-C itself, and end in the middle of its start.
     with ThreadPoolExecutor(1, "tailrace-start") as starter:
         query = starter.submit(pipeline.start, available_now=once).result()
     line = StatusLine(find(pipeline.run.source.connector).load_describe())
-    # Records and a line that rewrites itself do not share a terminal.
+    # No status line on a terminal to which the sink prints records: the line rewrites itself.
     shown = not (pipeline.sink.prints and sys.stdout.isatty() and sys.stderr.isatty())
     with _progress(pipeline, line, interruption.wake) as ended:
         while query.isActive and not interruption.wait(0.5):
@@ -267,8 +267,8 @@ def _follow(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None
 
 @contextmanager
 def _progress(pipeline: Pipeline, line: StatusLine, wake: Callable[[], None]) -> Iterator[threading.Event]:
-    """Feed every progress record of the query to `line`; the event is set, and `wake` called, when Spark says that the
-    query ended."""
+    """Feed every progress record of the query to `line`. Yields an event; when Spark reports the query's end, the event
+    is set and `wake` is called."""
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     ended = threading.Event()
@@ -352,7 +352,7 @@ def _version(arguments: argparse.Namespace) -> int:
 
 
 def _report(error: Exception) -> int:
-    """Print one message for `error` on stderr; returns its exit code."""
+    """Print one message for `error` to stderr; return its exit code."""
     from tailrace.connectors.registry import lacking_driver
 
     deliberate = cause(error) or lacking_driver(error)
@@ -374,15 +374,15 @@ def _log_to_stderr(debug: bool) -> None:
     logger.handlers = [handler]
     logger.setLevel(logging.DEBUG if debug else logging.WARNING)
     if not debug:
-        # Py4J logs a stack trace for each call to a JVM that has ended, and raises as well. Some of them go to the root
-        # logger, which would then show everything twice; so it gets what it does without any setting, but for those.
+        # Py4J logs a stack trace for each call to a JVM that has ended, and raises too. Some traces go to the root
+        # logger. So the root logger gets a handler like Python's default one that leaves them out.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         root = logging.getLogger()
         root.handlers = [*(one for one in root.handlers if not isinstance(one, _Libraries)), _Libraries()]
 
 
 class _Libraries(logging.StreamHandler[TextIO]):
-    """Shows on stderr what libraries warn of."""
+    """Shows warnings of libraries on stderr."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -393,9 +393,9 @@ class _Libraries(logging.StreamHandler[TextIO]):
 
 
 class _Interruption:
-    """Ctrl-C and SIGTERM: the first asks for a regular stop, the second ends the process at once.
+    """The handler of Ctrl-C and SIGTERM: the first asks for a regular stop, the second ends the process at once.
 
-    Before the query runs there is nothing to finish, so the first raises SystemExit(0) then.
+    Before `postpone` there is nothing to finish, so the first raises SystemExit(0).
     """
 
     def __init__(self, leave: Callable[[int], Any] = os._exit) -> None:
@@ -415,7 +415,7 @@ class _Interruption:
             signal.signal(number, handler)
 
     def postpone(self) -> None:
-        """From now on a signal is for whoever waits for it or asks: there is a query to stop, or will be."""
+        """From now on do not raise: the caller looks at `asked` or `wait`, since a query is starting or running."""
         self._running = True
 
     @property
@@ -423,13 +423,13 @@ class _Interruption:
         return self._is_asked
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a signal, or until `wake` is called; whether a signal came."""
+        """Wait for a signal or a call of `wake`, at most `seconds`; return True if a signal came."""
         if self._woken.wait(seconds) and not self._is_asked:
             self._woken.clear()
         return self._is_asked
 
     def wake(self) -> None:
-        """End the wait that is on, or the next one. Any thread."""
+        """End the current `wait`, or the next one. Any thread."""
         self._woken.set()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

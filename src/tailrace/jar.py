@@ -1,4 +1,4 @@
-"""Jar: a library of the JVM that PySpark does not bring, as Maven Central has it. Values only."""
+"""Jar: a library for the JVM that PySpark does not bring, on Maven Central. Values only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One jar of Maven Central: its coordinate and the SHA-256 of its bytes. What it depends on is not taken along."""
+    """A jar of Maven Central: its coordinates and the SHA-256 of its bytes. Dependencies are not fetched."""
 
     organisation: str
     module: str

@@ -1,6 +1,6 @@
-"""What becomes of a Debezium user's file: `tailrace check --offline` and `tailrace migrate`. Driver.
+"""The check and the migration of a Debezium file: `tailrace check --offline` and `tailrace migrate`. Driver.
 
-Nothing is connected to. Neither shows the value of any entry: a file holds secrets in places that nobody here knows of.
+Neither connects to anything or prints values of the file's entries, any of which may hold a secret.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STATES = ("kept", "translated", "without effect", "refused")
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A file and what is to be said of it: `sink` is the one that it names, None where that cannot be opened."""
+    """The judgement of a file: its examination, the sink that it names (None if it cannot be opened), and faults."""
 
     examination: Examination
     sink: Sink | None
@@ -41,26 +41,26 @@ class Judgement:
 
     @property
     def passes(self) -> bool:
-        """Whether a pipeline can be made of the file."""
+        """True if the file makes a pipeline."""
         return not self.faults
 
 
 def judge(entries: Mapping[str, str]) -> Judgement:
-    """What the entries of a file come to. Raises ConfigError for a connector that is not there."""
+    """Judge the entries of a file. Raises ConfigError for an unknown connector."""
     examination = registry.examine_entries(entries, sinks=sinks.names())
     if examination.run is None:
         return Judgement(examination, None, examination.faults)
     try:
         sink = sinks.open(examination.run.sink.name, examination.run.sink.options, examination.run.source)
     except (SinkError, ConfigError) as error:
-        # what the sink misses may be what an entry refers to
+        # with unresolved references among the sink's entries, the error may come of them
         is_known = not any(name.startswith("debezium.sink.") for name in examination.waiting)
         return Judgement(examination, None, (error.message.rstrip("."),) if is_known else ())
     return Judgement(examination, sink, ())
 
 
 def check(entries: Mapping[str, str]) -> int:
-    """Print what is to be said of a file by itself; returns the exit code, 0 or 2."""
+    """Print the findings for a file; return the exit code, 0 or 2."""
     judgement = judge(entries)
     counted, _ = show(_findings(judgement))
     print(f"{counted} No server was asked.")
@@ -68,7 +68,7 @@ def check(entries: Mapping[str, str]) -> int:
 
 
 def show(findings: Iterable[Finding]) -> tuple[str, bool]:
-    """Print findings; returns how many errors and warnings there are, as a sentence, and whether there are errors."""
+    """Print findings; return a sentence with the number of errors and warnings, and True if there are errors."""
     counts: Counter[str] = Counter()
     for finding in findings:
         counts[finding.level] += 1
@@ -93,16 +93,16 @@ def _findings(judgement: Judgement) -> Iterator[Finding]:
 
 
 def summary(run: RunConfig, sink: Sink | None) -> Finding:
-    """A pipeline in one sentence."""
+    """Describe a pipeline in one sentence."""
     said = f"{run.name}: {run.source.connector} to {run.sink.name}, format {run.source.event_format}"
     return Finding("ok", "configuration", f"{said}, {sink.delivery}." if sink is not None else f"{said}.")
 
 
 def migrate(path: str | Path, *, write: bool = False) -> int:
-    """Print what becomes of every entry of a file, and of its events; with `write` a cleaned file beside it.
+    """Print the outcome of each entry of a file, and its events and topics; with `write` make a cleaned file beside it.
 
-    Returns the exit code: 0, or 2 where an entry is refused; then nothing is written. Raises ConfigError when the file
-    cannot be read, and when what is to be written is there already.
+    Returns the exit code: 0, or 2 if an entry is refused; then writes nothing. Raises ConfigError if the file cannot be
+    read, or if the cleaned file exists.
     """
     entries = read_entries(path)
     judgement = judge(entries)
@@ -141,7 +141,7 @@ def _outcome(outcome: Outcome, is_waiting: bool) -> str:
 
 
 def _result(judgement: Judgement) -> Iterator[str]:
-    """The events, their topics and where they go, as far as the file tells."""
+    """Yield lines about faults, connector, events, topics and sink."""
     run = judgement.examination.run
     told = {outcome.text for outcome in judgement.examination.outcomes if outcome.state == "refused"}
     for fault in judgement.faults:
@@ -184,7 +184,7 @@ def _encoding(config: Config, part: str) -> str:
 
 
 def _topics(config: Config) -> Iterator[str]:
-    """The topics of the tables that the configuration names, and those of other records."""
+    """Yield lines about the topics of the configured tables and of other records."""
     settings = EventSettings.from_options(config)
     tables = _tables(config)
     for table in tables[:SHOWN]:
@@ -205,7 +205,7 @@ def _topics(config: Config) -> Iterator[str]:
 
 
 def _tables(config: Config) -> list[TableId]:
-    """The tables of an include list that holds nothing but names."""
+    """Return the tables of the include list; none if the list holds regular expressions."""
     listed = config.get("table.include.list") or config.get("collection.include.list") or []
     if not all(_LITERAL.fullmatch(name) for name in listed):
         return []
@@ -215,15 +215,15 @@ def _tables(config: Config) -> list[TableId]:
 
 
 def cleaned_path(path: str | Path) -> Path:
-    """The file that is written beside `path`."""
+    """Return the path of the cleaned file for `path`."""
     given = Path(path)
     return given.with_name(f"{given.stem}.tailrace{given.suffix}")
 
 
 def cleaned(examination: Examination) -> dict[str, str]:
-    """The entries of a file that have an effect, by the names that are used today, as they were written.
+    """Return the effective entries of a file, with their texts, under today's names.
 
-    What the older names said beside their values, as the format, is said by entries of their own.
+    Implications of older names, such as the event format, become entries of their own.
     """
     found: dict[str, str] = {}
     for outcome in examination.outcomes:
@@ -235,7 +235,7 @@ def cleaned(examination: Examination) -> dict[str, str]:
 
 
 def rendered(path: str | Path, entries: Mapping[str, str]) -> str:
-    """Entries as the text of a file of the same kind as `path`."""
+    """Return entries as the text of a file of the kind of `path`: JSON or .properties."""
     if Path(path).read_text().lstrip().startswith(("{", "[")):
         config = dict(entries)
         named = {"name": config.pop("name")} if "name" in config else {}
@@ -245,7 +245,7 @@ def rendered(path: str | Path, entries: Mapping[str, str]) -> str:
 
 
 def line(name: str, text: str) -> str:
-    """An entry as a line of a .properties file."""
+    """Return an entry as a line of a .properties file."""
     return f"{_escaped(name, is_name=True)}={_escaped(text)}\n"
 
 
@@ -253,7 +253,7 @@ _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 
 
 def _escaped(text: str, *, is_name: bool = False) -> str:
-    """A name or value as a .properties file has it."""
+    """Escape a name or value for a .properties file."""
     made = "".join(_ESCAPES.get(char, char) for char in text)
     if is_name:
         return re.sub(r"([=: ]|^[#!])", r"\\\1", made)
@@ -261,7 +261,7 @@ def _escaped(text: str, *, is_name: bool = False) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that its owner alone may read, for it may hold secrets."""
+    """Write a file that only its owner may read: it may hold secrets."""
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
@@ -272,7 +272,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _shown(name: str) -> str:
-    """An entry's name as it may be shown."""
+    """Return an entry's name without a salt in it."""
     head, found, option = name.partition("column.mask.")
     return head + without_salt(found + option) if found else name
 

@@ -1,4 +1,4 @@
-"""Pipeline: one configuration as one running query, from the source to the sink. Driver."""
+"""Pipeline: the query of one configuration, from the source to the sink. Driver."""
 
 from __future__ import annotations
 
@@ -24,21 +24,20 @@ if TYPE_CHECKING:
 
     from tailrace.spark.gateway import Launch
 
-# What the metrics of the status are computed of.
+# The columns from which the status metrics are computed.
 _OBSERVED = ("op", "source_ts")
 
-# Where a post-processor reads values again: how many, and the events whose row was gone or could not be read.
+# Metrics of a post-processor that reads values again: the number of values, and of events whose row could not be read.
 _RESELECTIONS = ("sum(reselected) as reselected", "count_if(reselected = 0) as not_reselected")
 
 _PLACED = {"partition": "places_partitions", "timestamp": "places_times"}
-"""What a transform says of itself that fills a column of PLACES."""
+"""The attribute of a transform that is true if the transform fills a column of PLACES, by column."""
 
 
 def read_columns(sink: Sink, transforms: Iterable[Any] = ()) -> tuple[str, ...]:
-    """The columns of the row that a pipeline reads: those of its sink, and what its status is computed of.
+    """Return the columns that a pipeline reads: those of its sink and of its status metrics.
 
-    Where one of `transforms` places records, by the attributes in _PLACED, and the sink heeds that, these columns
-    follow.
+    The columns of PLACES are added if one of `transforms` fills them, and the sink uses them.
     """
     wanted = {*sink.columns, *_OBSERVED}
     made = list(transforms)
@@ -48,11 +47,11 @@ def read_columns(sink: Sink, transforms: Iterable[Any] = ()) -> tuple[str, ...]:
 
 
 class Pipeline:
-    """One pipeline: made from a configuration, started and stopped at most once.
+    """The pipeline of a configuration, started and stopped at most once.
 
-    With `spark` None it makes a session of its own, which `stop` ends as well: local, or on the cluster that `master`
-    names, with Spark's settings `conf` over tailrace's own; `log_level` is that of Spark's log then. The sink is
-    checked here, so a wrong one raises SinkError before anything runs.
+    Without `spark` it makes a session of its own, which `stop` ends: local, or on the cluster `master`, with Spark's
+    settings `conf` over tailrace's own, and `log_level` for Spark's log. The constructor raises SinkError for a wrong
+    sink.
     """
 
     def __init__(
@@ -78,15 +77,15 @@ class Pipeline:
 
     @property
     def spark(self) -> SparkSession:
-        """The session; raises TailraceError before `start` where none was given."""
+        """The session. Raises TailraceError before `start` if none was given."""
         if self._spark is None:
             raise TailraceError("The pipeline has no Spark session.", "Start it first.")
         return self._spark
 
     def begin(self) -> None:
-        """Take the lock, and start the JVM of an own session without waiting for it. May come twice; `stop` ends both.
+        """Take the lock, and start the JVM of an own session without waiting for it. May be called twice.
 
-        `start` does this too: a caller who has something to do meanwhile calls it before. Raises as `start` does.
+        `start` does this too, if not done before. `stop` releases the lock and ends the JVM. Raises as `start` does.
         """
         from tailrace.spark.cluster import LOCAL
         from tailrace.spark.session import launch
@@ -112,11 +111,11 @@ class Pipeline:
 
     @property
     def _settings(self) -> dict[str, str]:
-        """Spark's settings of an own session: the caller's over those that the sink needs."""
+        """Spark's settings for an own session: `conf` over those that the sink needs."""
         return {**self.sink.settings, **(self._conf or {})}
 
     def _give_up(self) -> None:
-        """Give the lock up, and end a JVM that has no session yet."""
+        """Release the lock, and end a JVM that has no session yet."""
         if self._launch is not None:
             self._launch.abandon()
             self._launch = None
@@ -125,12 +124,12 @@ class Pipeline:
             self._lock.release()
 
     def start(self, available_now: bool = False) -> StreamingQuery:
-        """Start the query; with `available_now` it ends by itself after what the log holds at this moment.
+        """Start the query; with `available_now` it ends by itself at the log's current end.
 
-        Raises TailraceError when it was started before or another run holds its checkpoint, PrerequisiteError when
-        Spark cannot run here, ConnectionFailed when no Spark master answers, SinkError when the sink's place is not
-        this checkpoint's, or executors do not see its directory. What source or sink meet ends the query: `cause`
-        finds the deliberate error in the exception that Spark raises.
+        Raises TailraceError if the pipeline was started before or another run holds its checkpoint; PrerequisiteError
+        if Spark cannot run here; ConnectionFailed if no Spark master answers; SinkError if the sink's place belongs to
+        another checkpoint, or executors do not see its directory. Later errors of source or sink end the query: `cause`
+        finds them in the exception that Spark raises.
         """
         from tailrace.spark import register
         from tailrace.spark.cluster import LOCAL, demand_shared
@@ -161,16 +160,16 @@ class Pipeline:
         return self.query
 
     def cause(self, error: BaseException) -> TailraceError | None:
-        """The deliberate error behind an exception of the query: one of ours, or one that the sink knows as its own."""
+        """Return the deliberate error behind an exception of the query: a TailraceError, or one that the sink finds."""
         return cause(error, self.sink.failure)
 
     @property
     def source(self) -> Config:
-        """The source's options, with those that the sink sets. Raises ConfigError."""
+        """The source's configuration, with the options that the sink sets. Raises ConfigError."""
         return parse(self.run.source.connector, self.run.source.texts | self.sink.source_options())
 
     def options(self) -> dict[str, str]:
-        """The source's options: those of the configuration, and what the sink needs. Holds the secrets."""
+        """Return the source's options: those of the configuration and those that the sink needs. Includes secrets."""
         source = self.run.source
         columns = read_columns(self.sink, transforms(source, source.traits.transforms).transforms)
         if self._reselects:
@@ -202,15 +201,15 @@ class Pipeline:
         return self.sink.start(frame, self.run.checkpoint_location, trigger, self.run.name)
 
     def _trigger(self, available_now: bool) -> dict[str, Any]:
-        # A snapshot that is all there is to do ends by itself, as Debezium's does.
+        # A query without streaming ends after its snapshot, as Debezium does.
         if available_now or not snapshot_mode(self.run.source).streams:
             return {"availableNow": True}
-        # The next batch starts when there is something in it: the source itself waits poll.interval.ms for that, and
-        # lets changes gather for poll.dispatch.interval.ms.
+        # A batch starts as soon as there are changes: the source itself waits poll.interval.ms for them, and gathers
+        # changes for poll.dispatch.interval.ms.
         return {"processingTime": "0 seconds"}
 
     def stop(self) -> None:
-        """Stop the query after the batch that is being written, and the session if it is our own. May come twice."""
+        """Stop the query after the running batch, and an own session. May be called twice."""
         try:
             if self.query is not None and self.query.isActive:
                 self.query.stop()

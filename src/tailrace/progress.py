@@ -1,4 +1,4 @@
-"""How far the tables of a running snapshot are, as a bar or a line. Driver."""
+"""The progress of the tables of a running snapshot, as a bar or a line. Driver."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ WIDTH = 24
 """Characters of a bar."""
 
 SHOWN = 8
-"""Tables that are shown at most."""
+"""The most tables that are shown."""
 
 
 class Pace:
-    """How fast each table has been read since it was first seen."""
+    """The rates at which tables have been read since they were first seen."""
 
     def __init__(self) -> None:
         self._first: dict[str, tuple[float, int]] = {}
 
     def seen(self, found: Sequence[TableProgress], now: float) -> list[tuple[TableProgress, float]]:
-        """Each table with its rows or chunks a second, 0 when that is not known yet; `now` in seconds."""
+        """Return each table with its rate in rows or chunks per second, 0 if not known yet; `now` is in seconds."""
         self._first = {
             one.table: first
             for one in found
-            # A table that has fewer rows than before is being read anew.
+            # A table with fewer rows than before is being read anew.
             for first in [self._first.get(one.table, (now, one.done))]
             if first[1] <= one.done
         }
@@ -36,7 +36,7 @@ class Pace:
 
 
 def described(one: TableProgress, rate: float) -> str:
-    """The figures of one table: `public.t 1,200 of 5,000 rows · 600 rows/s · 6 s left`."""
+    """Format the progress of one table: `public.t 1,200 of 5,000 rows · 600 rows/s · 6 s left`."""
     many = f"{one.done:,} of {one.of:,} {one.unit}" if one.of is not None else f"{one.done:,} {one.unit}"
     parts = [f"{one.table} {many}"]
     if one.paused:
@@ -51,7 +51,7 @@ def described(one: TableProgress, rate: float) -> str:
 
 
 def bar(one: TableProgress, rate: float) -> str:
-    """The same behind a bar; a table of unknown size has no bar."""
+    """Format the progress of one table behind a bar; a table of unknown size has no bar."""
     if one.of is None:
         return f"{' ' * (WIDTH + 2)} {described(one, rate)}"
     # An estimate may be too small; the bar is full only when the table is read.

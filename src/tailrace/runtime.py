@@ -1,7 +1,7 @@
-"""Time, threads and waiting, as a planner's parts use them: the machine's own, or those that a test puts there.
+"""Runtime: time, threads and waiting for the planner, from the machine or from a test. Planner.
 
-Whoever waits or asks for the time does it through the Runtime that it was given. So a test can run a planner and its
-reader in steps, and let an hour pass at once. Planner.
+The planner's parts wait, and ask for the time, only through a given Runtime. So a test can run a planner and its reader
+in steps, and let an hour pass at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class Condition(Protocol):
-    """A lock, and the wait for a change of what it guards; as threading.Condition."""
+    """A lock, and the wait for changes of the guarded data, like threading.Condition."""
 
     def __enter__(self) -> object: ...
 
@@ -29,14 +29,14 @@ class Condition(Protocol):
     ) -> object: ...
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Give the lock up until `notify_all`, at most `timeout` seconds."""
+        """Release the lock and wait for `notify_all`, at most `timeout` seconds."""
         ...
 
     def notify_all(self) -> None: ...
 
 
 class Event(Protocol):
-    """Something that happens once; as threading.Event."""
+    """A flag that is set once, like threading.Event."""
 
     def set(self) -> None: ...
 
@@ -46,7 +46,7 @@ class Event(Protocol):
 
 
 class Thread(Protocol):
-    """What `Runtime.start` has started."""
+    """A thread that `Runtime.start` has started."""
 
     def is_alive(self) -> bool: ...
 
@@ -54,7 +54,7 @@ class Thread(Protocol):
 
 
 class Bell(Protocol):
-    """Ends another thread's wait in `Runtime.ready`: it is ready to be read from `ring` to `silence`."""
+    """A descriptor that ends another thread's wait in `Runtime.ready`: it is readable from `ring` to `silence`."""
 
     def fileno(self) -> int: ...
 
@@ -66,30 +66,30 @@ class Bell(Protocol):
 
 
 class Helper(Protocol):
-    """A thread that does one thing after another for the one that started it; as an executor of one thread."""
+    """A thread that runs submitted calls one after another, like an executor of one thread."""
 
     def submit(self, call: Callable[..., Result], /, *args: Any) -> Future[Result]:
-        """Have `call(*args)` done."""
+        """Run `call(*args)` after the calls submitted before."""
         ...
 
     def wait(self, future: Future[Any]) -> None:
-        """Wait until what was submitted is done, or has failed."""
+        """Wait until a submitted call has returned or failed."""
         ...
 
     def close(self) -> None:
-        """Wait for what is being done; nothing else is begun."""
+        """Wait for the running call; cancel those that have not begun."""
         ...
 
 
 class Runtime(Protocol):
-    """How time passes and who runs."""
+    """A source of time, threads and waiting."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment; never less than before."""
+        """Return the seconds since some fixed moment; never decreases."""
         ...
 
     def time_ns(self) -> int:
-        """Nanoseconds since 1970, by the clock on the wall."""
+        """Return the nanoseconds since 1970 by the system's clock."""
         ...
 
     def sleep(self, seconds: float) -> None: ...
@@ -101,20 +101,20 @@ class Runtime(Protocol):
     def bell(self) -> Bell: ...
 
     def start(self, run: Callable[[], None], name: str) -> Thread:
-        """Run `run` beside the caller; the process may end without it."""
+        """Run `run` in a daemon thread."""
         ...
 
     def helper(self, name: str) -> Helper:
-        """A thread of its own for what is submitted; it begins with the first thing."""
+        """Return a helper, whose thread starts with the first call."""
         ...
 
     def ready(self, descriptors: tuple[int, ...], seconds: float, events: int = select.POLLIN) -> set[int]:
-        """The descriptors on which something has come or gone; waits at most `seconds` for the first."""
+        """Return the descriptors with events; waits at most `seconds` for the first."""
         ...
 
 
 class _SocketBell:
-    """A pair of sockets."""
+    """A bell of two connected sockets."""
 
     def __init__(self) -> None:
         self._near, self._far = socket.socketpair()
@@ -125,7 +125,7 @@ class _SocketBell:
         return self._near.fileno()
 
     def ring(self) -> None:
-        # a bell that rings already, or that is gone
+        # raised if the bell rings already, or is closed
         with suppress(OSError):
             self._far.send(b"!")
 
@@ -139,7 +139,7 @@ class _SocketBell:
 
 
 class _ThreadHelper:
-    """A pool of one thread."""
+    """A helper on a pool of one thread."""
 
     def __init__(self, name: str) -> None:
         self._pool = ThreadPoolExecutor(1, name)
@@ -155,7 +155,7 @@ class _ThreadHelper:
 
 
 class Threads:
-    """The machine's own time, threads and descriptors."""
+    """The runtime of the machine: its time, threads and descriptors."""
 
     def monotonic(self) -> float:
         return time.monotonic()
@@ -184,7 +184,7 @@ class Threads:
         return _ThreadHelper(name)
 
     def ready(self, descriptors: tuple[int, ...], seconds: float, events: int = select.POLLIN) -> set[int]:
-        # `select` fails for a descriptor above 1,023, and a program around this one may have as many open
+        # `select` fails for descriptors above 1,023, and the process may have so many open
         waiting = select.poll()
         for descriptor in descriptors:
             waiting.register(descriptor, events)

@@ -1,6 +1,6 @@
-"""The command `tailrace signal`: a signal from its arguments, sent by a channel that the configuration enables. Driver.
+"""The command `tailrace signal`: makes a signal from arguments and sends it by an enabled channel. Driver.
 
-The signal is read as the pipeline would read it before it is sent, so that a mistake shows here and not in a log.
+Before sending, the command parses the signal as the pipeline would, so that mistakes show here and not in a log.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ORDER = ("source", "kafka", "file")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command, beside the file."""
+    """Add the arguments of the command, other than the configuration file."""
     parser.add_argument("action", metavar="ACTION", choices=signals.TYPES, help=", ".join(signals.TYPES))
     add = parser.add_argument
     add(
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def from_arguments(arguments: argparse.Namespace) -> Signal:
-    """The signal that the arguments describe. Raises ConfigError for those that do not belong to its type."""
+    """Return the signal that the arguments describe. Raises ConfigError for arguments that do not fit its type."""
     given = {
         name: value
         for name in ("table", "filter", "surrogate_key", "type", "message")
@@ -105,7 +105,7 @@ _NEEDED = {"execute-snapshot": ("table",), "log": ("message",)}
 
 
 def _condition(entry: str) -> dict[str, str]:
-    """`NAME=SQL`; the name may be in double quotes, and then hold an equals sign."""
+    """Parse `NAME=SQL`; a name in double quotes may hold an equals sign."""
     at = 0
     inside = False
     while at < len(entry) and (inside or entry[at] != "="):
@@ -118,15 +118,15 @@ def _condition(entry: str) -> dict[str, str]:
 
 
 def usable(config: Config) -> list[str]:
-    """The channels that signals can be sent by: enabled and configured, in the order of their preference."""
+    """Return the enabled and configured channels, in order of preference."""
     enabled: Sequence[str] = config["signal.enabled.channels"]
     return [name for name in _ORDER if name in enabled and (name != "source" or config["signal.data.collection"])]
 
 
 def send(config: Config, signal: Signal, channel: str | None = None) -> str:
-    """Send the signal; returns a sentence about what was done.
+    """Send the signal; return a sentence for the user.
 
-    Raises ConfigError when the configuration has no such channel, and what the channel raises.
+    Raises ConfigError if the configuration has no such channel, and the channel's errors.
     """
     channels = usable(config)
     if channel is None and not channels:
@@ -160,7 +160,7 @@ def send(config: Config, signal: Signal, channel: str | None = None) -> str:
 
 
 def append(path: Path, signal: Signal) -> None:
-    """Add the signal to a file as a line of its own. Raises ConfigError when the file cannot be written."""
+    """Append the signal to a file as a line of its own. Raises ConfigError if the file cannot be written."""
     try:
         with path.open("ab+") as file:
             size = file.seek(0, 2)

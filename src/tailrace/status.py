@@ -1,9 +1,8 @@
 """The status of a running pipeline on one line: rate, lag, batch, position. Driver.
 
-Everything comes from Spark's progress record of the newest batch: its offsets say how far the log was read and how
-far it reaches, in the words of their connector (`tailrace.connectors.source_status`), and a metric that the pipeline
-observes says how old the newest delivered commit is. While a snapshot is running, each of its tables has a line of its
-own.
+The input is Spark's progress record of the newest batch. The connector (`tailrace.connectors.source_status`) derives
+the position and the lag in bytes from the record's offsets; a metric that the pipeline observes gives the time of the
+newest delivered commit. While a snapshot runs, each of its tables has a line of its own.
 """
 
 from __future__ import annotations
@@ -25,28 +24,28 @@ from tailrace.progress import Pace
 log = logging.getLogger("tailrace")
 
 Describe = Callable[[Offsets, Offsets], SourceStatus]
-"""What a connector says of an offset and of the newest one that it knows: `Descriptor.load_describe`."""
+"""A connector's function from an offset and the newest known offset to a status: `Descriptor.load_describe`."""
 
 METRIC = "tailrace"
-"""Name of the observed metric: its field `newest_us` is the newest `source_ts` of the batch, in µs since 1970 UTC, and
-`quarantined` the number of its changes that were put aside; where rows are several changes, `events` is how many these
-are; where a post-processor reads values again, `reselected` is how many, and `not_reselected` the number of events
-whose row was gone or could not be read."""
+"""Name of the observed metric. Its fields for a batch: `newest_us`, the newest `source_ts` in µs since 1970 UTC;
+`quarantined`, the number of quarantined changes; `events`, the number of changes, if a row can be several. With a
+post-processor that reads values again: `reselected`, the number of these values, and `not_reselected`, the number of
+events whose row was gone or could not be read."""
 
 INTERVAL_S = 10.0
-"""How often a line is written where the output is no terminal."""
+"""Seconds between two lines if the output is no terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What one progress record says.
+    """The content of one progress record.
 
-    `batch` is Spark's number of the batch; `events` its records and `rate` those of a second; `lag_bytes` the bytes
-    of the log that are still to read and `lag_s` how long before the batch began its newest commit was made, in
-    seconds, both None when not known; `position` how far the log was read; `snapshot` how much of a snapshot is read,
-    while one runs; `tables` how far its tables are; `quarantined` the changes that were put aside; `unchanged` the
-    updates that were left out since the start because they change nothing that is shown; `reselected` the values that
-    were read again from their tables, `not_reselected` the events for which that was not possible.
+    `batch` is Spark's number of the batch, `events` its number of events, `rate` its events per second. `lag_bytes` are
+    the unread bytes of the log, `lag_s` the seconds from the batch's newest commit to the batch's start; both are None
+    if unknown. `position` is the position up to which the log was read. `snapshot` and `tables` are the progress of a
+    running snapshot and of its tables. `quarantined` counts quarantined changes; `unchanged` the updates left out since
+    the start, as they change no delivered column; `reselected` the values that were read again from their tables;
+    `not_reselected` the events for which that was not possible.
     """
 
     batch: int
@@ -64,9 +63,9 @@ class Status:
 
     @classmethod
     def of(cls, progress: Mapping[str, Any], describe: Describe) -> Status:
-        """Read Spark's progress record, the parsed JSON of `StreamingQueryProgress`, of a source that `describe` knows.
+        """Read Spark's progress record: the parsed JSON of `StreamingQueryProgress`.
 
-        What the offsets cannot say is left out; the record's own numbers are there in any case.
+        If `describe` cannot read the offsets, their fields stay empty; the record's own numbers are always set.
         """
         source: Mapping[str, Any] = (progress.get("sources") or [{}])[0]
         end, newest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
@@ -74,7 +73,7 @@ class Status:
         try:
             described = describe(end, newest)
         except Exception as error:
-            # a record of another version, say: the line is for a person, and no reason to end or to be silent
+            # for example offsets of another version: no reason to end the pipeline, or to show no line
             log.debug("the status of the source cannot be read (%s)", type(error).__name__)
         rate, age, rows = progress.get("processedRowsPerSecond"), _age(progress), int(progress.get("numInputRows", 0))
         counted = _observed(progress, "events")
@@ -95,7 +94,7 @@ class Status:
         )
 
     def line(self, total: int) -> str:
-        """The line; `total` is the number of events since the start."""
+        """Format the status line; `total` is the number of events since the start."""
         parts = [f"{self.rate:,.0f} events/s", f"{total:,} in all"]
         lag = []
         if self.lag_bytes is not None:
@@ -123,8 +122,7 @@ class Status:
 class StatusLine:
     """Writes the status to a stream, stderr by default: rewritten in place on a terminal, else every ten seconds.
 
-    Below it comes a line for each table of a running snapshot, on a terminal with a bar. `describe` reads the offsets
-    of the source's connector.
+    Below it is a line for each table of a running snapshot, on a terminal with a bar.
     """
 
     def __init__(
@@ -149,11 +147,11 @@ class StatusLine:
         self.total = 0
 
     def update(self, progress: Mapping[str, Any] | None) -> None:
-        """Take the newest progress record; the same one may come many times."""
+        """Show the newest progress record, or None to redraw. The same record may come many times."""
         now = self._clock()
         if progress is not None:
             status = Status.of(progress, self._describe)
-            # Without new rows Spark goes on reporting under the number of the next batch.
+            # Without new rows Spark keeps reporting, under the number of the next batch.
             if status.events and status.batch != self._last_batch:
                 self.total += status.events
                 self._last_batch = status.batch
@@ -169,7 +167,7 @@ class StatusLine:
             self._write_lines()
 
     def close(self) -> None:
-        """End the line, so that what follows has one of its own; without a terminal write the last state."""
+        """End the line, so that further output starts on a new one; without a terminal, write the last state."""
         if self._tty and self._shown:
             self._out.write("\n")
             self._out.flush()
@@ -177,10 +175,10 @@ class StatusLine:
             self._write_lines()
 
     def _redraw(self) -> None:
-        """Put the lines in the place of those that were drawn before."""
+        """Replace the lines drawn before."""
         up = f"\x1b[{self._height}A" if self._height else ""
         first, *bars = self._lines
-        # A line that is wider than the terminal would take two, and the count of lines be wrong.
+        # A line wider than the terminal would take two, and the count of lines would be wrong.
         width = max(1, self._columns() - 1)
         cut = first[:width] if bars or self._height else first
         below = "".join(f"\n{line[:width]}\x1b[K" for line in bars)
@@ -198,7 +196,7 @@ class StatusLine:
 
 
 def _offset(value: Any) -> Mapping[str, Any]:
-    """A source's offset as Spark reports it, parsed or as text; empty when there is none."""
+    """Parse a source's offset as Spark reports it, as text or already parsed; empty if there is none."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -218,7 +216,7 @@ def _age(progress: Mapping[str, Any]) -> float | None:
     if newest is None or not isinstance(began, str):
         return None
     at = datetime.fromisoformat(began.replace("Z", "+00:00")).astimezone(UTC)
-    # A commit during the batch is newer than its beginning.
+    # A commit during the batch is newer than the batch's start.
     return max(0.0, at.timestamp() - newest / 1e6)
 
 

@@ -1,8 +1,8 @@
-"""Temporary directories that do not outlive their process for long, however it ends. Driver, planner and worker.
+"""Temporary directories that are removed after their process, however it ends. Driver, planner, worker.
 
-The process holds a lock on a file in its directory. A lock goes with its process, also with one that is killed: whoever
-makes the next directory and gets the lock of another one knows that its owner is gone, and removes it. This holds where
-containers with process numbers of their own share the system's directory for temporary files, too.
+A process holds a lock on a file in its directory, and the lock ends with the process, even if it is killed. A process
+that makes a directory and gets the lock of another one knows that its owner has ended, and removes it. This also works
+if containers with process numbers of their own share the system's temporary directory.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _held: list[int] = []
 
 
 def folder(prefix: str) -> str:
-    """A new directory, for this user alone, that the end of the process removes.
+    """Make a directory that only this user can read, and that is removed when the process ends.
 
-    Those with the same prefix that killed processes have left are removed.
+    Also removes directories with the same prefix that killed processes have left.
     """
     sweep(prefix)
     made = tempfile.mkdtemp(prefix=prefix)
@@ -30,20 +30,20 @@ def folder(prefix: str) -> str:
     new = Path(made, f"{_LOCK}.new")
     handle = os.open(new, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    # under its name the file is locked from the first moment on
+    # renamed after locking: under its final name the file is always locked
     new.rename(Path(made, _LOCK))
     _held.append(handle)
     return made
 
 
 def can_share_files() -> bool:
-    """Whether a process of this host can open another's files by their descriptors, as Linux has them in /proc."""
+    """Return True if a process can open another process's files by their descriptors in /proc, as on Linux."""
     with tempfile.TemporaryFile() as file:
         return os.path.exists(f"/proc/{os.getpid()}/fd/{file.fileno()}")
 
 
 def sweep(prefix: str) -> None:
-    """Remove this user's directories with that prefix whose processes are gone; others are left alone."""
+    """Remove this user's directories with that prefix whose processes have ended."""
     for found in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with suppress(OSError):
             if found.is_symlink() or found.stat().st_uid != os.geteuid():
@@ -57,6 +57,6 @@ def sweep(prefix: str) -> None:
 
 
 def _remove(made: str, owner: int) -> None:
-    # a forked process ends with the handlers of its parent
+    # a forked process inherits the exit handlers of its parent
     if os.getpid() == owner:
         shutil.rmtree(made, ignore_errors=True)

@@ -73,7 +73,7 @@ def _maintain(arguments: argparse.Namespace) -> int:
 
 
 def _path_of(place: str) -> str:
-    """The path of the tables of a pipeline's file; `place` itself where that is none."""
+    """Return the path of the tables: that in a pipeline's file `place`, or `place` itself if it is no file."""
     from tailrace.sinks.tables.names import absolute
 
     if not Path(place).is_file():
@@ -88,7 +88,7 @@ def _path_of(place: str) -> str:
 
 
 def moment(text: str | None) -> str | datetime | None:
-    """A position, or the time that a text says. Raises ConfigError."""
+    """Parse the text as a time if it looks like one, else return it as a position. Raises ConfigError."""
     if text is None or not _TIME.match(text):
         return text
     try:
@@ -100,7 +100,7 @@ def moment(text: str | None) -> str | datetime | None:
 
 @contextmanager
 def _session(path: str) -> Iterator[SparkSession]:
-    """A session with what the tables under `path` need; one that runs already stays."""
+    """Yield a session set up for the tables under `path`; stops it at the end unless it ran already."""
     from pyspark.sql import SparkSession
 
     from tailrace.spark.session import session
@@ -118,8 +118,7 @@ def _session(path: str) -> Iterator[SparkSession]:
 
 
 def _formats(path: str) -> list[TableFormat]:
-    """The formats that the tables under `path` may have: that which they have where the directory is on this machine's
-    disk, else all."""
+    """Return the formats that the tables under `path` may have: if on a local disk, their actual format, else all."""
     from tailrace.sinks.tables.formats.known import FORMATS
     from tailrace.sinks.tables.positions import NAME
 

@@ -351,5 +351,5 @@ def test_what_cannot_be_compared_is_refused_by_name(make: Callable[..., Lake], d
         del made.entries[f"debezium.sink.tables.route.{name}"]
     made.set(source_snapshot_select_statement_overrides="public.keyless")
     made.set(**{"source_snapshot_select_statement_overrides_public_keyless": "select 1"})
-    with pytest.raises(ConfigError, match=r"snapshot\.select\.statement\.overrides leaves rows"):
+    with pytest.raises(ConfigError, match=r"snapshot\.select\.statement\.overrides excludes rows"):
         verification(made)

@@ -214,7 +214,7 @@ def test_the_sink_tables_is_one_whose_tables_are_compared(monkeypatch: pytest.Mo
         demand("postgres", log, source)
     without = replace(registry.find("db2"), compared="")
     monkeypatch.setattr(registry, "find", lambda name: without)
-    with pytest.raises(ConfigError, match=r"not there for Db2 yet.*PostgreSQL, MongoDB"):
+    with pytest.raises(ConfigError, match=r"does not support Db2 yet.*PostgreSQL, MongoDB"):
         demand("db2", sink, source)
 
 

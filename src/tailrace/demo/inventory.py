@@ -1,4 +1,4 @@
-"""The demo's database: a small shop with the tables of Debezium's tutorial, and what happens in it. Data only."""
+"""The demo's database: a small shop with the tables of Debezium's tutorial, and its workload. Data only."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ insert into orders (order_date, purchaser, quantity, product_id) values
 alter table customers replica identity full;
 alter table orders replica identity full;
 """
-"""Customers and orders log whole old rows, so that their updates show before and after; the others log keys only."""
+"""Customers and orders log whole old rows, so their updates have `before`; the other tables log only old keys."""
 
 ROWS = 17
-"""Rows before the pipeline starts: so many `r` events the snapshot gives."""
+"""Rows before the pipeline starts, and so the number of `r` events of the snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that happens: SQL that runs as one transaction, and the records it gives.
+    """A step of the workload: SQL that runs as one transaction, and its records.
 
-    `records` are their operations, in order: c, u, d, t, and 0 for a tombstone. `end` ends the transaction.
+    `records` are the records' operations, in order: c, u, d, t, and 0 for a tombstone. `end` ends the transaction.
     """
 
     title: str
@@ -60,7 +60,7 @@ class Step:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """What a terminal would be given: a statement that commits by itself needs no `begin`."""
+        """The statements to print: a single one that commits needs no `begin`."""
         return self.sql if len(self.sql) == 1 and self.end == "commit" else ("begin", *self.sql, self.end)
 
 
@@ -120,7 +120,7 @@ STEPS = (
 
 
 def expected() -> Counter[str]:
-    """How many records of each operation the whole demo gives, `0` for tombstones."""
+    """Return the number of records of the whole demo by operation, `0` for tombstones."""
     counted = Counter(r=ROWS)
     for step in STEPS:
         counted.update(step.records)

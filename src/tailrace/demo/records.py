@@ -1,4 +1,4 @@
-"""The records that the pipeline has written, read back from its JSON lines. Driver."""
+"""The pipeline's records, read back from its files of JSON lines. Driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line: `key`, `value` and the values of `headers` are parsed JSON, None where the record has none."""
+    """A record, read from one line. `key`, `value` and the values of `headers` are parsed JSON or None."""
 
     topic: str
     key: Any
@@ -30,14 +30,14 @@ class Record:
 
 
 class RecordFiles:
-    """The files of one directory. A file is complete when it appears, and their names sort as they were written."""
+    """The record files of one directory. A file is complete when it appears; sorting by name gives their order."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._seen: set[str] = set()
 
     def new(self) -> list[Record]:
-        """The records of the files that appeared since the last call."""
+        """Return the records of files that appeared since the last call."""
         found: list[Record] = []
         for path in sorted(self.directory.glob("batch-*.jsonl")):
             if path.name not in self._seen:

@@ -1,7 +1,7 @@
-"""The demo's course: servers up, the pipeline on, the workload through it, everything down again. Driver.
+"""The demo's run: starts the server and the pipeline, runs the workload, and stops everything. Driver.
 
-The work runs on a thread of its own; the main thread shows the seconds and takes the signals. So Ctrl-C interrupts
-nothing half-way: the work looks at `_Stopped` between its steps and always ends by its own clean-up.
+The work runs on a thread of its own; the main thread shows the seconds and receives signals. So Ctrl-C interrupts no
+step half-way: the work raises `_Stopped` between steps, and its own clean-up always runs.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PAUSE_S = 1.2
-"""Between two steps of the workload, for the reader's eyes."""
+"""Seconds between two steps of the workload, so that the output can be read."""
 PATIENCE_S = 90.0
-"""How long the records of one step may take to arrive."""
+"""Seconds within which the records of one step must arrive."""
 _LOOK_S = 0.05
 
 PROPERTIES = """\
@@ -58,14 +58,14 @@ debezium.sink.file.path={directory}/events
 
 
 class _Stopped(Exception):
-    """A signal asked for the end."""
+    """Raised in the work's thread after a signal."""
 
 
 def main(keep: str | None = None, fast: bool = False) -> int:
-    """Run the demo; the exit code is 0, or 128 and the number of the signal that ended it (Ctrl-C: 130).
+    """Run the demo; return 0, or 128 plus the number of the signal that ended it (Ctrl-C: 130).
 
-    `keep` is the directory for the files that it writes, a fresh temporary one otherwise; `fast` leaves out the
-    pauses. Raises ConfigError for a directory that is not empty, and what the pipeline failed with.
+    `keep` is the directory for its files, by default a new temporary one; `fast` leaves out the pauses. Raises
+    ConfigError if the directory is not empty, and the pipeline's errors.
     """
     if keep is not None and Path(keep).exists() and any(Path(keep).iterdir()):
         raise ConfigError(f"The directory {keep} is not empty.", "Name another one: a demo starts from nothing.")
@@ -81,7 +81,7 @@ def main(keep: str | None = None, fast: bool = False) -> int:
 
 
 class Demo:
-    """One run. `run` is called once, on the main thread."""
+    """One run of the demo. `run` is called once, on the main thread."""
 
     def __init__(self, screen: Screen, keep: Path | None, fast: bool) -> None:
         self._screen = screen
@@ -110,10 +110,10 @@ class Demo:
         return 0
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """A signal: the first asks for the end; another one ends the servers at once, without Spark's own way."""
+        """Handle a signal: the first lets the work stop; a second ends the process at once, without stopping Spark."""
         if not self._signal:
             self._signal = number
-            # PySpark's threads print every connection that ends from now on; nobody needs to read that.
+            # From now on PySpark's threads would print an error for every connection that ends.
             sys.stderr = self._nowhere
             self._stop.set()
             return
@@ -132,7 +132,7 @@ class Demo:
         except _Stopped:
             pass
         except BaseException as error:
-            # A server that the same signal ended early fails in its own words: that is no failure of the demo.
+            # Not reported after a signal (see `run`): the same signal may have ended a server early.
             self._failure = error
         finally:
             if self._signal:
@@ -167,7 +167,7 @@ class Demo:
             self._screen.line("Stopping …")
 
     def _directory(self, stack: ExitStack) -> Path:
-        """Where the pipeline writes: kept at a regular end; a temporary one goes when the demo is interrupted."""
+        """Return the pipeline's directory. A temporary one is removed if the demo fails or is interrupted."""
         if self._keep is not None:
             self._keep.mkdir(parents=True, exist_ok=True)
             return self._keep
@@ -212,7 +212,7 @@ class Demo:
             connection.execute(inventory.TABLES.encode())
 
     def _start_spark(self, run: RunConfig, scratch: Path, stack: ExitStack) -> Pipeline:
-        """The pipeline with a session whose files are in `scratch`, and whose JVM ends with the demo."""
+        """Return the pipeline, with a session whose files are in `scratch` and whose JVM ends with the demo."""
         from tailrace.pipeline import Pipeline
         from tailrace.spark.session import session
 
@@ -221,7 +221,7 @@ class Demo:
             "spark.python.unix.domain.socket.dir": str(scratch),
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         }
-        # What goes wrong is in the error of the query itself; Spark's log would print it again, at length.
+        # The query raises its error itself; Spark's log would print it again, at length.
         spark = session(config, app_name="tailrace demo", memory="1g", log_level="off")
         stack.callback(_end_java, spark)
         pipeline = Pipeline(run, spark)
@@ -229,7 +229,7 @@ class Demo:
         return pipeline
 
     def _watch(self, pipeline: Pipeline, run: RunConfig, stack: ExitStack) -> None:
-        """The snapshot, then the workload step by step, each with the records that it gives."""
+        """Show the snapshot, then run the workload step by step and show the records of each step."""
         from tailrace.connectors.postgres.server.connection import connect
 
         screen = self._screen
@@ -256,7 +256,7 @@ class Demo:
                 self._show(written.new())
                 screen.line("nothing", "2", " " * 12)
         self._pause()
-        # What should not come would come late: the count at the end shows it.
+        # Unexpected records may come late; the count at the end includes them.
         self._show(written.new())
 
     def _title(self, title: str, statements: tuple[str, ...]) -> None:
@@ -266,7 +266,7 @@ class Demo:
             self._screen.line(f"{statement};", "34", "   ")
 
     def _await(self, pipeline: Pipeline, written: RecordFiles, count: int) -> list[Record]:
-        """The next `count` records. Raises what the query failed with, or TailraceError when they do not come."""
+        """Return the next `count` records. Raises the query's failure, or TailraceError if they do not arrive."""
         records: list[Record] = []
         deadline = time.monotonic() + PATIENCE_S
         while len(records) < count:
@@ -327,7 +327,7 @@ class Demo:
 
 
 def _command() -> str:
-    """How this program was called: `tailrace` where the shell finds it."""
+    """Return the command for this program: `tailrace` if it is on PATH."""
     if shutil.which("tailrace"):
         return "tailrace"
     program = Path(sys.argv[0])
@@ -335,7 +335,7 @@ def _command() -> str:
 
 
 def _end_java(spark: Any) -> None:
-    """Stop the session and its JVM, and wait until it is gone: it would outlive this process by a moment."""
+    """Stop the session, and wait for its JVM to end: it would outlive this process by a moment."""
     gateway = spark.sparkContext._gateway
     try:
         spark.stop()

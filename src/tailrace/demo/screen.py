@@ -1,6 +1,6 @@
-"""The terminal of the demo: steps with their seconds, events with what they say of their rows. Driver.
+"""The demo's output: steps with their seconds, and events. Driver.
 
-Without a terminal no control character is written: no colour, and no line that rewrites itself.
+Without a terminal no control characters are written: no colours, and no running seconds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NARROWEST = 60
 
 
 class Screen:
-    """Writes to one stream. `tick` may be called from another thread than the rest."""
+    """Writes to one stream. `tick` may be called from another thread than the other methods."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -43,14 +43,14 @@ class Screen:
         self._shown = 0
 
     def line(self, text: str = "", code: str = "", indent: str = "") -> None:
-        """One line in the colour `code`; what the terminal's width has no room for goes on below it."""
+        """Write a text in the colour `code`, wrapped to the terminal's width."""
         with self._lock:
             self._clear()
             self._write(text, code, indent)
             self._out.flush()
 
     def block(self, text: str, code: str = "") -> None:
-        """Lines as they are: for what may be copied."""
+        """Write lines without wrapping, so that they can be copied."""
         with self._lock:
             self._clear()
             self._out.writelines(self._painted(line, code) + "\n" for line in text.splitlines())
@@ -58,7 +58,7 @@ class Screen:
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
-        """A step that takes long: its seconds run on a terminal, and are printed at its end everywhere."""
+        """Show a long step: on a terminal its running seconds, and at its end the total."""
         began = time.monotonic()
         if not self._tty:
             self.line(f"{what} …")
@@ -71,7 +71,7 @@ class Screen:
         self.line(f"{what}: {seconds:.1f} s" if self._tty else f"  {seconds:.1f} s")
 
     def tick(self) -> None:
-        """Bring the seconds of the running step up to date."""
+        """Update the seconds of the running step."""
         waiting = self._waiting
         if waiting is None or not self._tty:
             return
@@ -82,7 +82,7 @@ class Screen:
             self._out.flush()
 
     def record(self, record: Record) -> None:
-        """An event: operation, topic and key; then what it says of the row; then its headers."""
+        """Write an event: operation, topic and key, then the row, then headers."""
         word, code = _OPS[record.op]
         key = pairs(record.key) if record.key is not None else "no key"
         with self._lock:
@@ -120,7 +120,7 @@ class Screen:
 
 
 def details(record: Record) -> Iterator[str]:
-    """What an event says beyond its key, a sentence a line."""
+    """Yield the lines that describe an event beyond its key."""
     if record.op == "0":
         yield "no value: a compacted topic may forget the key"
     elif record.op == "t":
@@ -128,7 +128,7 @@ def details(record: Record) -> Iterator[str]:
     else:
         yield from _row(record.value["before"], record.value["after"])
     for name, value in record.headers:
-        # The context headers of today's Debezium repeat what the source block says.
+        # Debezium's context headers repeat the source block.
         if name in ("__debezium.newkey", "__debezium.oldkey"):
             yield f"header {name}: {pairs(value)}"
 
@@ -145,13 +145,13 @@ def _row(before: Any, after: Any) -> Iterator[str]:
 
 
 def pairs(value: Any) -> str:
-    """An object as `name=value` pairs."""
+    """Format an object as `name=value` pairs."""
     if isinstance(value, dict):
         return "  ".join(f"{name}={printable(item)}" for name, item in value.items())
     return printable(value)
 
 
 def printable(value: Any) -> str:
-    """A value as text in which nothing moves the cursor."""
+    """Format a value as text without control characters."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return "".join(char if char.isprintable() else "·" for char in text)

@@ -1,1 +1,1 @@
-"""The command `tailrace verify`: whether the tables of the sink `tables` are the source's, and mending what differs."""
+"""The command `tailrace verify`: compares the tables of the sink `tables` with the source, and repairs differences."""

@@ -1,17 +1,17 @@
-"""The arguments of `tailrace verify` and its own exit codes. Driver; imports nothing of Spark's."""
+"""The arguments of `tailrace verify` and its own exit codes. Driver; does not import Spark."""
 
 from __future__ import annotations
 
 import argparse
 
 DIFFERENT = 1
-"""Exit code where a key differs, or is not decided."""
+"""Exit code if a key differs or is undecided."""
 FAILED = 13
-"""Exit code of a failure that has none of its own: elsewhere 1, which says here that tables differ."""
+"""Exit code of an error without a code of its own. Other commands use 1, which here means that tables differ."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command, beside the file."""
+    """Add the arguments of the command, other than the configuration file."""
     add = parser.add_argument
     add("--table", metavar="NAME", action="append", default=[],
         help="schema.table to compare; repeatable; all captured ones when left out")  # fmt: skip

@@ -1,7 +1,7 @@
-"""Verification: the source's rows at one position beside the tables at one moment, until each key is decided. Driver.
+"""Verification: compares the source's rows at one position with the tables at one moment. Driver.
 
-The two are rarely the same place of the log. What lies between them is read from the log itself: a key that differs and
-that no change between them touches is different for certain. One that is touched is compared again, at a later pair.
+Position and moment are rarely the same place in the log, so the changes between them are read from the log. A differing
+key that none of these changes touches is different for certain. A touched key is undecided, and compared again later.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 _PAUSE_S = 0.5
 _AT_ONCE = 4
-"""How many tables are compared at the same time."""
+"""Number of tables compared at the same time."""
 _CURRENT = {"latest": "true", "history": "__valid_to is null"}
-"""Which rows of a table are those that the source has."""
+"""SQL condition for the rows of a table that the source has too, by the sink's mode."""
 
 
 @runtime_checkable
 class Lake(Protocol):
-    """A sink that keeps a table of Delta Lake or Iceberg for each captured table, under `path`; `names` says where."""
+    """A sink that keeps a Delta Lake or Iceberg table for each captured table, at the place that `names` gives."""
 
     path: str
     mode: str
@@ -52,8 +52,11 @@ class Lake(Protocol):
 
 @dataclass(slots=True)
 class TableResult:
-    """What is known of one table: the keys that differ, with what is wrong; those that changed each time they were
-    compared; at which version of the table it was found. `rows` are the source's. `condition` makes SQL of keys."""
+    """The result for one table: keys that differ and undecided keys, each with what is wrong.
+
+    `rows` is the number of the source's rows, `version` the compared version of the table. `condition` makes SQL for
+    the source from columns and keys.
+    """
 
     table: TableId
     path: str
@@ -71,7 +74,7 @@ class TableResult:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """All tables, the source's position and the tables' moment of the last look, and whether the pipeline ran then."""
+    """The results of all tables. Position, moment and `is_running` (of the pipeline) are from the last comparison."""
 
     tables: tuple[TableResult, ...]
     position: str
@@ -84,14 +87,14 @@ class Verified:
 
 
 class Verification:
-    """Compares the tables of one configuration. `options` are those that its pipeline gives the source."""
+    """Compares the tables of one configuration. `options` are the source options of its pipeline."""
 
     def __init__(
         self, spark: SparkSession, sink: Lake, connector: str, options: dict[str, str], checkpoint: Path | None = None
     ) -> None:
-        """`checkpoint` is the pipeline's, where it is a directory of this host.
+        """`checkpoint` is the pipeline's, if it is a directory of this host.
 
-        Raises ConfigError or SinkError where this configuration cannot be verified.
+        Raises ConfigError or SinkError if this configuration cannot be verified.
         """
         self._spark, self._counting, self.sink = spark, counting_session(spark), sink
         self._connector, self._checkpoint = connector, checkpoint
@@ -101,15 +104,14 @@ class Verification:
         self._settings = replace(EventSettings.from_options(source, "verify"), blocks=ROWS)
 
     def run(self, names: Sequence[str], wait_s: float, clock: Callable[[], float] = time.monotonic) -> Verified:
-        """Compare the tables called so, all captured ones without names.
+        """Compare the named tables; without names all captured tables.
 
-        While a pipeline runs, keys that have changed between the two sides are compared again for `wait_s` seconds.
-        Raises TailraceError.
+        While a pipeline runs, undecided keys are compared again for `wait_s` seconds. Raises TailraceError.
         """
         until = clock() + wait_s
         verified = self._look(names, None, wait_s, clock)
         while verified.is_running and any(table.undecided for table in verified.tables) and clock() < until:
-            # what the tables did not have yet comes with another moment
+            # changes that the tables lack come with a later moment
             behind = verified.moment.position < verified.position
             while behind and self.newest(verified).batch == verified.moment.batch and clock() < until:
                 time.sleep(_PAUSE_S)
@@ -118,17 +120,17 @@ class Verification:
         return verified
 
     def newest(self, verified: Verified) -> Newest:
-        """The newest moment, which is that of `verified` or behind it."""
+        """Return the tables' newest moment: that of `verified` or a later one."""
         return newest(self._counting, self.sink.path, verified.moment.position)
 
     def _look(
         self, names: Sequence[str], before: Verified | None, wait_s: float, clock: Callable[[], float]
     ) -> Verified:
-        """One look at the tables called so; of those that were looked at before, at the keys that are not decided."""
+        """Compare the named tables once. Of tables that are in `before`, only undecided keys get a new result."""
         known = {str(table.table): table for table in before.tables} if before else {}
         with closing(self._snapshot(names)) as snapshot:
-            # behind the copy of the log's position, so that the copy has all that is between; the source is read
-            # meanwhile
+            # The moment is looked up after the snapshot has copied the log's position, so that the log from there on
+            # covers all changes between the two. The source is read meanwhile.
             with ThreadPoolExecutor(1) as other, ThreadPoolExecutor(_AT_ONCE) as pool:
                 moment = other.submit(newest, self._counting, self.sink.path, snapshot.committed)
                 snapshot.take()
@@ -144,13 +146,13 @@ class Verification:
                 known[str(table.id)] = result
             is_running = snapshot.is_running()
             if is_running is None:
-                # a pipeline whose checkpoint is elsewhere may run elsewhere
+                # a pipeline with a checkpoint on another host may run there
                 is_running = self._checkpoint is None or is_held(self._checkpoint)
             return Verified(tuple(known.values()), snapshot.position, moment.result(), is_running)
 
     @staticmethod
     def _told(snapshot: Snapshot, wait_s: float, clock: Callable[[], float]) -> bool:
-        """Wait until the log tells of all that the rows may show, from now on; whether it does."""
+        """Wait up to `wait_s` seconds for `snapshot.is_told()`; return its result."""
         until = clock() + wait_s
         while not (is_told := snapshot.is_told()) and clock() < until:
             time.sleep(_PAUSE_S)
@@ -182,7 +184,7 @@ class Verification:
         return self.sink.names.path(self.sink.path, (table.database, table.schema, table.table))
 
     def _compared(self, snapshot: Snapshot, table: TableSchema, moment: Future[Newest]) -> TableResult:
-        """What differs between the source and the table, whatever lies between them."""
+        """Compare the source with the table, without regard to the changes between position and moment."""
         form = snapshot.form
         shape = Shape.of_documents() if form is None else Shape.of(table, self._settings, form)
         result = TableResult(table.id, self._path(table.id), shape, snapshot.condition)
@@ -197,14 +199,14 @@ class Verification:
         return result
 
     def _name(self, path: str) -> str:
-        """What a moment calls the table at `path`."""
+        """Return the name of the table at `path` in a moment's `versions`."""
         return path.removeprefix(f"{self.sink.path}/")
 
 
 def _decide(result: TableResult, snapshot: Snapshot, table: TableSchema, moment: Newest, is_told: bool) -> None:
-    """Tell apart what differs for certain and what has changed between the two that were compared.
+    """Move keys that changed between position and moment from `differing` to `undecided`.
 
-    Where the log does not tell all that has changed (`is_told`), nothing is certain.
+    Unless `is_told`, the log does not show all changes between them, and all keys are undecided.
     """
     if not result.differing:
         return
@@ -220,12 +222,12 @@ def _decide(result: TableResult, snapshot: Snapshot, table: TableSchema, moment:
 
 
 def demand(connector: str, sink: Lake, source: Config) -> None:
-    """Raise an error where tables of this connector, mode or configuration cannot be compared."""
+    """Raise ConfigError or SinkError if tables of this connector, mode or configuration cannot be compared."""
     found = registry.find(connector)
     if found.load_compared() is None:
         there = [one.title for one in registry.known() if one.load_compared() is not None]
         raise ConfigError(
-            f"tailrace verify is not there for {found.title} yet.", f"It compares tables of {', '.join(there)}."
+            f"tailrace verify does not support {found.title} yet.", f"It compares tables of {', '.join(there)}."
         )
     if sink.mode not in _CURRENT:
         raise SinkError(
@@ -240,8 +242,8 @@ def demand(connector: str, sink: Lake, source: Config) -> None:
     for option in ("snapshot.select.statement.overrides", "snapshot.collection.filter.overrides"):
         if source.get(option):
             raise ConfigError(
-                f"{option} leaves rows of the source out, and nobody knows of them in the log.",
-                "Leave it out to compare with all rows.",
+                f"{option} excludes rows of the source, but the log does not tell which changes are of these rows.",
+                "Leave the option out to compare with all rows.",
             )
 
 

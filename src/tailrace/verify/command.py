@@ -1,4 +1,4 @@
-"""The command `tailrace verify`: what differs on stdout, all of it in a file where one is named. Driver."""
+"""The command `tailrace verify`: prints differing keys to stdout, and writes them all to the --report file. Driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def run(configured: RunConfig, arguments: argparse.Namespace, master: str | None, conf: Mapping[str, str]) -> int:
-    """Compare, mend where that is asked for, and tell; the exit code. Raises TailraceError."""
+    """Run the command in a session of its own; return the exit code. Raises TailraceError."""
     from tailrace.spark.cluster import LOCAL
     from tailrace.spark.session import session
 
@@ -44,7 +44,7 @@ def run(configured: RunConfig, arguments: argparse.Namespace, master: str | None
 
 
 def verify(spark: SparkSession, configured: RunConfig, sink: Lake, arguments: argparse.Namespace) -> int:
-    """The same in a session that is there, which stays."""
+    """Compare, report and, if asked for, repair, in the session `spark`; return the exit code. Raises TailraceError."""
     options = Pipeline(configured, spark).options()
     verification = Verification(spark, sink, configured.source.connector, options, configured.checkpoint)
     verified = verification.run(arguments.table, arguments.wait)
@@ -61,7 +61,7 @@ def verify(spark: SparkSession, configured: RunConfig, sink: Lake, arguments: ar
 
 
 def lines(verified: Verified, limit: int) -> Iterator[str]:
-    """What differs, a table after another, with `limit` keys of each."""
+    """Yield the lines of the report: for each table a summary and at most `limit` keys."""
     for table in verified.tables:
         counted = Counter(kind for _, kind in _entries(table))
         told = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counted.items())) or "no difference"
@@ -74,7 +74,7 @@ def lines(verified: Verified, limit: int) -> Iterator[str]:
 
 
 def write(path: Path, verified: Verified) -> None:
-    """Write all keys to a file. Raises SinkError where that fails."""
+    """Write all keys to a file, one JSON object per line. Raises SinkError if that fails."""
     try:
         with path.open("w", encoding="utf-8") as file:
             for table in verified.tables:
@@ -86,7 +86,7 @@ def write(path: Path, verified: Verified) -> None:
 
 
 def _entries(table: TableResult) -> Iterator[tuple[dict[str, Any], str]]:
-    """The keys that differ or are not decided, by their columns' names, with what is wrong."""
+    """Yield differing keys, then undecided keys: values by column name, and what is wrong or "undecided"."""
     for keys, undecided in ((table.differing, False), (table.undecided, True)):
         for key in sorted(keys, key=lambda key: tuple(map(_sortable, key))):
             yield dict(zip(table.shape.names, key, strict=True)), "undecided" if undecided else keys[key]

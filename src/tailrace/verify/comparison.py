@@ -1,4 +1,4 @@
-"""Two sides compared: chunks by their hashes, and the rows of those that differ by their keys. Driver."""
+"""The comparison of two sides: chunks by hashes, then the rows of differing chunks by keys. Driver."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 Key = tuple[Any, ...]
 
 MISSING, EXTRA, DIFFERENT, DUPLICATE = "missing", "extra", "different", "duplicate"
-"""What is wrong with a key: the table has no row of it, the source has none, the rows differ, the table has several."""
+"""What is wrong with a key: no row in the table, no row in the source, the rows differ, several rows in the table."""
 
 
 class Side(Protocol):
-    """The rows of one side, by their hashes."""
+    """The rows of the source or of a table, as hashes."""
 
     def summary(self) -> Summary:
-        """What is compared of the chunks."""
+        """Return counts and hashes of all chunks."""
         ...
 
     def rows(self, chunks: Sequence[int]) -> DataFrame:
-        """The columns of the key and the hash `h` of each row of these chunks."""
+        """Return key columns and hash (`h`) of each row of these chunks."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FrameSide:
-    """A frame's rows, hashed in the JVM. `keys` are the columns of the key, `frame` makes it in a session.
+    """The rows of a DataFrame, hashed in the JVM. `frame` makes the DataFrame in a session, `keys` are its key columns.
 
-    `counting` is a session like `spark`, for what has few rows when it comes together: see `counting_session`.
+    `counting` is a session like `spark` for shuffles of few rows: see `counting_session`.
     """
 
     frame: Callable[[SparkSession], DataFrame]
@@ -70,8 +70,8 @@ class FrameSide:
 
 
 def counting_session(spark: SparkSession) -> SparkSession:
-    """A session in which a few thousand numbers of each task come together in one: two hundred, Spark's default, would
-    take longer than all the rows do."""
+    """Return a session whose shuffles have one partition, for a few thousand numbers per task: Spark's default of 200
+    would take longer than reading the rows."""
     found = spark.newSession()
     found.conf.set("spark.sql.shuffle.partitions", "1")
     found.conf.set("spark.sql.adaptive.enabled", "false")
@@ -79,9 +79,9 @@ def counting_session(spark: SparkSession) -> SparkSession:
 
 
 def compare(source: Side, table: Callable[[], Side], keys: Sequence[str]) -> tuple[int, dict[Key, str]]:
-    """How many rows the source has, and the keys that differ between two sides, by the columns of their key.
+    """Return the number of the source's rows, and the differing keys with what is wrong.
 
-    Both are read at the same time, the source while `table` is made; a second time only where chunks differ.
+    Reads both sides at the same time, the source while `table` is called. Reads them again only if chunks differ.
     """
     with ThreadPoolExecutor(1) as pool:
         told = pool.submit(source.summary)
@@ -94,12 +94,12 @@ def compare(source: Side, table: Callable[[], Side], keys: Sequence[str]) -> tup
 
 
 def _differing(source: Side, table: Side, keys: Sequence[str], chunks: Sequence[int]) -> dict[Key, str]:
-    """The keys whose rows differ, of these chunks."""
+    """Return the keys whose rows differ, in these chunks, with what is wrong."""
     from pyspark.sql.functions import expr
 
     found = []
     for side, name in ((source, "s"), (table, "t")):
-        # min and max: of several rows of a key each counts
+        # min and max, so that a difference in either of two rows with one key shows
         rows = side.rows(chunks).groupBy(*keys)
         found.append(rows.agg(expr("count(*) as n"), expr("min(h) as h"), expr("max(h) as m")).alias(name))
     on = expr(" and ".join(f"s.{key} <=> t.{key}" for key in keys))
@@ -114,7 +114,7 @@ def _differing(source: Side, table: Side, keys: Sequence[str], chunks: Sequence[
 
 
 def comparable(key: Sequence[Any]) -> Key:
-    """A key whose equality is that of its rows': NaN equals itself, and lists can be looked for."""
+    """Return the key in a form that can be compared and hashed: NaN as "NaN", lists and objects as their repr."""
     return tuple(map(_comparable, key))
 
 

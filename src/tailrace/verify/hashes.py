@@ -1,8 +1,8 @@
-"""The hashes of rows as Spark's `xxhash64` gives them, of Arrow columns. Kernels; worker.
+"""Row hashes of Arrow columns, equal to those of Spark's `xxhash64`. Kernels; worker.
 
-The source's rows are hashed where they are read, so that they do not pass through the JVM, and those of a table in the
-JVM, which reads it. `hashing.row_hash` says what is hashed; a property test holds the two equal. The function is
-xxHash's of 64 bits with the seed 42, each column's hash being the seed of the next.
+The source's rows are hashed by the workers that read them, so they do not pass through the JVM. A table's rows are
+hashed in the JVM, which reads them. `hashing.row_hash` defines the input of the hash; a property test compares both.
+The function is the 64-bit xxHash with the seed 42; each column's hash is the seed of the next column's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ZEROS = pa.array(["0.0", "-0.0"])
 
 
 def is_hashed(kind: pa.DataType) -> bool:
-    """Whether values of this type are hashed here; others only in the JVM."""
+    """Return True if this module can hash values of the type; other types are hashed in the JVM."""
     kinds = pa.types
     return bool(
         kinds.is_signed_integer(kind) or kinds.is_boolean(kind) or kinds.is_date32(kind) or kinds.is_timestamp(kind)
@@ -40,7 +40,7 @@ def is_hashed(kind: pa.DataType) -> bool:
 
 
 def row_hashes(columns: list[pa.Array]) -> Hashes:
-    """The hash of each row, as `hashing.row_hash` has it."""
+    """Return the hash of each row, equal to that of `hashing.row_hash`."""
     found = np.full(len(columns[0]), _SEED, np.uint64)
     for column in columns:
         valid = _valid(column)
@@ -52,7 +52,7 @@ def row_hashes(columns: list[pa.Array]) -> Hashes:
 
 
 def chunks_of(keys: list[pa.Array]) -> npt.NDArray[np.int64]:
-    """The chunk of each row, as `hashing.chunk_of` has it."""
+    """Return the chunk number of each row, equal to that of `hashing.chunk_of`."""
     found = np.full(len(keys[0]), _SEED, np.uint64)
     for key in keys:
         _column(found, key, _valid(key))
@@ -60,45 +60,44 @@ def chunks_of(keys: list[pa.Array]) -> npt.NDArray[np.int64]:
 
 
 class Summary:
-    """What is compared of each chunk, a row each of `counts`: how many rows it has, their hashes together by XOR, and
-    the sum of the lower halves of the hashes."""
+    """Checksums of all chunks. `counts` has three rows: number of rows, XOR of hashes, sum of hashes' low 32 bits."""
 
     def __init__(self, counts: Counts | None = None) -> None:
         self.counts: Counts = np.zeros((3, CHUNKS), np.int64) if counts is None else counts
 
     def add(self, chunks: npt.NDArray[np.int64], hashes: Hashes) -> None:
-        """Count rows in."""
+        """Add rows, given as chunk numbers and hashes."""
         _summed(chunks, hashes, self.counts[0], self.counts[1].view(np.uint64), self.counts[2])
 
     def join(self, counts: Counts) -> None:
-        """Count in what others have counted."""
+        """Add the counts of another summary."""
         self.counts[0] += counts[0]
         self.counts[1] ^= counts[1]
         self.counts[2] += counts[2]
 
     def differing(self, other: Summary) -> list[int]:
-        """The chunks that are not the same there."""
+        """Return the numbers of the chunks that differ from `other`."""
         found: list[int] = np.flatnonzero((self.counts != other.counts).any(axis=0)).tolist()
         return found
 
     def written(self) -> bytes:
-        """The counts as bytes; `read` makes them again."""
+        """Return the counts as bytes, for `read`."""
         return self.counts.tobytes()
 
     @staticmethod
     def read(data: bytes) -> Counts:
-        """The counts that `written` gave."""
+        """Return the counts from the bytes of `written`."""
         return np.frombuffer(data, np.int64).reshape(3, CHUNKS)
 
 
 def _valid(column: pa.Array) -> Bytes:
-    """1 for each value that is not null; empty where all are not."""
+    """Return 1 for each value that is not null, 0 for null; empty if there are no nulls."""
     found = valid_flags(column)
     return readonly(np.zeros(0, np.uint8) if found is None else found.astype(np.uint8))
 
 
 def _column(found: Hashes, column: pa.Array, valid: Bytes) -> None:
-    """Let the values that are not null count."""
+    """Hash the non-null values of a column into `found`."""
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         _texts(found, *text_buffers(column), valid)
@@ -110,7 +109,7 @@ def _column(found: Hashes, column: pa.Array, valid: Bytes) -> None:
             _decimals(found, readonly(words[: 2 * len(column)]), valid)
     elif pa.types.is_floating(kind):
         wide = pa.types.is_float64(kind)
-        # one zero, and one NaN
+        # as Spark: -0.0 as 0.0, and every NaN as one
         values = _filled(column) + (np.float64(0) if wide else np.float32(0))
         values[np.isnan(values)] = np.nan
         _numbers(found, values.view(np.int64 if wide else np.int32), valid)
@@ -138,7 +137,7 @@ def _numbers(found: Hashes, values: npt.NDArray[Any], valid: Bytes) -> None:
 
 
 def _zeros(found: Hashes, column: pa.Array) -> None:
-    """Let the sign of each zero count."""
+    """Hash the sign of each zero into `found`."""
     values = _filled(column)
     zero = np.asarray(pc.equal(column, pa.scalar(0, column.type)).fill_null(False))
     if zero.any():
@@ -162,7 +161,7 @@ def _mixed(found: np.uint64) -> np.uint64:
 
 @kernel(leaf=True)
 def _int(value: np.uint64, seed: np.uint64) -> np.uint64:
-    """The hash of the 32 low bits."""
+    """Return the hash of the low 32 bits."""
     found = seed + _P5 + np.uint64(4)
     found ^= (value & _LOW) * _P1
     return _mixed(_left(found, 23) * _P2 + _P3)
@@ -177,7 +176,7 @@ def _long(value: np.uint64, seed: np.uint64) -> np.uint64:
 
 @kernel(leaf=True)
 def _word(data: Bytes, at: int) -> np.uint64:
-    """Eight bytes, the lowest first."""
+    """Return eight bytes as a little-endian number."""
     found = np.uint64(0)
     for place in range(8):
         found |= np.uint64(data[at + place]) << np.uint64(8 * place)
@@ -196,7 +195,7 @@ def _merged(found: np.uint64, state: np.uint64) -> np.uint64:
 
 @kernel(leaf=True)
 def _bytes(data: Bytes, at: int, end: int, seed: np.uint64) -> np.uint64:
-    """The hash of the bytes from `at` to `end`."""
+    """Return the hash of the bytes from `at` to `end`."""
     size = np.uint64(end - at)
     if end - at >= 32:
         v1, v2, v3, v4 = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
@@ -226,7 +225,7 @@ def _bytes(data: Bytes, at: int, end: int, seed: np.uint64) -> np.uint64:
 
 @kernel(leaf=True)
 def _flags(found: Hashes, valid: Bytes) -> None:
-    """Let count whether each value is null."""
+    """Hash 1 for each null and 0 for each other value into `found`."""
     for row in range(len(found)):
         is_null = len(valid) > 0 and not valid[row]
         found[row] = _int(np.uint64(1) if is_null else np.uint64(0), found[row])
@@ -255,7 +254,7 @@ def _texts(found: Hashes, data: Bytes, offsets: Offsets, valid: Bytes) -> None:
 
 @kernel
 def _decimals(found: Hashes, words: Any, valid: Bytes) -> None:
-    """Of each number the fewest bytes that hold it and its sign, the highest first."""
+    """Hash each number as its shortest two's complement in big-endian bytes."""
     shown = np.zeros(16, np.uint8)
     for row in range(len(found)):
         if len(valid) > 0 and not valid[row]:

@@ -1,7 +1,7 @@
-"""One number for each row, the same for the source's rows and a table's: expressions of Spark's SQL. Pure, driver.
+"""Spark SQL expressions for row hashes, equal for equal rows of the source and of a table. Pure, driver.
 
-`xxhash64` leaves nulls out, takes the two zeros for one and refuses maps. So a column counts with whether it is null,
-lists with their lengths, maps as their entries in order, and a zero with its text.
+`xxhash64` skips nulls, treats both zeros as equal and refuses maps. So the hash also includes whether each column is
+null, the lengths of lists, and the text of each zero; maps are hashed as their sorted entries.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 CHUNKS = 4096
-"""In how many chunks a table is compared: by the hash of the key, so that both sides cut alike whatever orders them."""
+"""Number of chunks of a table. Rows are assigned by the hash of their key, so that order does not matter."""
 
 
 def chunk_of(keys: Sequence[str]) -> str:
-    """The chunk of a row, by the columns of its key."""
+    """Return the expression for a row's chunk number, from its key columns."""
     return f"pmod(xxhash64({', '.join(keys)}), {CHUNKS})"
 
 
 def row_hash(columns: Sequence[tuple[str, DataType]]) -> str:
-    """The hash of a row of 64 bits, by the names and types of its columns."""
-    # as one more number, since a column that is null adds nothing by itself
+    """Return the expression for a row's 64-bit hash, from the names and types of its columns."""
+    # each column's nullness as a further argument, since xxhash64 skips nulls
     parts = []
     for name, kind in columns:
         parts += [f"{name} is null", *_parts(name, kind, 0)]
@@ -31,11 +31,11 @@ def row_hash(columns: Sequence[tuple[str, DataType]]) -> str:
 
 
 SUMMARY = ("count(*) as n", "bit_xor(h) as x", "sum(h & 4294967295) as s")
-"""What is compared of a chunk, of the hashes `h` of its rows: a row twice leaves no other sum unseen."""
+"""Aggregates of a chunk's row hashes `h`. The sum detects duplicate rows, which cancel out in the XOR."""
 
 
 def _parts(value: str, kind: DataType, depth: int) -> list[str]:
-    """What is hashed of a value that is not null, so that different values are hashed differently."""
+    """Return the arguments of the hash for a non-null value: different for different values."""
     from pyspark.sql import types
 
     if isinstance(kind, types.FloatType | types.DoubleType):
@@ -48,7 +48,7 @@ def _parts(value: str, kind: DataType, depth: int) -> list[str]:
         entries = types.StructType([types.StructField("key", kind.keyType), types.StructField("value", kind.valueType)])
         return _parts(f"array_sort(map_entries({value}))", types.ArrayType(entries), depth)
     if isinstance(kind, types.VariantType):
-        # the same text may be of another type: a time of day, or its text
+        # values of different types may have the same JSON, such as a time of day and its text
         return [f"to_json({value})", f"schema_of_variant({value})"]
     if isinstance(kind, types.StructType):
         fields = [_struct(f"{value}.`{name_of(field.name)}`", field.dataType, depth) for field in kind.fields]
@@ -62,5 +62,5 @@ def _struct(value: str, kind: DataType, depth: int) -> str:
 
 
 def name_of(name: str) -> str:
-    """A name within backticks."""
+    """Escape a name for use between backticks."""
     return name.replace("`", "``")

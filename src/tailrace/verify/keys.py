@@ -1,4 +1,4 @@
-"""Keys as Python's values, also dates and timestamps of years that Python does not know. Driver."""
+"""Keys as Python values, including dates and timestamps outside Python's years. Driver."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _DAY_US = 86_400_000_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Far:
-    """A date or a timestamp before the year 1 or behind 9999: days, or µs, since 1970; `zone` is that of an instant.
+    """A date or timestamp before the year 1 or after 9999, in days or µs since 1970; instants have a `zone`.
 
-    Its text has the era behind it, as databases that have such values read it.
+    Its text ends with BC for years before 1, as databases with such values read it.
     """
 
     number: int
@@ -35,7 +35,7 @@ class Far:
 
 
 def values_of(array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return the values of an array; of dates and timestamps beyond Python's as `Far`, of instants those in UTC."""
+    """Return the values of an array: instants in UTC, dates and timestamps outside Python's range as `Far`."""
     kind = array.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         array = array.cast(pa.timestamp(kind.unit, "UTC"))
@@ -62,7 +62,7 @@ def _value(one: pa.Scalar) -> Any:
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return an array of what `values_of` gave of such values."""
+    """Return an array of the type `kind` from values of `values_of`."""
     if not any(isinstance(value, Far) for value in values):
         return pa.array(values, kind)
     parts = [

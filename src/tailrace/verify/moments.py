@@ -1,4 +1,4 @@
-"""Up to where the tables have come: the newest moment of `tailrace_positions`, each table's version then. Driver."""
+"""Moments of the tables: the newest one in `tailrace_positions`, and each table's version at it. Driver."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _FEW = 4
 _MORE = 8
-"""So many commits are looked at first, since most tables have no more behind a moment; then so many times as many."""
+"""Number of commits to look at first, as most tables have no more after a moment, and the factor for each retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest moment at which no transaction is half written; `versions` are those that batch `batch` has left."""
+    """A moment at which no transaction is half written. `versions` are the tables' versions after the batch `batch`."""
 
     batch: int
     position: str
@@ -34,10 +34,10 @@ class Newest:
 
 
 def newest(spark: SparkSession, path: str, committed: str = "") -> Newest:
-    """That of the tables under `path`; the log is known to be in them up to the position `committed`.
+    """Return the newest moment of the tables under `path`, which have the log up to the position `committed`.
 
-    Where that is behind everything that the tables have, no snapshot is half read and no transaction half written,
-    whatever the last batch knew. Raises SinkError where there is no such moment.
+    If the tables have nothing beyond `committed`, the last batch is such a moment even if it was not marked as whole:
+    no snapshot is half read and no transaction half written. Raises SinkError if there is no moment.
     """
     positions = positions_under(spark, path)
     found = positions.rows().selectExpr(
@@ -60,16 +60,16 @@ def newest(spark: SparkSession, path: str, committed: str = "") -> Newest:
 
 
 def version_at(spark: SparkSession, path: str, moment: Newest, name: str) -> int | None:
-    """The version of the table at `path`, called `name` below the sink's, before any batch behind the moment.
+    """Return the last version of the table at `path` before any batch after the moment; None if it did not exist then.
 
-    What others have committed since then is in it. None where the table is not there at the moment.
+    `name` is the table's name in `moment.versions`. Later commits of other writers, before such a batch, are included.
     """
     since = moment.versions.get(name)
     if since is None:
         return None
     table = found_at(spark, path).table(spark, path)
     wanted, commits = _FEW, table.commits(_FEW)
-    # versions of Iceberg have no order but that of the commits
+    # Iceberg's versions cannot be compared, so the order of the commits counts
     while len(commits) == wanted and all(commit.version != since for commit in commits):
         wanted *= _MORE
         commits = table.commits(wanted)
@@ -82,10 +82,10 @@ def version_at(spark: SparkSession, path: str, moment: Newest, name: str) -> int
 
 
 def latest_version(spark: SparkSession, path: str) -> int:
-    """The newest version of the table at `path`."""
+    """Return the newest version of the table at `path`."""
     return found_at(spark, path).table(spark, path).commits(1)[0].version
 
 
 def batch_of(metadata: str | None) -> int:
-    """The batch that a commit says it is of; -1 where it says none."""
+    """Return the batch named in a commit's metadata; -1 without one."""
     return int((told(metadata) or {}).get("batch", -1))

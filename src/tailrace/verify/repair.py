@@ -1,7 +1,7 @@
-"""What differs is mended: by incremental snapshots of exactly these rows, and in tables what none mends. Driver.
+"""The repair of differing rows: by incremental snapshots of these rows, and by removing rows from tables. Driver.
 
-A snapshot brings rows that the source has. Rows that it has not, and rows that a table has twice, are removed from the
-table itself, in one commit, which a pipeline that writes at the same time would collide with: so only while none runs.
+A snapshot brings rows that the source has. Rows that only a table has, and duplicate rows, are removed from the table,
+in one commit. A running pipeline would collide with that commit, so rows are removed only while none runs.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LONGEST = 2000
-"""Most characters of a signal's data: the column of most signal tables has 2048."""
+"""Most characters of a signal's data: the data column of most signal tables has 2048."""
 _PAUSE_S = 0.5
 _VIEW = "tailrace_keys"
 _UNKNOWN = "unknown.values"
 
 
 class Repair:
-    """Mends what a verification has found. `say` prints a line."""
+    """Repairs the differences that a verification has found. `say` prints a line."""
 
     def __init__(
         self, spark: SparkSession, run: RunConfig, verification: Verification, say: Callable[[str], None]
@@ -48,7 +48,7 @@ class Repair:
         self._run = reading_again(run)
 
     def caught_up(self, verified: Verified) -> Verified:
-        """Read what a stopped pipeline has not read yet, where keys are not decided for it, and compare anew.
+        """If keys are undecided and the pipeline is stopped, run it to the end of the log and compare again.
 
         Raises TailraceError.
         """
@@ -67,9 +67,9 @@ class Repair:
         return self._verification.run([str(table.table) for table in verified.tables], 0)
 
     def run(self, verified: Verified, wait_s: float) -> Verified:
-        """Mend what differs, and compare again until the tables show it, for `wait_s` seconds at most.
+        """Repair differing rows, and compare again until the tables show it, for at most `wait_s` seconds.
 
-        Where no pipeline runs, this one runs meanwhile. Raises TailraceError.
+        If no pipeline runs, runs the pipeline meanwhile. Raises TailraceError.
         """
         wrong = [table for table in verified.tables if table.differing]
         if not wrong:
@@ -84,11 +84,11 @@ class Repair:
                 )
             self._send(wrong, {EXTRA, DUPLICATE})
             return self._shown(verified, None, wait_s)
-        # where the rows cannot be asked for nothing is removed either
+        # raises before anything is removed if signals for the rows cannot be made
         _wanted(wrong, {EXTRA})
         pipeline = Pipeline(self._run, self._spark)
         try:
-            # its lock: from here on nobody else writes
+            # takes the checkpoint's lock: from here on no other run writes
             pipeline.begin()
             for table in wrong:
                 remove(self._spark, self._verification.sink, table, verified)
@@ -99,14 +99,14 @@ class Repair:
             pipeline.stop()
 
     def _send(self, tables: Sequence[TableResult], without: set[str]) -> int:
-        """Ask for the rows of the keys that differ otherwise; how many signals that were."""
+        """Send signals for the rows of keys that differ in another way than `without`; return the number of signals."""
         wanted = _wanted(tables, without)
         for signal in wanted:
             self._say(signalling.send(self._run.source, signal))
         return len(wanted)
 
     def _shown(self, before: Verified, pipeline: Pipeline | None, wait_s: float) -> Verified:
-        """What differs when the tables show what was asked for, or when the time is over."""
+        """Compare until the requested rows no longer differ, for at most `wait_s` seconds; return the last result."""
         until = time.monotonic() + wait_s
         names = [str(table.table) for table in before.tables if not table.is_clean]
         left_alone = {EXTRA, DUPLICATE} if before.is_running else set()
@@ -134,8 +134,8 @@ class Repair:
 
 
 def reading_again(run: RunConfig) -> RunConfig:
-    """The configuration with which tables are mended: a value that a damaged row has lost is read from the source,
-    where that is possible, and does not end the pipeline before the row is mended."""
+    """Return the configuration for a repair: if possible, unknown values are read from the source, so that a value that
+    a damaged row has lost does not end the pipeline before the row is repaired."""
     options = run.sink.options
     again = replace(run, sink=replace(run.sink, options={**options, _UNKNOWN: "reselect"}))
     if options.get(_UNKNOWN, "stop") != "stop":
@@ -153,12 +153,12 @@ def _demand_running(pipeline: Pipeline | None) -> None:
         return
     failure = query.exception()
     raise (failure and pipeline.cause(failure)) or TailraceError(
-        "The pipeline has ended before the tables were mended.", "Run it by itself, and see why."
+        "The pipeline has ended before the tables were repaired.", "Run it by itself to see why."
     )
 
 
 def _wanted(tables: Sequence[TableResult], without: set[str]) -> list[Signal]:
-    """The signals that ask for the rows of the keys that differ otherwise."""
+    """Return signals for the rows of keys that differ in another way than `without`."""
     return [
         signal
         for table in tables
@@ -167,12 +167,12 @@ def _wanted(tables: Sequence[TableResult], without: set[str]) -> list[Signal]:
 
 
 def signals(table: TableResult, keys: Sequence[Key]) -> Iterator[Signal]:
-    """Signals that ask for the rows of these keys, each with as many as it may hold."""
+    """Yield signals that ask for the rows of these keys, each with as many keys as fit."""
     empty = len(_data(table, []))
     kept: list[Key] = []
     size = empty
     for key in keys:
-        # with the comma and the blank before it
+        # plus a comma and a blank before it
         length = len(_data(table, [key])) - empty + 2
         if kept and size + length > _LONGEST:
             yield _signal(table, kept)
@@ -188,7 +188,7 @@ def _signal(table: TableResult, keys: Sequence[Key]) -> Signal:
 
 
 def _data(table: TableResult, keys: Sequence[Key]) -> str:
-    """The data of a signal."""
+    """Return the data of a signal: a JSON object with a condition for the keys."""
     name = ".".join('"' + part.replace('"', '""') + '"' for part in (table.table.schema, table.table.table))
     condition = table.condition(table.shape.sources, keys)
     data = {
@@ -200,7 +200,7 @@ def _data(table: TableResult, keys: Sequence[Key]) -> str:
 
 
 def _demand_mendable(table: TableResult) -> None:
-    """Raise SinkError where the texts of keys cannot be told from their values."""
+    """Raise SinkError if the key has a column whose values have no SQL literals here."""
     for column in table.shape.key:
         kind = arrow_type_of(column.schema)
         if pa.types.is_nested(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind):
@@ -211,18 +211,18 @@ def _demand_mendable(table: TableResult) -> None:
 
 
 def remove(spark: SparkSession, sink: Lake, table: TableResult, verified: Verified) -> None:
-    """Remove the rows that the table alone has, and all of those that it has several of.
+    """Remove rows that only the table has, and all rows of keys with several rows.
 
-    With upsert-keep-deletes the former are marked as deleted, and in a history their versions end. Raises SinkError
-    where the table was written to since it was compared.
+    Rows that only the table has are marked as deleted with upsert-keep-deletes; in a history their versions end. Raises
+    SinkError if the table was written to since it was compared.
     """
     wrong = {kind: [key for key, found in table.differing.items() if found == kind] for kind in (EXTRA, DUPLICATE)}
     if not any(wrong.values()):
         return
     if latest_version(spark, table.path) != table.version:
         raise SinkError(
-            f"The table {table.path} has more than what was compared: a batch that is not whole, or somebody's write.",
-            "Let the pipeline go on to the end of what it reads, then repair again.",
+            f"The table {table.path} was written to after the comparison: by a batch that is not whole, or by others.",
+            "Let the pipeline run to the end of the log, then repair again.",
         )
     current, ended = "", Clause()
     if sink.keeps_deletes:

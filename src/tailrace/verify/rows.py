@@ -1,7 +1,7 @@
-"""The rows of both sides with the same columns: the source's at one position, a table's at one moment. Driver, worker.
+"""The rows of both sides in the same columns: the source's at one position, a table's at one moment. Driver, worker.
 
-Both have the columns c0, c1, … in the order of the source's table. The source's values are converted as those that the
-sink gets in blocks.
+The columns are c0, c1, … in the order of the source's table. The source's values are converted as for the sink's row
+blocks.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from tailrace.verify.hashes import Summary
 
 _GROUPS = 3
-"""How many Spark tasks read a table for each that runs at once."""
+"""Number of Spark tasks that read a table, per task that can run at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A table as the sink writes it: its form, and how the texts of its key's columns become values.
+    """A table as the sink writes it: its form, and the plans that convert the key columns' texts to values.
 
-    `key` is empty for documents, whose keys are the texts themselves.
+    `key` is empty for documents, whose keys are texts.
     """
 
     form: Form
@@ -51,12 +51,12 @@ class Shape:
 
     @classmethod
     def of_documents(cls) -> Shape:
-        """What every table of documents is."""
+        """Return the shape of every table of documents."""
         return cls(DOCUMENTS, ())
 
     @classmethod
     def of(cls, table: TableSchema, settings: EventSettings, form: SourceForm) -> Shape:
-        """Raises SinkError where the table has no key, or one that its rows do not show."""
+        """Return the shape of a table. Raises SinkError if it has no key, or if its rows lack a key column."""
         plan = table_plan(table, settings, form)
         places = {column.index: place for place, column in enumerate(plan.columns)}
         if not plan.key or any(column.index not in places for column in plan.key):
@@ -70,31 +70,31 @@ class Shape:
 
     @property
     def columns(self) -> list[str]:
-        """What the columns of frames are called."""
+        """The column names of DataFrames."""
         return [f"c{place}" for place in range(len(self.form.names))]
 
     @property
     def keys(self) -> list[str]:
-        """The columns of the key."""
+        """The key columns' names in DataFrames."""
         return [f"c{place}" for place in self.form.key]
 
     @property
     def names(self) -> list[str]:
-        """The names of the key's columns."""
+        """The key columns' names in the table."""
         return [self.form.names[place] for place in self.form.key]
 
     @property
     def sources(self) -> list[str]:
-        """What the source calls the key's columns."""
+        """The key columns' names at the source."""
         return [column.source_name for column in self.key] or self.names
 
     @property
     def schema(self) -> str:
-        """The columns of frames, as SQL declares them."""
+        """The columns of DataFrames, as DDL."""
         return _declared(self.columns, self.form.types)
 
     def values(self, texts: Sequence[Sequence[bytes]]) -> list[list[Any]]:
-        """The values of the texts of each of the key's columns; without texts none."""
+        """Convert the texts of each key column to values; without texts, to no values."""
         if not self.key:
             return [[text.decode() for text in of_column] for of_column in texts or [()]]
         found = []
@@ -105,7 +105,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Reads the groups of tasks whose numbers come, as rows. Worker."""
+    """Maps numbers of task groups to the rows of their tasks. Worker."""
 
     groups: tuple[tuple[Task, ...], ...]
 
@@ -118,7 +118,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Summing:
-    """Reads rows as `Reading` does, and gives what is compared of their chunks, as one value."""
+    """Maps numbers of task groups to one value: the summary of their rows. Worker."""
 
     reading: Reading
     keys: tuple[int, ...]
@@ -135,7 +135,7 @@ class Summing:
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """Reads rows as `Reading` does, and gives the keys and hashes of those of some chunks."""
+    """Maps numbers of task groups to the keys and hashes of their rows in `chunks`. Worker."""
 
     reading: Reading
     keys: tuple[int, ...]
@@ -159,7 +159,7 @@ class Choosing:
 
 @dataclass(frozen=True, slots=True)
 class SourceRows:
-    """The rows of one table that tasks read, hashed by the workers that read them. See `comparison.Side`."""
+    """A `comparison.Side`: rows that tasks read from the source, hashed by the workers that read them."""
 
     spark: SparkSession
     reading: Reading
@@ -179,7 +179,7 @@ class SourceRows:
         return self._frame(choosing, f"{_declared(self.shape.keys, types)}, h bigint")
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The rows themselves, in a session."""
+        """Return the rows as a DataFrame of the session `spark`."""
         return replace(self, spark=spark)._frame(self.reading, self.shape.schema)
 
     def _frame(self, function: Any, schema: str) -> DataFrame:
@@ -188,7 +188,7 @@ class SourceRows:
 
 
 def source_side(spark: SparkSession, counting: SparkSession, tasks: Sequence[Task], shape: Shape) -> Side:
-    """What `tasks` read of one table; the sessions as FrameSide has them."""
+    """Return the rows that `tasks` read of one table as a side; for the sessions see FrameSide."""
     from tailrace.verify.hashes import is_hashed
 
     count = min(len(tasks), _GROUPS * spark.sparkContext.defaultParallelism)
@@ -204,9 +204,9 @@ def _declared(names: Sequence[str], types: Sequence[pa.DataType]) -> str:
 def table_side(
     spark: SparkSession, counting: SparkSession, path: str, version: int | None, shape: Shape, where: str
 ) -> Side:
-    """The rows of the table at `path` that fulfil `where`, at a version; none where there is no table yet.
+    """Return the rows of the table at `path` at a version that fulfil `where`; no rows if `version` is None.
 
-    Raises SinkError where it lacks a column of the source's, or has one of another type.
+    Reading raises SinkError if the table lacks a column of the source, or has it with another type.
     """
 
     def rows(session: SparkSession) -> DataFrame:

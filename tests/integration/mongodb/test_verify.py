@@ -61,5 +61,5 @@ def test_conditions_on_documents_are_refused(
     made = shop(spark, tmp_path, mongo_database)
     made.entries["debezium.source.snapshot.collection.filter.overrides"] = f"{mongo_database.name}.c"
     made.entries[f"debezium.source.snapshot.collection.filter.overrides.{mongo_database.name}.c"] = '{"v": 1}'
-    with pytest.raises(ConfigError, match=r"snapshot\.collection\.filter\.overrides leaves rows"):
+    with pytest.raises(ConfigError, match=r"snapshot\.collection\.filter\.overrides excludes rows"):
         verification(made)
