@@ -1,5 +1,5 @@
-"""Transforms: operations on the rows of a source, between it and the sink, for DataFrames. Driver and worker.
+"""Transforms: operations on records between the source and the sink. Driver, worker.
 
-What is computed is the connector's own: see `Documents` in `tailrace.connectors.descriptor`. A source applies it by
-itself where its options say so.
+A source applies the transforms in its options by itself. `document_state` takes a DataFrame; the connector computes its
+result, see `Documents` in `tailrace.connectors.descriptor`.
 """

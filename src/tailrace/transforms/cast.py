@@ -1,4 +1,4 @@
-"""Cast: fields, or a key or value as a whole, as other primitive types."""
+"""Cast: converts fields, or a whole key or value, to other primitive types."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tailrace.transforms.parts import (
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """See tailrace.records.transform.Transform. Without fields, `whole` is the type of the key or value itself."""
+    """A tailrace.records.transform.Transform. Without fields, `whole` is the target type of the whole key or value."""
 
     which: str
     fields: tuple[tuple[str, str], ...]
@@ -64,7 +64,7 @@ def _cast(node: Node, word: str, field: str, defaults: bool) -> Node:
 
 
 def _default(source: LogicalType, function: partial[object], target: LogicalType) -> object:
-    """The default as a value of the new type, in its JSON form."""
+    """Return the default of `source` converted to the new type, in JSON form; ABSENT without one."""
     if source.default in (ABSENT, None):
         return ABSENT
     made = folded(Computed((Constant(source.default, source),), function, target))
@@ -94,4 +94,4 @@ def _cast_of(which: str, options: Mapping[str, str]) -> Cast:
 
 
 of_key, of_value = partial(_cast_of, KEY), partial(_cast_of, VALUE)
-"""What makes the transform of its options, for keys and for values."""
+"""Make the transform from its options, for keys and for values."""

@@ -1,4 +1,4 @@
-"""Casts: columns of one of Connect's primitive types as another, as Java casts numbers and reads texts. Worker."""
+"""Casts between Connect's primitive types, a column at a time, with Java's rules for numbers and texts. Worker."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ TYPES: dict[str, LogicalType] = {
     "boolean": BOOLEAN,
     "string": STRING,
 }
-"""The types that values are cast to."""
+"""The target types, by their words in the options."""
 
 PRIMITIVE = frozenset({"int8", "int16", "int32", "int64", "float", "double", "boolean", "string", "bytes"})
-"""The types of Connect that values are cast from."""
+"""Connect's types that can be cast."""
 
 _ARROW = {
     "int8": pa.int8(),
@@ -56,18 +56,18 @@ _SINGLES = ColumnPlan(0, "", "", FLOAT, floating(single=True), b"null", b"null")
 
 
 def plain(values: pa.Array) -> pa.Array:
-    """The values as Connect has them: dates, times and durations as numbers, instants with a zone as texts."""
+    """Return the values in Connect's form: dates, times and durations as numbers, instants with a zone as texts."""
     return untyped(values) if pa.types.is_temporal(values.type) else values
 
 
 def cast(source: LogicalType, target: LogicalType, field: str, values: pa.Array) -> pa.Array:
-    """The values of the type `source` as the primitive type `target`. Raises Refused, which names the field."""
+    """Cast values of the type `source` to the primitive type `target`. Raises Refused, naming the field."""
     if target.connect == "string":
         return texts(source, values)
     values = plain(values)
     kind = values.type
     if pa.types.is_string(kind) and source.name == "org.apache.kafka.connect.data.Decimal":
-        # more digits than Arrow's decimals have
+        # a decimal with too many digits for Arrow's decimals is a text
         return by_distinct(partial(_of_decimal, target), _arrow(target), values)
     if pa.types.is_string(kind):
         return _read(target, field, values)
@@ -93,7 +93,7 @@ def _first(flags: pa.Array) -> int:
 
 
 def _of_numbers(target: LogicalType, values: pa.Array) -> pa.Array:
-    """Java's casts of numbers: whole ones lose their upper bits, others their fraction, and stay within int or long."""
+    """Cast numbers as Java does: integers lose upper bits; floats lose the fraction and are clipped to int or long."""
     mask = values.is_null().to_numpy(zero_copy_only=False)
     numbers = pc.fill_null(values, 0).to_numpy()
     if target.connect == "boolean":
@@ -107,7 +107,7 @@ def _of_numbers(target: LogicalType, values: pa.Array) -> pa.Array:
 
 
 def _whole(numbers: npt.NDArray[Any], kind: type[np.signedinteger[Any]]) -> npt.NDArray[Any]:
-    """Numbers without their fraction; beyond the type its ends, and 0 for what is no number."""
+    """Return numbers without their fraction, clipped to the range of `kind`; 0 for NaN."""
     if numbers.dtype.kind != "f":
         return numbers.astype(kind)
     ends = np.iinfo(np.dtype(kind))
@@ -119,7 +119,7 @@ def _whole(numbers: npt.NDArray[Any], kind: type[np.signedinteger[Any]]) -> npt.
 
 def _of_decimals(target: LogicalType, values: pa.Array) -> pa.Array:
     if target.connect in ("float", "double"):
-        # by their texts, since these are read exactly
+        # by way of texts, which are read exactly
         return values.cast(pa.string()).cast(_arrow(target))
     try:
         whole = pc.cast(values, options=pc.CastOptions(pa.int64(), allow_decimal_truncate=True))
@@ -129,7 +129,7 @@ def _of_decimals(target: LogicalType, values: pa.Array) -> pa.Array:
 
 
 def _of_decimal(target: LogicalType, value: Any) -> Any:
-    """One number of any size: its lowest bits."""
+    """Cast one decimal of any size; for an integer type, keep its lowest bits."""
     number = Decimal(value)
     if target.connect in ("float", "double"):
         return float(number)
@@ -141,7 +141,7 @@ def _of_decimal(target: LogicalType, value: Any) -> Any:
 
 
 def _read(target: LogicalType, field: str, values: pa.Array) -> pa.Array:
-    """Texts read as Java reads them: numbers have to be within the type."""
+    """Parse texts as Java does. Raises Refused for a number beyond the type's range."""
     if target.connect == "boolean":
         return pc.equal(pc.ascii_lower(values), "true")
     floating = target.connect in ("float", "double")
@@ -161,7 +161,7 @@ def _read(target: LogicalType, field: str, values: pa.Array) -> pa.Array:
 
 
 def texts(source: LogicalType, values: pa.Array) -> pa.Array:
-    """The values as texts: of numbers as Java prints them, of bytes in base64, of Connect's own times in ISO form."""
+    """Return values as texts: numbers as Java prints them, bytes in base64, Connect's dates and times in ISO form."""
     name = source.name or ""
     if name.startswith("org.apache.kafka.connect.data.") and pa.types.is_temporal(values.type):
         return _iso(values)
@@ -180,7 +180,7 @@ def texts(source: LogicalType, values: pa.Array) -> pa.Array:
 
 
 def _iso(values: pa.Array) -> pa.Array:
-    """Connect's dates and times: a time before the second day of 1970, a date at midnight, else date and time."""
+    """Format Connect's dates and times: on 1 January 1970 as a time, at midnight as a date, else as date and time."""
     ms = raw_ms(values)
     numbers = pc.fill_null(ms, 0).to_numpy()
     moments = pa.array(numbers, pa.timestamp("ms"))
@@ -192,7 +192,7 @@ def _iso(values: pa.Array) -> pa.Array:
 
 
 def raw_ms(values: pa.Array) -> pa.Array:
-    """Dates, times and timestamps as ms since 1970."""
+    """Return dates, times and timestamps in ms since 1970."""
     if pa.types.is_date32(values.type):
         return pc.multiply(values.cast(pa.int32()).cast(pa.int64()), _DAY_MS)
     if pa.types.is_time32(values.type):

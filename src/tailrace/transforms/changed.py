@@ -1,4 +1,4 @@
-"""ExtractChangedRecordState: the names of the columns that an update changed, and of those it did not, in headers."""
+"""ExtractChangedRecordState: puts the names of changed and of unchanged columns of an update into headers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Gives the names of the columns that differ, or do not, between the first half of the arrays and the second."""
+    """Lists per row the columns that differ (or do not) between the first half of the arrays and the second."""
 
     names: tuple[str, ...]
     changed: bool
@@ -42,7 +42,7 @@ class _Names:
 
 
 def differing(one: pa.Array, other: pa.Array) -> Flags:
-    """Where two arrays of one type differ, as Java compares: two nulls are equal, and so are two that are no number."""
+    """Return a mask of the rows in which two arrays differ, as Java compares: two nulls are equal, and two NaNs."""
     kind = one.type
     if pa.types.is_nested(kind):
         pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
@@ -57,7 +57,7 @@ def differing(one: pa.Array, other: pa.Array) -> Flags:
 
 
 def _compared(node: Node) -> Node | AsWritten:
-    """What a column is compared by: the server's texts, where events show them as they are."""
+    """Return the node by which a column is compared: the server's texts, if events show these unchanged."""
     if isinstance(node, ImageColumn) and node.column.shape is None:
         return AsWritten(node)
     return as_optional(node)
@@ -65,7 +65,7 @@ def _compared(node: Node) -> Node | AsWritten:
 
 @dataclass(frozen=True, slots=True)
 class ExtractChangedRecordState:
-    """See records.transform.Transform. The headers' names; empty for a header that is not wanted."""
+    """A records.transform.Transform. `changed` and `unchanged` are header names, empty for no header."""
 
     changed: str
     unchanged: str
@@ -105,7 +105,7 @@ def _header_type(name: str) -> LogicalType:
 
 
 def extract_changed_record_state(options: Mapping[str, str]) -> ExtractChangedRecordState:
-    """The transform that the options describe. Raises ConfigError."""
+    """Make the transform from its options. Raises ConfigError."""
     given = Given(options)
     made = ExtractChangedRecordState(given.text("header.changed.name"), given.text("header.unchanged.name"))
     given.done()

@@ -1,4 +1,4 @@
-"""Kafka Connect's Filter: leaves records out, those of its predicate."""
+"""Kafka Connect's Filter: drops the records of its predicate."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tailrace.transforms.given import Given
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform that drops every record."""
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         return None
 
 
 def connect_filter(options: Mapping[str, str]) -> Filter:
-    """The transform, which has no options."""
+    """Make the transform, which has no options."""
     Given(options).done()
     return Filter()

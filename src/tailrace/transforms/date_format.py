@@ -1,7 +1,7 @@
-"""DateFormat: moments as texts and back by the patterns of Java's SimpleDateFormat, in UTC, a column at a time. Worker.
+"""DateFormat: formats and parses columns of timestamps by patterns of Java's SimpleDateFormat, in UTC. Worker.
 
-As in Java, days before 15 October 1582 are those of the Julian calendar, and texts are read leniently: fields beyond
-their range count on (month 13 is the next January), and what follows the pattern in a text means nothing.
+As in Java, days before 15 October 1582 are those of the Julian calendar. Parsing is lenient: fields beyond their range
+carry over (month 13 is the next January), and text after the pattern is ignored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 Int64s = npt.NDArray[np.int64]
 _DAY_MS = 86_400_000
 _CUTOVER = -141_427
-"""The day on which the Gregorian calendar begins, in days since 1970."""
+"""First day of the Gregorian calendar, in days since 1970."""
 
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
            "November", "December")  # fmt: skip
@@ -32,13 +32,13 @@ _READ = "yMLdHkKhmsSazZXE"
 
 @dataclass(frozen=True, slots=True)
 class DateFormat:
-    """A pattern as its parts: a letter with its count, or a text with the letter empty."""
+    """A parsed pattern. A part is a letter with its count, or an empty letter with a literal text."""
 
     parts: tuple[tuple[str, int, str], ...]
 
     @classmethod
     def of(cls, pattern: str) -> DateFormat:
-        """Raises ValueError, in words that follow the name of the pattern's option."""
+        """Parse a pattern. Raises ValueError with a message to put after the option's name."""
         parts: list[tuple[str, int, str]] = []
         at = 0
         while at < len(pattern):
@@ -58,7 +58,7 @@ class DateFormat:
     # --- writing -------------------------------------------------------------------------------------------------
 
     def written(self, ms: pa.Array) -> pa.Array:
-        """The texts of moments in ms since 1970, an int64 array; null stays null."""
+        """Format timestamps, an int64 array in ms since 1970; nulls stay null."""
         numbers: Int64s = pc.fill_null(ms, 0).to_numpy()
         fields = _Fields(numbers)
         parts = [pa.scalar(text) if not letter else fields.text(letter, count) for letter, count, text in self.parts]
@@ -70,11 +70,11 @@ class DateFormat:
     # --- reading -------------------------------------------------------------------------------------------------
 
     def unread(self) -> str:
-        """The first letter of the pattern that texts cannot be read by; empty where there is none."""
+        """Return the pattern's first letter that is not supported for parsing; "" if there is none."""
         return next((letter for letter, _, _ in self.parts if letter and letter not in _READ), "")
 
     def read(self, texts: pa.Array) -> pa.Array:
-        """The moments that texts tell, in ms since 1970; null where a text does not follow the pattern."""
+        """Parse texts to ms since 1970; null for a text that does not match the pattern."""
         found = pc.extract_regex(texts, self._expression())
         groups: dict[str, Any] = {}
         for number, (letter, count, _) in enumerate(self.parts):
@@ -100,7 +100,7 @@ def _is_number(letter: str, count: int) -> bool:
 
 
 def _pattern(letter: str, count: int, abuts: bool) -> str:
-    """The expression of a field's text; a number before another one has as many digits as the pattern says."""
+    """Return the regular expression of a field; a number directly before another one has exactly `count` digits."""
     if letter in "ML" and count > 2:
         return "(?i:" + "|".join([*_MONTHS, *(name[:3] for name in _MONTHS)]) + ")"
     if letter == "E":
@@ -113,7 +113,7 @@ def _pattern(letter: str, count: int, abuts: bool) -> str:
 
 
 def _number(letter: str, count: int, texts: pa.Array) -> Int64s:
-    """The numbers that a field's texts stand for; of zones, minutes."""
+    """Return the numbers of a field's texts; of zones, their offsets in minutes."""
     if letter in "ML" and count > 2:
         short = [name[:3].lower() for name in _MONTHS]
         places = pc.index_in(pc.ascii_lower(pc.utf8_slice_codeunits(texts, 0, 3)), pa.array(short))
@@ -139,7 +139,7 @@ def _offsets(texts: pa.Array) -> Int64s:
 
 
 def _with_century(numbers: Int64s, digits: Int64s) -> Int64s:
-    """Years of two digits: within 80 years before and 20 after this one."""
+    """Resolve years of two digits: from 80 years before to 20 years after the current year."""
     first = datetime.now(UTC).year - 80
     return np.where(digits == 2, first + (numbers - first) % 100, numbers)
 
@@ -158,7 +158,7 @@ def _moments(fields: dict[str, Int64s], count: int) -> Int64s:
 
 
 def _days(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
-    """Days since 1970, of the Julian calendar before the Gregorian begins."""
+    """Return the days since 1970; before the Gregorian calendar, of dates of the Julian calendar."""
     months = (year - 1970) * 12 + month - 1
     gregorian: Int64s = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + day - 1
     early = gregorian < _CUTOVER
@@ -172,7 +172,7 @@ def _days(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
 
 
 class _Fields:
-    """The fields of moments in ms since 1970."""
+    """The calendar fields of timestamps in ms since 1970."""
 
     def __init__(self, ms: Int64s) -> None:
         self._days = ms // _DAY_MS
@@ -180,7 +180,7 @@ class _Fields:
         self._date: tuple[Int64s, Int64s, Int64s] | None = None
 
     def text(self, letter: str, count: int) -> pa.Array:
-        """A field as it is written."""
+        """Format a field."""
         if letter in "ML" and count > 2:
             return _named(_MONTHS, self._number("M") - 1, count)
         if letter == "E":
@@ -228,7 +228,7 @@ class _Fields:
         return clock % 1000
 
     def _civil(self) -> tuple[Int64s, Int64s, Int64s]:
-        """Year, month and day; years before 1 are 0 and below."""
+        """Return year, month and day; the year before 1 is 0."""
         if self._date is None:
             dates = self._days.astype("datetime64[D]")
             months = dates.astype("datetime64[M]")

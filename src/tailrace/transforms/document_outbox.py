@@ -1,4 +1,4 @@
-"""The router of an outbox whose rows are documents: EventRouter over what they hold."""
+"""DocumentEventRouter: EventRouter for an outbox whose rows are documents, over their fields."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OWN = {
     "collection.field.additional.missing": "table.field.additional.missing",
     "collection.fields.additional.error.on.missing": "table.fields.additional.error.on.missing",
 }
-"""The names of options that EventRouter has by another name."""
+"""Option names here, and their names in EventRouter."""
 _EXPANDS, _INVALID = "collection.expand.json.payload", "table.op.invalid.behavior"
 _SHARED = ("route.", "tracing.", _INVALID)
 _IDLE = "collection.op.invalid.behavior"
@@ -35,7 +35,7 @@ _MOMENT = semantic(INT64, "io.debezium.time.Timestamp")
 
 @dataclass(frozen=True, slots=True)
 class DocumentEventRouter:
-    """See records.transform.Transform. A payload that is a document becomes a text of JSON unless it `expands`."""
+    """A records.transform.Transform. A payload that is a document becomes a JSON text, unless `expands`."""
 
     router: EventRouter
     expands: bool
@@ -43,12 +43,12 @@ class DocumentEventRouter:
 
     @property
     def places_partitions(self) -> bool:
-        """Whether records may ask for a partition."""
+        """True if records may name their partition."""
         return self.router.places_partitions
 
     @property
     def places_times(self) -> bool:
-        """Whether records have a time of their own."""
+        """True if records have a timestamp of their own."""
         return self.router.places_times
 
     def route(self, topic: str) -> str:
@@ -70,7 +70,7 @@ class DocumentEventRouter:
 
 
 def document_event_router(options: Mapping[str, str]) -> DocumentEventRouter:
-    """The transform that the options describe. Raises ConfigError."""
+    """Make the transform from its options. Raises ConfigError."""
     given = dict(options)
     expands = given.pop(_EXPANDS, "").strip().lower()
     if expands not in ("", "true", "false"):
@@ -95,7 +95,7 @@ def document_event_router(options: Mapping[str, str]) -> DocumentEventRouter:
 
 
 def _renamed(text: str) -> str:
-    """A sentence of EventRouter's with the names that the options have here."""
+    """Replace option names of EventRouter in a message with the names used here."""
     for own, shared in _OWN.items():
         text = text.replace(shared, own)
     return text

@@ -1,7 +1,6 @@
-"""document_state: the whole document after every change, from events that hold changes alone. Driver and worker.
+"""document_state: the whole document after every change, from events that hold only the changes. Driver, worker.
 
-The documents are kept in Spark's state, a value for each key, which RocksDB holds on disk. What is kept is the text of
-the document; a change reads, changes and writes it.
+Spark's state holds the text of each document by key, in RocksDB on disk. Each change parses, updates and writes it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ COLUMNS = (
     "topic string, key binary, op string, database string, `schema` string, `table` string, position string, "
     "ordinal bigint, transaction string, source_ts timestamp, snapshot string, document string"
 )
-"""The columns of the result: those of the source without headers, and `document` in the place of `value`."""
+"""The columns of the result: those of the source without headers, and `document` instead of `value`."""
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 FILES = "spark.hadoop.fs.file.impl"
@@ -60,18 +59,17 @@ class _Documents(StatefulProcessor):
 
 
 def document_state(frame: DataFrame, schemas: bool = True) -> DataFrame:
-    """The document after each change of a source of documents, as the text that `after` would be; see COLUMNS.
+    """Return the document after each change of a source of documents, in the text form of `after`; see COLUMNS.
 
-    `frame` has the columns of `tailrace.columns.ROW_SCHEMA`, with or without `headers`, and is a stream; events are
-    those of either format, with the schema of the value where `schemas` is true. `document` is null after a delete, and
-    as long as the stream has shown an update of a document alone and never the document: with a snapshot that does not
-    happen. Rows that are no changes, and tombstones, are left out. The order is that of the log within each key, within
-    every batch.
+    `frame` is a stream with the columns of `tailrace.columns.ROW_SCHEMA`, with or without `headers`. Its events are of
+    either format, with schemas in the values if `schemas`. `document` is null after a delete, and for updates of a
+    document that the stream has never shown in full; after a snapshot that does not happen. Tombstones and rows that
+    are no changes are left out. Within a batch, the changes of a key are in log order.
 
-    The session needs RocksDB as its state store (PROVIDER) and Hadoop's own class for local files (FILES, which
-    `tailrace.spark.session` sets otherwise, since it saves the sum files); PySpark needs pandas and protobuf for state
-    in Python. Raises ConfigError and PrerequisiteError where they are missing. The query ends with ConversionError when
-    an update does not fit the document that it is to change.
+    The session needs RocksDB as its state store (PROVIDER) and Hadoop's own class for local files (FILES, for which
+    `tailrace.spark.session` sets a class without checksum files); PySpark needs pandas and protobuf for state in
+    Python. Raises ConfigError or PrerequisiteError if one is missing. The query fails with ConversionError if an update
+    does not fit its document.
     """
     if not str(frame.sparkSession.conf.get(PROVIDER, "")).endswith("RocksDBStateStoreProvider"):
         raise ConfigError("The state of documents needs RocksDB as state store.", f"Set {PROVIDER} to {_ROCKS}.")
@@ -83,7 +81,7 @@ def document_state(frame: DataFrame, schemas: bool = True) -> DataFrame:
     missing = [name for name in ("pandas", "google") if find_spec(name) is None]
     if missing:
         raise PrerequisiteError(
-            "PySpark keeps state for Python by way of pandas and protobuf, which are not there.",
+            "PySpark keeps state for Python by way of pandas and protobuf, which are not installed.",
             "Install tailrace with the extra state.",
         )
     changes = frame.where("op in ('c', 'r', 'u', 'd') and key is not null and value is not null").drop("headers")

@@ -1,4 +1,4 @@
-"""ExtractField: one field in the place of the key or the value."""
+"""ExtractField: replaces the key or the value with one of its fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tailrace.transforms.parts import KEY, VALUE, defaults, part, with_part
 
 @dataclass(frozen=True, slots=True)
 class ExtractField:
-    """See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform. `path` has one name, or several of nested structs."""
 
     which: str
     path: tuple[str, ...]
@@ -34,7 +34,7 @@ class ExtractField:
 
 
 def _path(text: str) -> tuple[str, ...]:
-    """The steps of a path: dots part them, unless they stand in a step between backticks."""
+    """Split a path at its dots; a step between backticks may hold dots."""
     steps: list[str] = []
     rest = text
     while rest:
@@ -59,4 +59,4 @@ def _extract_field(which: str, options: Mapping[str, str]) -> ExtractField:
 
 
 of_key, of_value = partial(_extract_field, KEY), partial(_extract_field, VALUE)
-"""What makes the transform of its options, for keys and for values."""
+"""Make the transform from its options, for keys and for values."""

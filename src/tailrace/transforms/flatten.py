@@ -1,4 +1,4 @@
-"""Flatten: the fields of structs within the key or the value beside its own, under names of the whole path."""
+"""Flatten: moves the fields of nested structs to the top of the key or the value, named by their whole paths."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tailrace.transforms.parts import KEY, VALUE, copied, is_missing, part, requ
 
 @dataclass(frozen=True, slots=True)
 class Flatten:
-    """See tailrace.records.transform.Transform.
+    """A tailrace.records.transform.Transform.
 
-    `fills` tells that the fields of a struct that is null are shown as their defaults, as the converter shows nulls;
-    other fields that are null have theirs in any case.
+    If `fills`, the fields of a null struct get their defaults, as the converter does for nulls; other null fields
+    always get theirs.
     """
 
     which: str
@@ -27,7 +27,7 @@ class Flatten:
     fills: bool = True
 
     def with_nulls(self, filled: bool) -> Flatten:
-        """The transform for a converter that shows nulls as defaults, or leaves them."""
+        """Return the transform for a converter that replaces nulls with defaults (`filled`), or does not."""
         return replace(self, fills=filled)
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
@@ -57,7 +57,7 @@ class Flatten:
 
 
 def _fields(node: Node) -> Iterator[tuple[str, Node]]:
-    """The names of a struct's fields, and a node of each."""
+    """Yield name and node of each field of a struct."""
     node = opened(node)
     if isinstance(node, Struct):
         yield from ((member.name, member.node) for member in node.members)
@@ -76,7 +76,7 @@ def _leaf(node: Node) -> Node:
 
 
 def _optional(node: Node) -> Node:
-    """A field of an optional struct, which is optional then; it keeps its default."""
+    """Return a field as optional, since its struct is; it keeps its default."""
     default = node.type.default
     if isinstance(node, Constant) and node.value is None:
         return _null(node.type.with_optional(True))
@@ -85,12 +85,12 @@ def _optional(node: Node) -> Node:
 
 
 def _null(kind: LogicalType) -> Constant:
-    """A null, which is shown as its default where it has one."""
+    """Return a constant for null: the type's default if it has one."""
     return Constant(None if kind.default == ABSENT else kind.default, kind)
 
 
 def _flat_null(node: Constant, delimiter: str) -> Constant:
-    """A null with the schema of the flat struct."""
+    """Return a null with the schema of the flattened struct."""
     struct = Struct(tuple(Flatten("", delimiter)._flat(node, "", True)), node.type.name, node.type.version)
     return Constant(None, struct.type)
 
@@ -103,4 +103,4 @@ def _flatten(which: str, options: Mapping[str, str]) -> Flatten:
 
 
 of_key, of_value = partial(_flatten, KEY), partial(_flatten, VALUE)
-"""What makes the transform of its options, for keys and for values."""
+"""Make the transform from its options, for keys and for values."""

@@ -1,7 +1,7 @@
-"""SwapGeometryCoordinates and GeometryFormatTransformer: geometries in another order of axes or another format.
+"""SwapGeometryCoordinates and GeometryFormatTransformer: swap the axes or change the format of geometries.
 
-A geometry is well-known binary: a byte that tells the order of bytes, a word for the type, in the extended format one
-for the spatial reference, and coordinates, or further geometries.
+A geometry is well-known binary: a byte for the byte order, a word for the type, in the extended format a word for the
+spatial reference, then coordinates or further geometries.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _POINTS, _RINGS, _PARTS = (2, 8), (3, 17), (4, 5, 6, 7, 9, 10, 11, 12, 15, 16)
 
 
 class _Binary:
-    """A geometry on its way through."""
+    """A geometry that is changed in place, read from `at` on."""
 
     def __init__(self, data: bytes) -> None:
         self.data = bytearray(data)
         self.at = 0
 
     def word(self, order: str) -> int:
-        """The next word of four bytes."""
+        """Read the next word of four bytes."""
         (found,) = struct.unpack_from(order + "I", self.data, self.at)
         self.at += 4
         return int(found)
 
     def swap(self) -> None:
-        """Swap the first two coordinates of every point of the geometry. Raises ValueError for what is none."""
+        """Swap the first two coordinates of every point. Raises ValueError if the bytes are no geometry."""
         order = "<" if self.data[self.at] == 1 else ">"
         self.at += 1
         kind = self.word(order)
@@ -70,7 +70,7 @@ class _Binary:
 
 
 def swapped(srids: frozenset[int], wkb: bytes, srid: int | None) -> bytes:
-    """The geometry with its axes swapped, where it has one of these spatial references."""
+    """Return the geometry with its axes swapped if its spatial reference is one of `srids`, else unchanged."""
     if srid not in srids:
         return wkb
     found = _Binary(wkb)
@@ -79,14 +79,14 @@ def swapped(srids: frozenset[int], wkb: bytes, srid: int | None) -> bytes:
 
 
 def plain(wkb: bytes, srid: int | None) -> bytes:
-    """The geometry without its spatial reference."""
+    """Return the geometry without its spatial reference."""
     order = "<" if wkb[0] == 1 else ">"
     (kind,) = struct.unpack_from(order + "I", wkb, 1)
     return wkb[:1] + struct.pack(order + "I", kind & ~_HAS_SRID) + wkb[9:] if kind & _HAS_SRID else wkb
 
 
 def extended(wkb: bytes, srid: int | None) -> bytes:
-    """The geometry with its spatial reference, if it has one."""
+    """Return the geometry with its spatial reference, if it has one."""
     order = "<" if wkb[0] == 1 else ">"
     (kind,) = struct.unpack_from(order + "I", wkb, 1)
     if kind & _HAS_SRID or srid is None:
@@ -107,8 +107,8 @@ def _changed(transform: str, change: Callable[[bytes, int | None], bytes], geome
 
 @dataclass(frozen=True, slots=True)
 class GeometryTransform:
-    """See records.transform.Transform. `change` makes the bytes of a geometry of its bytes and its spatial reference;
-    `names` are the types that it changes."""
+    """A records.transform.Transform. `change` maps a geometry's bytes and spatial reference to new bytes; `names` are
+    the types that it changes."""
 
     transform: str
     names: tuple[str, ...]
@@ -124,7 +124,7 @@ class GeometryTransform:
 
 
 def swap_geometry_coordinates(options: Mapping[str, str]) -> GeometryTransform:
-    """The transform that the options describe. Raises ConfigError."""
+    """Make the transform from its options. Raises ConfigError."""
     given = Given(options)
     try:
         srids = tuple(sorted(int(srid) for srid in given.names("srids") or ("4326", "3857", "4269")))
@@ -145,9 +145,9 @@ class _Swapped:
 
 
 def geometry_format_transformer(options: Mapping[str, str]) -> GeometryTransform:
-    """The transform that the options describe. Raises ConfigError.
+    """Make the transform from its options. Raises ConfigError.
 
-    Debezium's two formats have each other's effect: `wkb` puts the spatial reference in, `ewkb` takes it out.
+    As in Debezium, the two formats have swapped effects: `wkb` adds the spatial reference, `ewkb` removes it.
     """
     given = Given(options)
     to_extended = given.word("format", "wkb", ("wkb", "ewkb")) == "wkb"

@@ -1,4 +1,4 @@
-"""Given: the options of one transform, read as typed values. No I/O, any process."""
+"""Given: the options of one transform as typed values. No I/O. Any process."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _REMEDY = "Correct the options of the transform."
 
 
 class Given:
-    """Reads options by their names, with their defaults; every method raises ConfigError for a text that is wrong.
+    """Reads options by name, with defaults; every method raises ConfigError for a wrong text.
 
-    `done` is called last: it refuses what no method has asked for. Messages name options and hold no values.
+    `done` is called last: it refuses options that no method has read. Messages name options but hold no values.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -23,35 +23,35 @@ class Given:
         self._known: list[str] = []
 
     def has(self, name: str) -> bool:
-        """Whether the option is given, and not empty."""
+        """Return True if the option is given and not empty."""
         return bool(self.text(name))
 
     def text(self, name: str, default: str = "") -> str:
-        """A text without spaces around it."""
+        """Return a text, stripped of spaces."""
         self._known.append(name)
         return self._options.get(name) or default
 
     def required(self, name: str) -> str:
-        """A text that has to be there."""
+        """Return a text that must be given."""
         found = self.text(name)
         if not found:
             raise ConfigError(f"It needs the option {name}.", _REMEDY)
         return found
 
     def verbatim(self, name: str, default: str) -> str:
-        """A text that may be empty, when it is given so."""
+        """Return a text that may be given as empty."""
         self._known.append(name)
         return self._options.get(name, default)
 
     def boolean(self, name: str, default: bool) -> bool:
-        """A word for true or false."""
+        """Parse true or false."""
         word = self.text(name).lower()
         if word not in ("", "true", "false"):
             raise ConfigError(f"{name} must be true or false.", _REMEDY)
         return default if not word else word == "true"
 
     def integer(self, name: str, default: int | None, least: int = 1) -> int:
-        """A whole number; None stands for an option that has to be there."""
+        """Parse a whole number; with the default None the option must be given."""
         text = self.required(name) if default is None else self.text(name, str(default))
         try:
             found = int(text)
@@ -62,7 +62,7 @@ class Given:
         return found
 
     def number(self, name: str, default: float) -> float:
-        """A number above zero."""
+        """Parse a number above zero."""
         try:
             found = float(self.text(name, str(default)))
         except ValueError:
@@ -72,18 +72,18 @@ class Given:
         return found
 
     def word(self, name: str, default: str, choices: tuple[str, ...]) -> str:
-        """One of some words, in any case; an empty default stands for an option that has to be there."""
+        """Return one of `choices`, given in any case; with an empty default the option must be given."""
         found = (self.text(name, default) if default else self.required(name)).lower()
         if found not in choices:
             raise ConfigError(f"{name} must be one of {', '.join(choices)}.", _REMEDY)
         return found
 
     def names(self, name: str) -> tuple[str, ...]:
-        """A list of names, parted by commas."""
+        """Parse a list of names separated by commas."""
         return tuple(part for part in map(str.strip, self.text(name).split(",")) if part)
 
     def substitution(self, regex: str, replacement: str, default: tuple[str, str] | None) -> tuple[str, str]:
-        """A regular expression of Java's and what takes the place of its match; None stands for no defaults."""
+        """Return a Java regular expression and its replacement; with the default None both must be given."""
         if default is None:
             found = self.required(regex), self.required(replacement)
         else:
@@ -94,7 +94,7 @@ class Given:
         return found
 
     def expression(self, name: str, default: str) -> str:
-        """A regular expression of Java's."""
+        """Return a Java regular expression."""
         found = self.text(name, default)
         try:
             compile_groups(found)
@@ -103,11 +103,11 @@ class Given:
         return found
 
     def idle(self, reasons: Mapping[str, str]) -> tuple[str, ...]:
-        """What is to be said of options that have no effect, for those that are given: by their names, the reasons."""
+        """Return a notice for each given option without effect; `reasons` are by option name."""
         return tuple(f"{name} has no effect: {why}." for name, why in reasons.items() if self.has(name))
 
     def done(self) -> None:
-        """Refuse options that are not known."""
+        """Raise ConfigError for options that no method has read."""
         for name in self._options:
             if name not in self._known:
                 close = difflib.get_close_matches(name, self._known, n=1)

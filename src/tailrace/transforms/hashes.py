@@ -1,7 +1,7 @@
 """The 32-bit hashes by which PartitionRouting chooses partitions: Java's, and a murmur hash. Worker.
 
-Java's hash of a value is that of the class in which Kafka Connect has it. The murmur hash takes texts and bytes as they
-are, and of anything else the four bytes of Java's hash.
+Java's hash of a value is that of the value's class in Kafka Connect. The murmur hash is computed from the bytes of
+texts and binaries, and from the four bytes of Java's hash for other values.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _64 = np.uint64(64)
 
 
 def has_lasting_hash(kind: LogicalType) -> bool:
-    """Whether Java's hash of such a value is the same in every process: that of a struct goes by its schema's."""
+    """Return True if Java's hash of such values is the same in every process: a struct's includes its schema's."""
     if kind.connect == "struct":
         return False
     return kind.items is None or has_lasting_hash(kind.items)
 
 
 def java(values: pa.Array) -> Hashes:
-    """Java's hash of each value; 0 of null."""
+    """Return Java's hash of each value; 0 for null."""
     kind = values.type
     if pa.types.is_string(kind):
         out = np.zeros(len(values), np.int32)
@@ -60,7 +60,7 @@ def java(values: pa.Array) -> Hashes:
 
 
 def murmur(values: pa.Array) -> Hashes:
-    """The murmur hash of each value; 0 of null."""
+    """Return the murmur hash of each value; 0 for null."""
     if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
         hashes = java(values)
         data = np.ascontiguousarray(hashes.astype("<i4")).view(np.uint8)
@@ -84,7 +84,7 @@ def _folded(numbers: npt.NDArray[np.int64]) -> Hashes:
 
 
 def _floating(values: pa.Array) -> Hashes:
-    """By the bits of IEEE 754, which are one and the same for all that is no number."""
+    """Hash floats by their IEEE 754 bits, with one form for all NaNs."""
     single = values.type.bit_width == 32
     numbers = values.fill_null(0).to_numpy().copy()
     numbers[np.isnan(numbers)] = np.nan
@@ -92,7 +92,7 @@ def _floating(values: pa.Array) -> Hashes:
 
 
 def _joined(values: pa.Array) -> Hashes:
-    """The hashes of lists and maps, made of those of what is in them."""
+    """Combine the hashes of the elements of lists, or of the entries of maps."""
     is_map = pa.types.is_map(values.type)
     if is_map:
         parts = java(values.keys) ^ java(values.items)
@@ -109,7 +109,7 @@ def _joined(values: pa.Array) -> Hashes:
 
 
 def _java(value: Decimal | bytes | None) -> int:
-    """Java's hash of a number of any length or of bytes; 32 bits of it count."""
+    """Return Java's hash of a decimal or of bytes, of which the caller keeps 32 bits."""
     if value is None:
         return 0
     if isinstance(value, Decimal):
@@ -125,7 +125,7 @@ def _scale(value: Decimal) -> int:
 
 
 def _big(number: int) -> int:
-    """The hash of a BigInteger."""
+    """Return the hash of a BigInteger."""
     size = abs(number)
     found = 0
     for part in range((size.bit_length() + 31) // 32 - 1, -1, -1):
@@ -140,7 +140,7 @@ def _signed(number: int) -> int:
 
 @kernel
 def _java_texts(data: Bytes, bounds: Offsets, out: Hashes) -> None:
-    """The hash of each text, which goes by UTF-16 units."""
+    """Hash each text by its UTF-16 units."""
     for row in range(len(out)):
         found = np.uint32(0)
         at = bounds[row]
@@ -178,7 +178,7 @@ def _mixed(word: np.uint64) -> np.uint64:
 
 @kernel
 def _murmur(data: Bytes, bounds: Offsets, out: Hashes) -> None:
-    """Sixteen bytes at a time, the last ones with their signs."""
+    """Hash 16 bytes at a time; bytes of the incomplete last block are signed."""
     for row in range(len(out)):
         h1, h2, c1, c2 = _H1 ^ _SEED, _H2 ^ _SEED, _C1, _C2
         start, end = bounds[row], bounds[row + 1]

@@ -1,4 +1,4 @@
-"""HeaderToValue: headers as fields of the value."""
+"""HeaderToValue: copies or moves headers into fields of the value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tailrace.transforms.nodes import opened
 
 @dataclass(frozen=True, slots=True)
 class HeaderToValue:
-    """See records.transform.Transform. `pairs` are headers with the paths of their fields."""
+    """A records.transform.Transform. `pairs` are header names with the paths of their fields."""
 
     pairs: tuple[tuple[str, tuple[str, ...]], ...]
     moves: bool
@@ -29,7 +29,7 @@ class HeaderToValue:
         if not isinstance(value, Struct):
             raise Refused("HeaderToValue finds no struct in the value")
         present = {member.name for member in value.members}
-        # the structs that are made for paths come behind all fields
+        # structs that are created for paths come after all other fields
         for name, path in sorted(pairs, key=lambda pair: len(pair[1]) > 1 and pair[1][0] not in present):
             value = _placed(value, path, found[name])
         headers = record.headers
@@ -40,7 +40,7 @@ class HeaderToValue:
 
 
 def _placed(struct: Struct, path: tuple[str, ...], node: Node) -> Struct:
-    """The struct with the node at the end of the path, and with the structs that lead there."""
+    """Return the struct with the node at `path`; missing structs on the path are created."""
     name, *rest = path
     if not rest:
         return struct.with_part(name, node)
@@ -49,7 +49,7 @@ def _placed(struct: Struct, path: tuple[str, ...], node: Node) -> Struct:
         inner = Struct((), optional=True)
     inner = opened(inner)
     if isinstance(inner, Constant) and inner.type.connect == "struct":
-        # a struct that is null stays one, and has the field in its schema alone
+        # a null struct stays null, and gets the field only in its schema
         return struct.with_part(name, Constant(None, _with_field(inner.type, tuple(rest), node.type)))
     if not isinstance(inner, Struct):
         raise Refused(f"HeaderToValue finds no struct in the field {name}")
@@ -67,7 +67,7 @@ def _with_field(kind: LogicalType, path: tuple[str, ...], of: LogicalType) -> Lo
 
 
 def header_to_value(options: Mapping[str, str]) -> HeaderToValue:
-    """The transform that the options describe. Raises ConfigError."""
+    """Make the transform from its options. Raises ConfigError."""
     given = Given(options)
     given.required("headers")
     given.required("fields")

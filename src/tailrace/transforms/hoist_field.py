@@ -1,4 +1,4 @@
-"""HoistField: the key or the value as the one field of a struct."""
+"""HoistField: wraps the key or the value in a struct with one field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailrace.transforms.parts import KEY, VALUE, part, with_part
 
 @dataclass(frozen=True, slots=True)
 class HoistField:
-    """See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform."""
 
     which: str
     field: str
@@ -34,4 +34,4 @@ def _hoist_field(which: str, options: Mapping[str, str]) -> HoistField:
 
 
 of_key, of_value = partial(_hoist_field, KEY), partial(_hoist_field, VALUE)
-"""What makes the transform of its options, for keys and for values."""
+"""Make the transform from its options, for keys and for values."""

@@ -1,4 +1,4 @@
-"""The columns of rows, for transforms that change those of some types wherever rows are. Pure, any process."""
+"""Columns of rows, for transforms that change columns of some types in every row of a record. Pure, any process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tailrace.transforms.nodes import is_envelope, opened
 
 
 def with_columns(record: RecordLayout, changed: Callable[[Node], Node]) -> RecordLayout:
-    """The record with what `changed` makes of each column: of the images of an event, or of a row that is the value."""
+    """Return the record with `changed` applied to each column of an event's images, or of a row that is the value."""
     value = record.value
     if not isinstance(value, Struct):
         return record
@@ -26,7 +26,7 @@ def with_columns(record: RecordLayout, changed: Callable[[Node], Node]) -> Recor
 def _row(row: Node, changed: Callable[[Node], Node]) -> Node:
     row = opened(row)
     if isinstance(row, Constant) and row.type.connect == "struct":
-        # a row that is not there has the types of one that is
+        # the schema of a null row changes as well
         members = tuple(Member(field.name, changed(Constant(None, field.type))) for field in row.type.fields)
         return replace(row, type=replace(row.type, fields=Struct(members).type.fields))
     if not isinstance(row, Struct):

@@ -1,4 +1,4 @@
-"""InsertField: further fields, of the record's topic, partition or time, or with a constant text."""
+"""InsertField: adds fields with the record's topic, partition or timestamp, or with a constant text."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _TIME = semantic(INT64, "org.apache.kafka.connect.data.Timestamp")
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
-    """A field to be inserted."""
+    """A field to insert."""
 
     name: str
     optional: bool
 
     def of(self, node: Node | None, kind: LogicalType) -> Member:
-        """The field with the values of a node, None for null. Raises Refused for a null that may not be."""
+        """Return the field with the values of `node`, null for None. Raises Refused for a null in a required field."""
         if node is None and not self.optional:
             raise Refused(f"InsertField has no value for the field {self.name}, which must have one")
         if node is None:
@@ -55,7 +55,7 @@ def _as_they_are(required: str | None, values: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class InsertField:
-    """See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform. `text` is the value of the field `static`."""
 
     which: str
     topic: Inserted | None
@@ -100,11 +100,11 @@ def _insert_field(which: str, options: Mapping[str, str]) -> InsertField:
 
 
 def _inserted(text: str) -> Inserted | None:
-    """What an option says: a name, and `!` behind it for a field that may not be null."""
+    """Parse an option: a name, followed by `!` for a field that may not be null."""
     if not text:
         return None
     return Inserted(text[:-1] if text[-1] in "?!" else text, not text.endswith("!"))
 
 
 of_key, of_value = partial(_insert_field, KEY), partial(_insert_field, VALUE)
-"""What makes the transform of its options, for keys and for values."""
+"""Make the transform from its options, for keys and for values."""

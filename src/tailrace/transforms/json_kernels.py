@@ -1,4 +1,4 @@
-"""Compiled parts of reading texts of JSON: what a text is made of, without its values. Worker."""
+"""Compiled parts of the JSON reader: signatures of texts, which hold structure and types without values. Worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tailrace.buffers import Bytes, Offsets, readonly, text_buffers
 from tailrace.compiled import kernel
 
 _DEEPEST = 64
-# Marks a text that stands for itself, and a text that is neither an object nor an array.
+# Signatures of a text that is its own signature, and of a text that is neither an object nor an array.
 _ITSELF, _OTHER = 1, 2
 _QUOTE, _BACKSLASH, _COLON, _COMMA = 34, 92, 58, 44
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _CLOSE_LIST = 123, 125, 91, 93
@@ -22,7 +22,7 @@ _STRING, _BOOLEAN, _SHORT, _LONG, _DOUBLE, _NULL = 115, 98, 105, 108, 100, 110
 _TRUE = np.frombuffer(b"true", np.uint8).copy()
 _FALSE = np.frombuffer(b"false", np.uint8).copy()
 _NULLS = np.frombuffer(b"null", np.uint8).copy()
-# The letters behind a backslash, without u.
+# The letters after a backslash, except u.
 _ESCAPES = np.zeros(256, np.bool_)
 _ESCAPES[list(b'"\\/bfnrt')] = True
 _BLANKS = np.zeros(256, np.bool_)
@@ -33,10 +33,10 @@ _INT32 = 1 << 31
 
 
 def signatures(texts: pa.Array) -> pa.Array:
-    """What texts are made of, as bytes: names of fields and types of values, in their order. Null is empty.
+    """Return the signature of each text, as bytes: field names and types of values, in order; empty for null.
 
-    Texts with equal signatures have one schema. A text that is no JSON, or has something rare, stands for itself; those
-    that begin neither an object nor an array have one signature.
+    Texts with equal signatures have the same schema. A text that is no JSON, or has rare parts, is its own signature;
+    texts that begin neither an object nor an array share one.
     """
     data, bounds = text_buffers(texts if not texts.null_count else pc.fill_null(texts, ""))
     out = np.empty(int(bounds[-1]) - int(bounds[0]) + len(texts) + 1, np.uint8)
@@ -59,7 +59,7 @@ def _is_word(data: Any, at: Any, end: Any, word: Any) -> Any:
 
 @kernel(leaf=True)
 def _string_end(data: Any, at: Any, end: Any) -> Any:
-    """The place behind the string whose text begins at `at`, below 0 where it has something rare."""
+    """Return the place after the string whose text begins at `at`; -1 if the string is invalid or has rare parts."""
     while at < end:
         byte = data[at]
         if byte == _QUOTE:
@@ -76,7 +76,7 @@ def _string_end(data: Any, at: Any, end: Any) -> Any:
                 for place in range(at + 1, at + 5):
                     if not _HEX[data[place]]:
                         return -1
-                # a half of a character beyond the basic plane
+                # half of a surrogate pair
                 if (data[at + 1] | 32) == _SMALL_D and data[at + 2] > _SEVEN:
                     return -1
                 at += 5
@@ -94,7 +94,7 @@ def _digits_end(data: Any, at: Any, end: Any) -> Any:
 
 @kernel(leaf=True)
 def _number(data: Any, at: Any, end: Any) -> Any:
-    """The letter of a number's type, and the place behind it, which is below 0 where it is none or too large to say."""
+    """Return the letter of a number's type, and the place after it; -1 if it is invalid or too large to classify."""
     negative = data[at] == _MINUS
     if negative:
         at += 1
@@ -133,7 +133,7 @@ def _number(data: Any, at: Any, end: Any) -> Any:
 
 @kernel(leaf=True)
 def _same(out: Any, one: Any, other: Any, end: Any) -> Any:
-    """Whether out[one:other] and out[other:end] are the same."""
+    """Return True if out[one:other] and out[other:end] are equal."""
     if other - one != end - other:
         return False
     for place in range(end - other):  # noqa: SIM110 - numba has no generators in all()
@@ -151,8 +151,8 @@ def _blanks_end(data: Any, at: Any, end: Any) -> Any:
 
 @kernel(leaf=True)
 def _scalar(data: Any, at: Any, end: Any) -> Any:
-    """The letter of the type of what is neither an object nor an array, and the place behind it, below 0 where it has
-    something rare."""
+    """Return the letter of the type of a value that is no object or array, and the place after it; -1 if it is invalid
+    or has rare parts."""
     byte = data[at]
     if byte == _QUOTE:
         return _STRING, _string_end(data, at + 1, end)
@@ -169,8 +169,8 @@ def _scalar(data: Any, at: Any, end: Any) -> Any:
 
 @kernel(leaf=True)
 def _name(data: Any, at: Any, end: Any, out: Any, to: Any) -> Any:
-    """Write the name that begins at `at`, with its quotes; the places behind its colon and behind what was written, the
-    first below 0 where it has something rare."""
+    """Write the name that begins at `at`, with its quotes. Return the place after its colon, -1 if the name is invalid
+    or has rare parts, and the end of the output."""
     behind = _string_end(data, at + 1, end)
     for place in range(at, behind):
         if data[place] == _BACKSLASH:
@@ -187,8 +187,11 @@ def _name(data: Any, at: Any, end: Any, out: Any, to: Any) -> Any:
 
 @kernel(leaf=True)
 def _closed(data: Any, at: Any, end: Any, depth: Any, kinds: Any, befores: Any, firsts: Any, out: Any, to: Any) -> Any:
-    """Go on behind a value: end what ends there. The place behind the comma that follows, or the end where nothing is
-    open any more, below 0 where there is another thing; the depth; the end of what was written."""
+    """Close the objects and arrays that end after a value.
+
+    Return the place after the next comma, or the end of the text if nothing is open any more, -1 for other characters;
+    the depth; and the end of the output.
+    """
     while True:
         at = _blanks_end(data, at, end)
         if depth == 0:
@@ -212,13 +215,13 @@ def _closed(data: Any, at: Any, end: Any, depth: Any, kinds: Any, befores: Any, 
 
 @kernel(leaf=True)
 def _signature(data: Any, at: Any, end: Any, kinds: Any, befores: Any, firsts: Any, out: Any, to: Any) -> Any:
-    """Write the signature of an object or an array; where it ends, below 0 where it stands for itself.
+    """Write the signature of an object or an array; return its end, -1 if the text is its own signature.
 
-    Of each level that is open, `kinds` has how it began, and for an array `befores` and `firsts` where its last two
-    elements begin in the signature: an element that is like the one before it is not written again.
+    `kinds` has the opening character of each open level. For an array, `befores` and `firsts` have the beginnings of
+    its last two elements in the signature: an element with the signature of the element before it is not written again.
     """
     depth = 0
-    # whether the next thing may be the end of what was just opened
+    # true while the object or array just opened may end
     is_new = False
     while True:
         at = _blanks_end(data, at, end)
@@ -269,7 +272,7 @@ def _signature(data: Any, at: Any, end: Any, kinds: Any, befores: Any, firsts: A
 def write_signatures(
     data: Bytes, bounds: Offsets, kinds: Any, befores: Any, firsts: Any, out: Bytes, offsets: Offsets
 ) -> None:
-    """See `signatures`; `out` has room for one byte more than each text."""
+    """Write the signatures of `signatures`; `out` has room for one byte more than each text."""
     to = 0
     for row in range(len(bounds) - 1):
         at, end = np.int64(bounds[row]), np.int64(bounds[row + 1])

@@ -1,8 +1,8 @@
-"""Texts of JSON as typed values: the schema that a text has, and its value under it. Any process.
+"""JSON texts as typed values: the schema of a text, and its value under that schema. Any process.
 
-Every part is optional. Whole numbers are int32 or, where they do not fit, int64; other numbers are doubles. The
-elements of an array have one type, in which those of objects are put together. A null, an empty array and an array of
-such have no type: as a field they are left out, or, where nulls count, a null is optional bytes.
+Every part is optional. Whole numbers are int32, or int64 if they do not fit; other numbers are doubles. The elements of
+an array have one type, which merges the fields of objects. A null, an empty array and an array of these have no type:
+such fields are left out, or, if nulls are kept, a null is optional bytes.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _NULL = BYTES.with_optional(True)
 
 
 class Unclear(Exception):
-    """A text that is no JSON object, or one that has no schema: types are mixed in it, or a number is too large."""
+    """A text that is no JSON object, or has no schema: mixed types in an array, or a number that is too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """How objects of JSON become values. `nulls` tells that fields which are null are kept, `root` names the struct."""
+    """Derives schemas of JSON objects. `nulls` keeps fields that are null; `root` is the struct's name."""
 
     nulls: bool
     root: str = ""
 
     def of_text(self, text: str) -> LogicalType:
-        """The schema of an object's text. Raises Unclear."""
+        """Return the schema of an object's text. Raises Unclear."""
         value = _read(text)
         found = self._object(value, self.root)
         if not _fits(value, found):
@@ -70,7 +70,8 @@ class Shapes:
 
 
 def _fits(value: Any, kind: LogicalType) -> bool:
-    """Whether a value has the schema that its parts gave: an empty array, which gives none, may stand among others."""
+    """Return True if a value fits the schema merged from its parts. An empty array has no type of its own, and may be
+    among elements of any type."""
     if value is None:
         return True
     if kind.connect == "struct":
@@ -95,8 +96,9 @@ def _scalar(value: Any) -> LogicalType:
 
 
 def together(kinds: list[LogicalType]) -> LogicalType:
-    """The one type of several elements. Structs that differ become one, which is not optional. Raises Unclear."""
-    # a null, where nulls count, says nothing of the type that other elements have
+    """Return the common type of several elements. Different structs are merged into one that is not optional. Raises
+    Unclear."""
+    # a null has no influence on the type of the other elements
     kinds = [kind for kind in kinds if kind != _NULL] or kinds
     first = kinds[0]
     if all(kind == first for kind in kinds):
@@ -133,12 +135,12 @@ def _double(text: str) -> float:
 
 
 def value_of(text: str, kind: LogicalType) -> Any:
-    """The value of a text under the schema that it has."""
+    """Return the value of a text under its schema."""
     return _shown(_read(text), kind)
 
 
 def _shown(value: Any, kind: LogicalType) -> Any:
-    """The value with all fields of its structs, null where it has none."""
+    """Return the value with all fields of its structs, null for missing ones."""
     if value is None or kind == _NULL:
         return None
     if kind.connect == "struct":
@@ -149,26 +151,26 @@ def _shown(value: Any, kind: LogicalType) -> Any:
 
 
 def constant_of(text: str, kind: LogicalType) -> Constant:
-    """The same as a constant of a layout."""
+    """Return the value of a text as a constant of a layout."""
     return Constant(value_of(text, kind), kind)
 
 
 def array_of_texts(texts: pa.Array, kind: LogicalType) -> pa.Array:
-    """The values of texts that all have this schema, as Arrow; null stays null."""
+    """Return the values of texts with the same schema as an Arrow array; nulls stay null."""
     of = arrow_type_of(kind)
     try:
         return _read_at_once(texts, of)
     except pa.ArrowInvalid:
-        # what Arrow's reader takes amiss, as a field that is there twice
+        # for example a duplicate field, which Arrow's reader refuses
         values = [None if text is None else value_of(text, kind) for text in texts.to_pylist()]
         return pa.array(values, of)
 
 
 def _read_at_once(texts: pa.Array, of: pa.DataType) -> pa.Array:
-    """The same by Arrow's reader, which has a line for each object. Raises ArrowInvalid for what it does not read."""
+    """Read the values by Arrow's reader, one line for each object. Raises ArrowInvalid for unreadable texts."""
     if not of.num_fields or not len(texts):
         raise pa.ArrowInvalid("it would not tell how many rows there are")
-    # line breaks are blanks in JSON that is valid: within texts they are escaped
+    # in valid JSON, raw line breaks are only whitespace: within texts they are escaped
     lines = pc.replace_substring_regex(pc.fill_null(texts, "{}"), r"[\n\r]", " ")
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
     data = joined[0].as_buffer()
@@ -183,7 +185,7 @@ def _read_at_once(texts: pa.Array, of: pa.DataType) -> pa.Array:
 
 
 def written(kind: LogicalType) -> str:
-    """A schema as text, which `read` takes."""
+    """Return a schema as text, for `read`."""
     return json.dumps(_plain(kind), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -193,7 +195,7 @@ def _plain(kind: LogicalType) -> list[Any]:
 
 
 def read(text: str) -> LogicalType:
-    """The schema that `written` has written."""
+    """Return the schema from the text of `written`."""
     return _kind(json.loads(text))
 
 

@@ -1,4 +1,4 @@
-"""Literals: constant values as Kafka Connect reads them in texts, with the schema that it finds for each."""
+"""Literals: constant values parsed from texts as by Kafka Connect, with the schemas that it derives."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ _TEMPORAL: tuple[tuple[re.Pattern[str], LogicalType, Callable[[str], int]], ...]
 
 
 def literal(text: str) -> Constant:
-    """The value that a text stands for: a boolean, a number, a date, a time, a timestamp, a list, a map, or itself.
+    """Parse a text as a boolean, number, date, time, timestamp, list or map; any other text is a string.
 
-    Raises ValueError, in words that follow the text's name, for null, and for lists and maps without one type.
+    Raises ValueError, with a message to put after the text's name, for null, and for lists and maps without one type.
     """
     token = text.strip()
     if token == "null":
         raise ValueError("is null, which is not supported")
     if token[:1] in ("[", "{"):
-        # what cannot be read as a list or a map is a text, brackets and all
+        # a text with brackets that is no valid list or map is a string
         try:
             return _Nested(token).value()
         except _NotNested:
@@ -76,31 +76,31 @@ def literal(text: str) -> Constant:
 
 
 def _scalar(token: str) -> Constant | None:
-    """A boolean or a number; None for other words."""
+    """Parse a boolean or a number; None for other words."""
     if token in ("true", "false"):
         return Constant(token == "true", BOOLEAN)
     return _number(token) if _NUMBER.fullmatch(token) and token[0] != "." else None
 
 
 def _temporal(token: str) -> Constant | None:
-    """A date, a time or a timestamp; None for other words."""
+    """Parse a date, a time or a timestamp; None for other words."""
     return next((Constant(value(token), kind) for pattern, kind, value in _TEMPORAL if pattern.fullmatch(token)), None)
 
 
 class _NotNested(Exception):
-    """A text that is no list and no map."""
+    """Raised for a text that is no list and no map."""
 
 
 class _Nested:
-    """Reads lists and maps whose parts are numbers, booleans, quoted texts, lists and maps. What a quoted text escapes
-    stays as it is written, and what follows the last bracket is not read, as in Kafka Connect."""
+    """Parses lists and maps of numbers, booleans, quoted texts, lists and maps. As in Kafka Connect, escapes in quoted
+    texts are kept as written, and text after the last bracket is ignored."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
 
     def value(self) -> Constant:
-        """The next value. Raises _NotNested, and ValueError as `literal` does."""
+        """Parse the next value. Raises _NotNested, and ValueError as `literal` does."""
         if self._skip("["):
             values = list(self._parts("]", lambda: (None, self.value())))
             kind, shown = _alike([value for _, value in values])
@@ -153,7 +153,7 @@ _WIDER = (INT8, INT16, INT32, INT64, FLOAT, DOUBLE)
 
 
 def _alike(values: list[Constant]) -> tuple[LogicalType, list[Any]]:
-    """The one type of several values, and what they are in it: of numbers the widest."""
+    """Return the common type of several values, for numbers the widest, and the values in that type."""
     kinds = [value.type for value in values]
     if kinds and all(kind in _WIDER for kind in kinds):
         widest = max(kinds, key=_WIDER.index)
@@ -171,7 +171,7 @@ def _floating(number: Decimal, single: bool) -> Any:
 
 
 def _number(token: str) -> Constant:
-    """The number as the smallest type that holds it."""
+    """Return a number in the smallest type that holds it."""
     number = Decimal(token)
     if number == number.to_integral_value() and -(1 << 63) <= number < 1 << 63:
         whole = int(number)

@@ -1,4 +1,4 @@
-"""ByLogicalTableRouter: the records of several tables to one topic, as those of one table."""
+"""ByLogicalTableRouter: routes the records of several tables to one topic, as records of one table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MODES = ("none", "avro", "avro_unicode")
 
 @dataclass(frozen=True, slots=True)
 class ByLogicalTableRouter:
-    """See records.transform.Transform. `field` is the name of the key's further field, empty where there is none."""
+    """A records.transform.Transform. `field` is the name of the field added to the key, "" for none."""
 
     regex: str
     replacement: str
@@ -59,7 +59,7 @@ class ByLogicalTableRouter:
 
 
 def _renamed(row: Node, name: str) -> Node:
-    """The row with its schema under another name."""
+    """Return the row with its schema renamed."""
     match row:
         case Struct():
             return replace(row, name=name)
@@ -69,12 +69,12 @@ def _renamed(row: Node, name: str) -> Node:
 
 
 def by_logical_table_router(options: Mapping[str, str]) -> ByLogicalTableRouter:
-    """The transform that the options describe. Raises ConfigError."""
+    """Make the transform from its options. Raises ConfigError."""
     given = Given(options)
     regex, replacement = given.substitution("topic.regex", "topic.replacement", None)
     if given.has("key.field.regex") != given.has("key.field.replacement"):
         raise ConfigError(
-            "key.field.regex and key.field.replacement need each other.", "Give both of them, or none of them."
+            "key.field.regex and key.field.replacement need each other.", "Give both of them, or neither."
         )
     field_regex, field_replacement = given.substitution("key.field.regex", "key.field.replacement", (".*", "$0"))
     unique = given.boolean("key.enforce.uniqueness", True)

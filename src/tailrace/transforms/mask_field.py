@@ -1,4 +1,4 @@
-"""MaskField: fields with the zero of their type, or another constant, in the place of every value that is not null."""
+"""MaskField: replaces the non-null values of fields with the zero of their type, or with another constant."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _ZERO: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class MaskField:
-    """See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform. Without `replacement`, the mask is the zero of the type."""
 
     which: str
     fields: frozenset[str]
@@ -72,11 +72,11 @@ class MaskField:
         if not kind.optional:
             return mask
         made = computed_of(node, partial(_masked, mask), kind, self.defaults)
-        # the mask of an instant is a text that is none
+        # the mask of an instant is a text, but no instant
         return replace(made, shown=True) if isinstance(made, Computed) and kind.connect == "string" else made
 
     def _mask(self, field: str, kind: LogicalType) -> Any:
-        """The mask in the form that its type has in JSON."""
+        """Return the mask in the JSON form of its type."""
         text = self.replacement
         if kind.name == _DECIMAL:
             return _decimal(field, kind, text)
@@ -94,12 +94,12 @@ class MaskField:
 
 
 def _is_moment(kind: LogicalType) -> bool:
-    """Whether Connect has the values as dates, which a replacement cannot be made of."""
+    """Return True if Connect has the values as Java dates, which cannot be made from a replacement."""
     return (kind.name or "").startswith("org.apache.kafka.connect.data.")
 
 
 def _decimal(field: str, kind: LogicalType, text: str | None) -> str:
-    """A number of the column's scale."""
+    """Return the base64 form of a number in the column's scale."""
     scale = int(dict(kind.parameters)["scale"])
     try:
         number = Decimal(text or "0")
@@ -148,4 +148,4 @@ def _mask_field(which: str, options: Mapping[str, str]) -> MaskField:
 
 
 of_key, of_value = partial(_mask_field, KEY), partial(_mask_field, VALUE)
-"""What makes the transform of its options, for keys and for values."""
+"""Make the transform from its options, for keys and for values."""

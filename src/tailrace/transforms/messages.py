@@ -1,6 +1,6 @@
-"""DecodeLogicalDecodingMessageContent: a logical message whose content is JSON as the event of an inserted row.
+"""DecodeLogicalDecodingMessageContent: turns a logical message with JSON content into the event of an inserted row.
 
-So EventRouter needs no table: what an application writes into the log is what it would insert.
+So EventRouter needs no table: an application writes the row into the log instead of inserting it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAME = "DecodeLogicalDecodingMessageContent"
 
 @dataclass(frozen=True, slots=True)
 class DecodeLogicalDecodingMessageContent:
-    """See records.transform.Transform."""
+    """A records.transform.Transform. `includes_nulls` keeps fields that are null."""
 
     includes_nulls: bool
 
@@ -51,7 +51,7 @@ def _text(content: str | None) -> str:
 
 
 def decode_logical_decoding_message_content(options: Mapping[str, str]) -> DecodeLogicalDecodingMessageContent:
-    """The transform that the options describe. Raises ConfigError."""
+    """Make the transform from its options. Raises ConfigError."""
     given = Given(options)
     made = DecodeLogicalDecodingMessageContent(given.boolean("fields.null.include", False))
     given.done()

@@ -1,4 +1,4 @@
-"""Looking into layouts, and changing them, as transforms need it. Pure, any process."""
+"""Access to layouts, and changes of them, for transforms. Pure, any process."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tailrace.records.layout import (
 )
 
 ENVELOPE = ".Envelope"
-"""How the names of the schemas of change events end."""
+"""The end of the schema names of change events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """Gives a field of the structs of an array."""
+    """Maps an array of structs to one of their fields."""
 
     name: str
 
@@ -38,18 +38,18 @@ class Picked:
 
 
 def is_envelope(record: RecordLayout) -> bool:
-    """Whether the record is a change event; tombstones are not, nor heartbeats, messages and markers."""
+    """Return True if the record is a change event: no tombstone, heartbeat, message or marker."""
     return isinstance(record.value, Struct) and (record.value.name or "").endswith(ENVELOPE)
 
 
 def op_of(envelope: Node | None) -> str:
-    """The letter of the envelope's operation; empty where it has none."""
+    """Return the letter of the envelope's operation; "" without one."""
     node = envelope.part("op") if isinstance(envelope, Struct) else None
     return str(node.value) if isinstance(node, Constant) and node.value else ""
 
 
 def opened(node: Node) -> Node:
-    """The struct of constants that a constant struct is; any other node as it is."""
+    """Return a constant struct as a struct of constants; any other node unchanged."""
     if not isinstance(node, Constant) or node.type.connect != "struct" or node.value is None:
         return node
     members = (Member(field.name, Constant(node.value[field.name], field.type)) for field in node.type.fields)
@@ -57,7 +57,7 @@ def opened(node: Node) -> Node:
 
 
 def part_of(node: Node, name: str) -> Node | None:
-    """The part of this name of a node; None where its type has none. Parts of a struct that is null are null."""
+    """Return the named part of a node; None if its type has no such part. Parts of a null struct are null."""
     node = opened(node)
     if isinstance(node, Struct):
         return node.part(name)
@@ -69,14 +69,14 @@ def part_of(node: Node, name: str) -> Node | None:
 
 
 def at(node: Node | None, path: Iterable[str]) -> Node | None:
-    """The part that a path leads to; None where there is none."""
+    """Return the part at the end of a path; None if there is none."""
     for name in path:
         node = None if node is None else part_of(node, name)
     return node
 
 
 def as_optional(node: Node) -> Node:
-    """The node as an optional one without a default, whose nulls stay null."""
+    """Return the node as optional and without a default, so that its nulls stay null."""
     if isinstance(node, Struct):
         return replace(node, optional=True)
     kind = replace(node.type, optional=True, default=ABSENT)
@@ -85,14 +85,14 @@ def as_optional(node: Node) -> Node:
             null = b"null" if node.type.optional else node.column.null
             return replace(node, column=replace(node.column, schema=kind, null=null))
         case Column() if node.type.default != ABSENT:
-            # the snapshot's marker, the one such column
+            # the snapshot marker, the only column with a default
             return Column("shown_marker", kind, node.by)
         case Constant() | Column() | Text() | Computed():
             return replace(node, type=kind)
 
 
 def with_type(node: Node, kind: LogicalType) -> Node:
-    """The same values under another schema, for a node that is no struct."""
+    """Return the same values under another schema; a struct is returned unchanged."""
     match node:
         case ImageColumn():
             return replace(node, column=replace(node.column, schema=kind))
@@ -102,12 +102,12 @@ def with_type(node: Node, kind: LogicalType) -> Node:
 
 
 def with_defaults(node: Node) -> Node:
-    """The node with its default in the place of nulls, whatever the converter does with them."""
+    """Return the node with its default instead of nulls, whatever the converter does with nulls."""
     if isinstance(node, ImageColumn) and node.type.optional and node.type.default not in (ABSENT, None):
         return replace(node, column=replace(node.column, null=dumps(node.type.default).encode()))
     return node
 
 
 def with_headers(record: RecordLayout, *headers: Header) -> RecordLayout:
-    """The record with further headers behind its own."""
+    """Return the record with further headers after its own."""
     return replace(record, headers=(*record.headers, *headers))

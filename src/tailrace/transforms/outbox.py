@@ -1,4 +1,4 @@
-"""EventRouter: the rows of an outbox table as messages, each to the topic that one of its columns names."""
+"""EventRouter: turns the rows of an outbox table into messages, routed by one of their columns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _told: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A column of the outbox that goes to a header, to the value or to the partition."""
+    """A column of the outbox and its place: header, envelope (the value) or partition. `alias` is its name there."""
 
     column: str
     place: str
@@ -52,7 +52,7 @@ class Placement:
 
     @classmethod
     def read(cls, text: str) -> Placement:
-        """Of `column:place` or `column:place:alias`."""
+        """Parse `column:place` or `column:place:alias`. Raises ConfigError."""
         parts = [part.strip() for part in text.split(":")]
         if len(parts) not in (2, 3) or not all(parts) or parts[1].lower() not in _PLACES:
             raise ConfigError(
@@ -63,7 +63,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class _Topics:
-    """Gives the topics of routing values. A null routes nowhere."""
+    """Maps routing values to topics. Raises Refused for a null."""
 
     field: str
     regex: str
@@ -76,14 +76,14 @@ class _Topics:
         return by_distinct(self.named, pa.string(), values)
 
     def named(self, value: str) -> str:
-        """The topic of one value."""
+        """Return the topic of one value."""
         found = substituted(compile_groups(self.regex), self.replacement, value)
         return value if found is None else found
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """Gives the schemas of payloads as text, null where a payload stays a text."""
+    """Maps payloads to their schemas as text; null for a payload that stays a text."""
 
     shapes: json_shapes.Shapes
 
@@ -103,13 +103,13 @@ class _Shape:
         except json_shapes.Unclear:
             if "payload" not in _told:
                 _told.add("payload")
-                log.warning("EventRouter leaves payloads as they are whose JSON is no object or has mixed types.")
+                log.warning("EventRouter leaves payloads as they are if their JSON is no object or has mixed types.")
             return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Expanded:
-    """Gives the values of payloads that have one schema."""
+    """Maps payloads of the same schema to their values."""
 
     schema: str
 
@@ -118,7 +118,7 @@ class _Expanded:
 
 
 def _is_blank(payloads: pa.Array) -> pa.Array:
-    """Whether payloads are null, or texts of nothing but blanks."""
+    """Return a mask of the payloads that are null or consist of blanks."""
     if not pa.types.is_string(payloads.type):
         return payloads.is_null()
     return pc.fill_null(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(payloads)), 0), True)
@@ -130,7 +130,7 @@ def _milliseconds(moments: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class EventRouter:
-    """See records.transform.Transform. Each field is the option of nearly the same name."""
+    """A records.transform.Transform. Each field is the option with nearly the same name."""
 
     event_id: str
     key: str
@@ -149,12 +149,12 @@ class EventRouter:
 
     @property
     def places_partitions(self) -> bool:
-        """Whether records may ask for a partition."""
+        """True if records may name their partition."""
         return any(placement.place == "partition" for placement in self.placements)
 
     @property
     def places_times(self) -> bool:
-        """Whether records have a time of their own."""
+        """True if records have a timestamp of their own."""
         return bool(self.timestamp)
 
     def route(self, topic: str) -> str:
@@ -238,7 +238,7 @@ class EventRouter:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """The values of the messages of one layout."""
+    """Builds the messages of one layout for a payload."""
 
     router: EventRouter
     base: RecordLayout
@@ -249,14 +249,14 @@ class _Values:
     placed: list[tuple[Placement, Node]]
 
     def of_shape(self, schema: str | None) -> Rewritten:
-        """The messages whose payload has this schema; None for one that stays as it is."""
+        """Return the messages whose payload has this schema; for None, the payload stays a text."""
         if schema is None:
             return self.of_payload(self.payload)
         kind = json_shapes.read(schema)
         return self.of_payload(Computed((self.payload,), _Expanded(schema), kind))
 
     def of_payload(self, payload: Node) -> Rewritten:
-        """The messages with this payload: alone, or in a struct with the columns that are placed beside it."""
+        """Return the messages with this payload: alone, or in a struct with the columns placed in the envelope."""
         beside = [Member(placement.alias, node) for placement, node in self.placed if placement.place == "envelope"]
         if not beside:
             return replace(self.base, value=payload)
@@ -272,7 +272,7 @@ class _Values:
         return Varying(self.route, partial(self._named, replace(value, version=version)))
 
     def _named(self, value: Struct, route: Any) -> Rewritten:
-        """The schema is named after the row's, with the routing value as its last part but one."""
+        """Name the schema after the row's, with the routing value inserted before the last part."""
         if route is None:
             return replace(self.base, value=value)
         start, _, last = (self.row.name or "").rpartition(".")
@@ -280,7 +280,7 @@ class _Values:
 
 
 def event_router(options: Mapping[str, str]) -> EventRouter:
-    """The transform that the options describe. Raises ConfigError."""
+    """Make the transform from its options. Raises ConfigError."""
     given = Given(options)
     expands = given.boolean("table.expand.json.payload", False)
     nulls = given.word("table.json.payload.null.behavior", "ignore", ("ignore", "optional_bytes")) != "ignore"
@@ -309,7 +309,7 @@ def event_router(options: Mapping[str, str]) -> EventRouter:
 
 
 def _notices(given: Given) -> tuple[str, ...]:
-    """What is to be said of options that have no effect, and of older names."""
+    """Return notices about options without effect, and about older names."""
     idle = given.idle(_IDLE)
     if not given.has(_OLDER_KEY):
         return idle

@@ -1,4 +1,4 @@
-"""PartitionRouting: the partition of a record by fields of its event."""
+"""PartitionRouting: chooses the partition of a record by fields of its event."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """Gives the partition by the sum of the values' hashes; null where all values are null.
+    """Maps field values to the partition, by the sum of their hashes; null if all values are null.
 
-    `dates` tells which of the fields Kafka Connect has as java.util.Date.
+    `dates` is true for fields that are java.util.Date in Kafka Connect.
     """
 
     partitions: int
@@ -46,7 +46,7 @@ class _Partition:
 
 
 def _as_java(values: pa.Array, is_date: bool) -> pa.Array:
-    """The values as Kafka Connect has them: numbers of moments and days, instants in UTC as text."""
+    """Return values in Kafka Connect's form: timestamps and dates as numbers, instants as texts in UTC."""
     if pa.types.is_list(values.type):
         parts = _as_java(values.flatten(), is_date)
         ends = pa.array(np.append(0, np.cumsum(pc.fill_null(pc.list_value_length(values), 0))), pa.int32())
@@ -62,7 +62,7 @@ def _as_java(values: pa.Array, is_date: bool) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRouting:
-    """See records.transform.Transform."""
+    """A records.transform.Transform."""
 
     fields: tuple[tuple[str, ...], ...]
     partitions: int
@@ -89,7 +89,7 @@ class PartitionRouting:
 
 
 def _is_date(kind: LogicalType) -> bool:
-    """Return True for what Kafka Connect has as java.util.Date, and for lists of it."""
+    """Return True for types that are java.util.Date in Kafka Connect, and for lists of them."""
     return kind.name in _DATES if kind.items is None else _is_date(kind.items)
 
 
@@ -100,7 +100,7 @@ def _hashed(node: Node, path: tuple[str, ...]) -> Node:
 
 
 def partition_routing(options: Mapping[str, str]) -> PartitionRouting:
-    """The transform that the options describe. Raises ConfigError."""
+    """Make the transform from its options. Raises ConfigError."""
     given = Given(options)
     given.required("partition.payload.fields")
     fields = given.names("partition.payload.fields")

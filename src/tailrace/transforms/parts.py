@@ -1,4 +1,4 @@
-"""Parts: what Kafka Connect's transforms share, that work on the key or the value of a record. Worker."""
+"""Parts: shared functions of Kafka Connect's transforms, which work on the key or the value of a record. Worker."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ _DEFAULTS = "replace.null.with.default"
 
 
 def defaults(given: Given) -> bool:
-    """The option that says whether fields that are null get their default."""
+    """Read the option by which null fields get their default."""
     return given.boolean(_DEFAULTS, True)
 
 
 def part(record: RecordLayout, which: str) -> Node | None:
-    """The key or the value of a record."""
+    """Return the key or the value of a record."""
     return record.key if which == KEY else record.value
 
 
 def with_part(record: RecordLayout, which: str, node: Node | None) -> RecordLayout:
-    """The record with another key or value."""
+    """Return the record with another key or value."""
     return replace(record, key=node) if which == KEY else replace(record, value=node)
 
 
 def is_missing(node: Node | None) -> bool:
-    """Whether a key or value is null in all records of the layout."""
+    """Return True if a key or value is null in all records of the layout."""
     return node is None or (isinstance(node, Constant) and node.value is None)
 
 
 def required_struct(record: RecordLayout, which: str, transform: str) -> Struct:
-    """The key or the value as a struct. Raises Refused where it is none."""
+    """Return the key or the value as a struct. Raises Refused if it is none."""
     node = part(record, which)
     found = None if node is None else opened(node)
     if isinstance(found, Struct):
@@ -54,7 +54,7 @@ def required_struct(record: RecordLayout, which: str, transform: str) -> Struct:
 
 
 def required_field(struct: Struct, which: str, field: str, transform: str) -> Node:
-    """A field of the key or the value. Raises Refused where there is none of this name."""
+    """Return a field of the key or the value. Raises Refused if there is none of this name."""
     found = struct.part(field)
     if found is None:
         raise Refused(f"{transform} finds no field {field} in the {which}")
@@ -62,9 +62,9 @@ def required_field(struct: Struct, which: str, field: str, transform: str) -> No
 
 
 def copied(struct: Struct, members: tuple[Member, ...], transform: str) -> Struct:
-    """A struct of these members with the name and version of another one, as Kafka Connect copies schemas.
+    """Return a struct of these members with the name and version of `struct`, as Kafka Connect copies schemas.
 
-    Raises Refused where two members have one name.
+    Raises Refused if two members have the same name.
     """
     names = [member.name for member in members]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -74,17 +74,17 @@ def copied(struct: Struct, members: tuple[Member, ...], transform: str) -> Struc
 
 
 def defaulted(members: tuple[Member, ...], on: bool) -> tuple[Member, ...]:
-    """The members as copied fields: with their defaults in the place of nulls where `on`."""
+    """Return the members as copied fields: with their defaults instead of nulls if `on`."""
     if not on:
         return members
     return tuple(replace(member, node=with_defaults(member.node)) for member in members)
 
 
 def computed_of(node: Node, function: Callable[..., Any], kind: LogicalType, defaults: bool = True) -> Node:
-    """What a function makes of a node's values: a constant of a constant. Raises Refused.
+    """Apply a function to a node's values; the result of a constant is a constant. Raises Refused.
 
-    Without `defaults` the function gets the nulls of a column that is shown with its default in their place; what it
-    makes of them is then shown so.
+    Without `defaults`, the function gets the nulls of a column that shows its default for nulls; its result then shows
+    the default of `kind` for nulls.
     """
     if not defaults and isinstance(node, ImageColumn) and node.type.optional and node.column.null != _NULL:
         bare = replace(node, column=replace(node.column, null=_NULL))
@@ -95,7 +95,7 @@ def computed_of(node: Node, function: Callable[..., Any], kind: LogicalType, def
 
 
 def as_shown(node: Node) -> Node | AsShown:
-    """A node as functions take it that work on what events show: of instants with a zone, the texts."""
+    """Return a node in the form that events show: instants with a zone as texts."""
     instants = node.type.connect == "string" and pa.types.is_temporal(arrow_type_of(node.type))
     return AsShown(node) if instants and isinstance(node, ImageColumn | Constant | Computed) else node
 

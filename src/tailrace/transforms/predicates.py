@@ -1,4 +1,4 @@
-"""Predicates: which records a transform is for, as `transforms.<name>.predicate` says. Planner, worker."""
+"""Predicates: the conditions of transforms, set by `transforms.<name>.predicate`. Planner, worker."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from tailrace.records.transform import Rewritten, Shared, Transform, Varying, by
 
 
 class Predicate(Protocol):
-    """What one word of a configuration's `predicates` asks of records. Hashable, and pickled to the workers."""
+    """A condition on records, named in a configuration's `predicates`. Hashable, and pickled to the workers."""
 
     def __hash__(self) -> int: ...
 
     def of_topic(self, topic: str) -> bool | None:
-        """The answer for the records that go to a topic; None where it depends on more."""
+        """Return the answer for all records of a topic; None if it depends on more than the topic."""
         ...
 
     def of(self, record: RecordLayout) -> bool | Node:
-        """The answer for the records of a layout: one for all of them, or a column of booleans."""
+        """Return the answer for the records of a layout: one for all, or a column of booleans."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TopicNameMatches:
-    """The topic, as the transforms before have made it, matches as a whole."""
+    """True if the whole topic, as left by earlier transforms, matches the pattern."""
 
     pattern: Expression
 
@@ -50,7 +50,7 @@ class TopicNameMatches:
 
 @dataclass(frozen=True, slots=True)
 class HasHeaderKey:
-    """The record has a header of this name."""
+    """True if the record has a header of this name."""
 
     name: str
 
@@ -63,7 +63,7 @@ class HasHeaderKey:
 
 @dataclass(frozen=True, slots=True)
 class RecordIsTombstone:
-    """The record has no value."""
+    """True if the record has no value."""
 
     def of_topic(self, topic: str) -> bool | None:
         return None
@@ -73,7 +73,7 @@ class RecordIsTombstone:
 
 
 def is_null(node: Node | None) -> bool | Node:
-    """Whether the values of a node are null: one answer for all of them, or a column of booleans."""
+    """Return True or False if all values of a node, or none, are null; else a column of booleans."""
     if node is None:
         return True
     if isinstance(node, Constant):
@@ -85,8 +85,8 @@ def is_null(node: Node | None) -> bool | Node:
 
 @dataclass(frozen=True, slots=True)
 class Conditional:
-    """A transform for those records that a predicate, or with `negate` its opposite, is true of; others pass as they
-    are. See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform that applies another one to the records for which a predicate is true, or
+    with `negate` false. Other records pass unchanged."""
 
     transform: Transform
     predicate: Predicate
@@ -94,12 +94,12 @@ class Conditional:
 
     @property
     def places_partitions(self) -> bool:
-        """Whether records may ask for a partition."""
+        """True if records may name their partition."""
         return bool(getattr(self.transform, "places_partitions", False))
 
     @property
     def places_times(self) -> bool:
-        """Whether records may have a time of their own."""
+        """True if records may have a timestamp of their own."""
         return bool(getattr(self.transform, "places_times", False))
 
     @property
@@ -139,7 +139,7 @@ class Conditional:
 
 
 def topic_name_matches(options: Mapping[str, str]) -> TopicNameMatches:
-    """The predicate with these options."""
+    """Make the predicate from its options. Raises ConfigError."""
     pattern = _only(options, "pattern")
     try:
         return TopicNameMatches(compile_expression(pattern, ignore_case=False))
@@ -148,19 +148,19 @@ def topic_name_matches(options: Mapping[str, str]) -> TopicNameMatches:
 
 
 def has_header_key(options: Mapping[str, str]) -> HasHeaderKey:
-    """The predicate with these options."""
+    """Make the predicate from its options. Raises ConfigError."""
     return HasHeaderKey(_only(options, "name"))
 
 
 def record_is_tombstone(options: Mapping[str, str]) -> RecordIsTombstone:
-    """The predicate, which has no options."""
+    """Make the predicate, which has no options. Raises ConfigError."""
     if options:
         raise ConfigError(f"It has no option {next(iter(options))}.")
     return RecordIsTombstone()
 
 
 def _only(options: Mapping[str, str], name: str) -> str:
-    """The one option of a predicate, which it needs."""
+    """Return the only option of a predicate. Raises ConfigError if it is missing, or if others are given."""
     unknown = [given for given in options if given != name]
     if unknown:
         raise ConfigError(f"It has no option {unknown[0]}; it has {name}.")

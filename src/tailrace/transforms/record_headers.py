@@ -1,4 +1,4 @@
-"""InsertHeader, HeaderFrom and DropHeaders: the headers of records."""
+"""InsertHeader, HeaderFrom and DropHeaders: transforms of headers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tailrace.transforms.parts import (
 
 @dataclass(frozen=True, slots=True)
 class InsertHeader:
-    """A header with a constant value. See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform that adds a header with a constant value."""
 
     header: str
     text: str
@@ -37,7 +37,7 @@ class InsertHeader:
 
 @dataclass(frozen=True, slots=True)
 class HeaderFrom:
-    """Headers of fields of the key or the value. See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform that copies or moves fields of the key or the value into headers."""
 
     which: str
     fields: tuple[str, ...]
@@ -60,7 +60,7 @@ class HeaderFrom:
 
 @dataclass(frozen=True, slots=True)
 class DropHeaders:
-    """Leaves headers out. See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform that removes headers."""
 
     headers: frozenset[str]
 
@@ -69,9 +69,9 @@ class DropHeaders:
 
 
 def insert_header(options: Mapping[str, str]) -> InsertHeader:
-    """The transform with these options."""
+    """Make InsertHeader from its options. Raises ConfigError."""
     given = Given(options)
-    # an empty text is a value
+    # an empty text is a valid value
     text = given.verbatim("value.literal", "") if "value.literal" in options else given.required("value.literal")
     found = InsertHeader(given.required("header"), text)
     given.done()
@@ -97,11 +97,11 @@ def _header_from(which: str, options: Mapping[str, str]) -> HeaderFrom:
 
 
 header_from_key, header_from_value = partial(_header_from, KEY), partial(_header_from, VALUE)
-"""What makes HeaderFrom of its options, for keys and for values."""
+"""Make HeaderFrom from its options, for keys and for values."""
 
 
 def drop_headers(options: Mapping[str, str]) -> DropHeaders:
-    """The transform with these options."""
+    """Make DropHeaders from its options. Raises ConfigError."""
     given = Given(options)
     given.required("headers")
     found = DropHeaders(frozenset(given.names("headers")))

@@ -1,6 +1,6 @@
-"""EnforceRecordSize: long texts and bytes of events cut, so that records fit.
+"""EnforceRecordSize: cuts long texts and binaries of events, so that records fit.
 
-The size of a record is an estimate: of the Java objects that it is, roughly. Sizes are in bytes.
+The size of a record is a rough estimate of its size as Java objects, in bytes.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ Int64s = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 
 _STRUCT, _TEXT, _BYTES, _LIST, _MAP, _NUMBER, _REFERENCE = 56, 56, 24, 64, 88, 24, 8
-# for each entry of the source's partition and offset (one and six), and for each header
+# bytes per entry of the source's partition (1 entry) and offset (6 entries), and per header
 _ENTRY, _ENTRIES = 100, 7
-# an instant in UTC as text, to the µs
+# length of an instant as text, in UTC and with µs
 _INSTANT = 27
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What the size of a record is made of: a part that is the same for all, and leaves, by their types."""
+    """An estimate of the sizes of a layout's records: a fixed part, and the types of leaves with varying sizes."""
 
     fixed: int
     kinds: tuple[LogicalType, ...]
 
     def sizes(self, leaves: tuple[pa.Array, ...], count: int) -> Int64s:
-        """The sizes of records with these values."""
+        """Return the sizes of `count` records with these values."""
         total = np.full(count, self.fixed, np.int64)
         for values, kind in zip(leaves, self.kinds, strict=True):
             total += _sizes(values, kind)
@@ -61,7 +61,7 @@ def _sizes(values: pa.Array, kind: LogicalType) -> Int64s:
 
 
 def _size(value: Any, kind: LogicalType) -> int:
-    """The size of one value, in the form of JSON or of Arrow."""
+    """Return the size of one value, given in JSON form or as by Arrow's to_pylist."""
     if value is None:
         return 0
     if kind.connect == "struct":
@@ -77,7 +77,7 @@ def _size(value: Any, kind: LogicalType) -> int:
 
 
 def _parts(node: Node | None) -> Iterator[int | Leaf]:
-    """The sizes and leaves that a node's size is made of."""
+    """Yield the parts of a node's size: fixed sizes, and leaves whose size varies."""
     if node is None:
         return
     node = opened(node)
@@ -94,13 +94,13 @@ def _parts(node: Node | None) -> Iterator[int | Leaf]:
 def _is_cuttable(node: Node) -> bool:
     if isinstance(node, Struct | Constant) or node.type.connect not in ("string", "bytes"):
         return False
-    # of texts and bytes these are other values in Arrow, and short
+    # texts and bytes of these types are other values in Arrow, and short
     return not (node.type.name or "").startswith(("io.debezium.time.", "org.apache.kafka.connect.data."))
 
 
 @dataclass(frozen=True, slots=True)
 class _Exceeds:
-    """Tells which records are too large."""
+    """Maps leaves to a mask of the records that are too large."""
 
     estimate: Estimate
     most: float
@@ -111,7 +111,7 @@ class _Exceeds:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Gives one of the long fields, cut: those of the leaves `fields` share what is too much by their lengths."""
+    """Maps leaves to the leaf `field`, cut. The leaves `fields` share the excess in proportion to their lengths."""
 
     estimate: Estimate
     most: float
@@ -131,7 +131,7 @@ class _Cut:
         return pa.array(found, values.type)
 
     def _length(self, values: pa.Array) -> Doubles:
-        """The lengths of values that are long enough to be cut, 0 of all others."""
+        """Return the lengths of values that are long enough to be cut, 0 for others."""
         of = pc.utf8_length if pa.types.is_string(values.type) else pc.binary_length
         lengths = pc.fill_null(of(values), 0).to_numpy().astype(np.float64)
         return np.where(lengths > self.least, lengths, 0.0)
@@ -139,7 +139,7 @@ class _Cut:
 
 @dataclass(frozen=True, slots=True)
 class EnforceRecordSize:
-    """See records.transform.Transform."""
+    """A records.transform.Transform. Values of at most `least` characters or bytes are not cut."""
 
     most: int
     ratio: float
@@ -156,7 +156,7 @@ class EnforceRecordSize:
         fixed = sum(part for part in parts if isinstance(part, int)) + _ENTRY * (_ENTRIES + len(record.headers))
         images = {image: value.part(image) for image in ("before", "after")}
         rows = {image: row for image, row in images.items() if isinstance(row, Struct)}
-        # a leaf of the key may be one of a row as well: equal leaves have equal values
+        # a leaf of the key may also be in a row: equal leaves have equal values
         long = [member.node for row in rows.values() for member in row.members if _is_cuttable(member.node)]
         if not long:
             return record
@@ -181,7 +181,7 @@ def _constant(text: str) -> Constant:
 
 
 def enforce_record_size(options: Mapping[str, str]) -> EnforceRecordSize:
-    """The transform that the options describe. Raises ConfigError."""
+    """Make the transform from its options. Raises ConfigError."""
     given = Given(options)
     made = EnforceRecordSize(
         given.integer("max.bytes", None),

@@ -1,4 +1,4 @@
-"""RegexRouter: topics by a regular expression and what takes its place."""
+"""RegexRouter: renames topics by a regular expression and a replacement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tailrace.transforms.given import Given
 
 @dataclass(frozen=True, slots=True)
 class RegexRouter:
-    """See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform."""
 
     expression: Pattern[str]
     replacement: str
@@ -29,7 +29,7 @@ class RegexRouter:
 
 
 def regex_router(options: Mapping[str, str]) -> RegexRouter:
-    """The transform with these options."""
+    """Make the transform from its options. Raises ConfigError."""
     given = Given(options)
     regex, replacement = given.substitution("regex", "replacement", None)
     given.done()

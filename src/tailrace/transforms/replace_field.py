@@ -1,4 +1,4 @@
-"""ReplaceField: fields left out, kept and renamed."""
+"""ReplaceField: removes, keeps and renames fields."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tailrace.transforms.parts import (
 
 @dataclass(frozen=True, slots=True)
 class ReplaceField:
-    """See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform. An empty `include` keeps all fields."""
 
     which: str
     include: frozenset[str]
@@ -48,7 +48,7 @@ class ReplaceField:
 
 def _replace_field(which: str, options: Mapping[str, str]) -> ReplaceField:
     given = Given(options)
-    # the names before Kafka 2.6 and 4.0
+    # whitelist and blacklist are the older names, which Kafka 4.0 has removed
     include = given.names("include") or given.names("whitelist")
     exclude = given.names("exclude") or given.names("blacklist")
     renames = []
@@ -63,4 +63,4 @@ def _replace_field(which: str, options: Mapping[str, str]) -> ReplaceField:
 
 
 of_key, of_value = partial(_replace_field, KEY), partial(_replace_field, VALUE)
-"""What makes the transform of its options, for keys and for values."""
+"""Make the transform from its options, for keys and for values."""

@@ -1,4 +1,4 @@
-"""SchemaChangeEventFilter: records of schema changes left out by what they tell."""
+"""SchemaChangeEventFilter: drops records of schema changes by the kind of change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OPTION = "schema.change.event.exclude.list"
 
 @dataclass(frozen=True, slots=True)
 class SchemaChangeEventFilter:
-    """See records.transform.Transform."""
+    """A records.transform.Transform."""
 
     excluded: frozenset[str]
 
@@ -25,13 +25,13 @@ class SchemaChangeEventFilter:
             return record
         if changes.value is None:
             return None
-        # a change of no table is one of the database
+        # a change without a table is a change of the database
         kind = changes.value[0]["type"] if changes.value else "DATABASE"
         return None if kind in self.excluded else record
 
 
 def schema_change_event_filter(options: Mapping[str, str]) -> SchemaChangeEventFilter:
-    """The transform that the options describe. Raises ConfigError."""
+    """Make the transform from its options. Raises ConfigError."""
     given = Given(options)
     given.required(_OPTION)
     kinds = frozenset(kind.upper() for kind in given.names(_OPTION))

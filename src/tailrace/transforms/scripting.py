@@ -1,4 +1,4 @@
-"""Filter and ContentBasedRouter: records kept, and topics chosen, by a condition in Groovy, JavaScript or SQL."""
+"""Filter and ContentBasedRouter: keep records or choose topics by an expression in Groovy, JavaScript or SQL."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _LANGUAGES = {
     "sql": _SQL,
     "spark.sql": _SQL,
 }
-"""The words of the option `language`."""
+"""The languages by the words of the option `language`."""
 _KEEP, _DROP, _EVALUATE = "keep", "drop", "evaluate"
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A condition, in its language, and what becomes of records without a value.
+    """An expression, its language, and the handling of records without a value (`nulls`).
 
-    Scripts are equal where their texts are: trees do not tell 1 from true.
+    Scripts are compared by their texts: in trees, 1 equals true.
     """
 
     text: str
@@ -48,7 +48,7 @@ class Script:
     nulls: str
 
     def meaning(self, record: RecordLayout) -> Meaning | SqlMeaning:
-        """The condition over records of this layout."""
+        """Return the evaluator of the expression for records of this layout."""
         if self.language == _SQL:
             return SqlMeaning(record, self.where)
         return Meaning(record, self.language, self.where)
@@ -56,7 +56,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Leaves out the records that the condition is not true of. See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform that drops records for which the condition is not true."""
 
     script: Script
 
@@ -72,7 +72,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class ContentBasedRouter:
-    """Sends records to the topic that an expression gives. See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform that sends records to the topic of an expression."""
 
     script: Script
 
@@ -95,7 +95,7 @@ def _or_else(found: pa.Array, otherwise: pa.Array) -> pa.Array:
 
 
 def _by_null(script: Script, record: RecordLayout, asked: Callable[[RecordLayout], Rewritten]) -> Rewritten:
-    """What becomes of a record by `null.handling.mode`, and else by `asked`."""
+    """Handle records without a value by `null.handling.mode`, all others by `asked`."""
     null = is_null(record.value)
     if script.nulls == _EVALUATE or null is False:
         return asked(record)
@@ -128,7 +128,7 @@ def _script(given: Given, option: str, name: str) -> Script:
 
 
 def _for_topics(given: Given, made: Transform) -> Transform:
-    """The transform for those topics that `topic.regex` matches."""
+    """Restrict the transform to the topics that match `topic.regex`. Raises ConfigError."""
     pattern = given.text("topic.regex")
     given.done()
     if not pattern:
@@ -140,12 +140,12 @@ def _for_topics(given: Given, made: Transform) -> Transform:
 
 
 def script_filter(options: Mapping[str, str]) -> Transform:
-    """Filter with these options."""
+    """Make Filter from its options. Raises ConfigError."""
     given = Given(options)
     return _for_topics(given, Filter(_script(given, "condition", "Filter")))
 
 
 def content_based_router(options: Mapping[str, str]) -> Transform:
-    """ContentBasedRouter with these options."""
+    """Make ContentBasedRouter from its options. Raises ConfigError."""
     given = Given(options)
     return _for_topics(given, ContentBasedRouter(_script(given, "topic.expression", "ContentBasedRouter")))

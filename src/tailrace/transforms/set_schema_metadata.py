@@ -1,4 +1,4 @@
-"""SetSchemaMetadata: another name or version of the schema of the key or the value."""
+"""SetSchemaMetadata: sets name and version of the schema of the key or the value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tailrace.transforms.parts import KEY, VALUE, defaults, part, with_part
 
 @dataclass(frozen=True, slots=True)
 class SetSchemaMetadata:
-    """See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform. An empty `name`, or None as `version`, changes nothing."""
 
     which: str
     name: str
@@ -43,4 +43,4 @@ def _set_schema_metadata(which: str, options: Mapping[str, str]) -> SetSchemaMet
 
 
 of_key, of_value = partial(_set_schema_metadata, KEY), partial(_set_schema_metadata, VALUE)
-"""What makes the transform of its options, for keys and for values."""
+"""Make the transform from its options, for keys and for values."""

@@ -1,4 +1,4 @@
-"""TimescaleDb: the changes of chunks as those of their hypertable, or of the view that this holds the rows of."""
+"""TimescaleDb: shows changes of chunks as changes of their hypertable, or of the view whose rows it holds."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tailrace.transforms.nodes import is_envelope, with_headers
 
 _HEADER = "__debezium_timescaledb_"
 _SECOND = "__debezium.oldkey"
-"""The header of the second event of a key change. Debezium's two have one source block, which the first has changed
-when the second comes: it stays in its own topic."""
+"""The header of the second event of a key change. In Debezium both events share a source block, already changed by the
+first event when the second comes: so the second event keeps its topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimescaleDb:
-    """See records.transform.Transform, and records.hypertables of `asks`. `prefix` is what topics begin with."""
+    """A records.transform.Transform. For `asks` see records.hypertables; `prefix` is the first part of topics."""
 
     asks: Catalogue
     prefix: str
     hypertables: Hypertables = NO_HYPERTABLES
 
     def knowing(self, hypertables: Hypertables) -> TimescaleDb:
-        """The transform for tasks: with these chunks, and without the log-in."""
+        """Return the transform for tasks: with these chunks, and without the login."""
         return replace(self, asks=replace(self.asks, login=()), hypertables=hypertables)
 
     def routes(self, topic: str, table: TableId) -> tuple[str]:
@@ -75,14 +75,14 @@ class TimescaleDb:
 
 
 def _shown(found: Hypertable) -> tuple[str, str]:
-    """The schema and name that events show."""
+    """Return the schema and the name that events show."""
     if found.view is None or found.view_schema is None:
         return found.schema, found.table
     return found.view_schema, found.view
 
 
 def timescale_db(options: Mapping[str, str]) -> TimescaleDb:
-    """The transform that the options describe. Raises ConfigError."""
+    """Make the transform from its options. Raises ConfigError."""
     given = Given(options)
     login = (
         ("database.hostname", given.required("database.hostname")),

@@ -1,4 +1,4 @@
-"""TimestampConverter: moments as numbers, texts, or Connect's own dates, times and timestamps."""
+"""TimestampConverter: converts timestamps to numbers, texts, or Connect's dates, times and timestamps."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _TARGETS: dict[str, LogicalType] = {
     "timestamp": semantic(INT64, _DATA + "Timestamp"),
 }
 _UNITS = {"seconds": -1000, "milliseconds": 1, "microseconds": 1000, "nanoseconds": 1_000_000}
-"""How many of a unit are a millisecond; below 0, how many milliseconds it is."""
+"""The number of units per millisecond; if negative, the number of milliseconds per unit."""
 
 _DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class TimestampConverter:
-    """See tailrace.records.transform.Transform. Without a field it converts the key or value itself."""
+    """A tailrace.records.transform.Transform. Without a field it converts the whole key or value."""
 
     which: str
     field: str
@@ -107,7 +107,7 @@ def _converted(converter: TimestampConverter, source: LogicalType, field: str, v
 
 
 def _raw(converter: TimestampConverter, source: LogicalType, field: str, values: pa.Array) -> pa.Array:
-    """The values as ms since 1970."""
+    """Return the values in ms since 1970."""
     if source.name in _OWN:
         return raw_ms(values)
     values = plain(values)
@@ -140,4 +140,4 @@ def _timestamp_converter(which: str, options: Mapping[str, str]) -> TimestampCon
 
 
 of_key, of_value = partial(_timestamp_converter, KEY), partial(_timestamp_converter, VALUE)
-"""What makes the transform of its options, for keys and for values."""
+"""Make the transform from its options, for keys and for values."""

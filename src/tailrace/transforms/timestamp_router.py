@@ -1,4 +1,4 @@
-"""TimestampRouter: topics that hold the record's own time."""
+"""TimestampRouter: puts the record's timestamp into its topic."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _TOPIC, _TIMESTAMP = "${topic}", "${timestamp}"
 
 @dataclass(frozen=True, slots=True)
 class TimestampRouter:
-    """See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform."""
 
     topic_format: str
     timestamp_format: DateFormat
 
     def route(self, topic: str) -> str:
-        # tables whose topics are one at one moment share those of all moments
+        # tables that share a topic at one timestamp share topics at all timestamps
         (found,) = _named(self, pa.array([topic]), pa.array([0])).to_pylist()
         return str(found)
 
@@ -59,7 +59,7 @@ def _named(router: TimestampRouter, topics: pa.Array, times: pa.Array) -> pa.Arr
 
 
 def timestamp_router(options: Mapping[str, str]) -> TimestampRouter:
-    """The transform with these options."""
+    """Make the transform from its options. Raises ConfigError."""
     given = Given(options)
     topic = given.text("topic.format", f"{_TOPIC}-{_TIMESTAMP}")
     try:

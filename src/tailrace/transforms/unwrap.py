@@ -1,6 +1,6 @@
-"""ExtractNewRecordState: the row after a change in the place of the event that tells the change.
+"""ExtractNewRecordState: replaces a change event with the row after the change.
 
-A delete has no such row: what becomes of it, and of the tombstone behind it, is for an option to say.
+A delete has no such row: an option decides about deletes and their tombstones.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _PARTED = "\x00"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A field of the event that is added to rows or headers: `path` leads to it, `name` is its new name."""
+    """A field of the event, at `path`, that is added to rows or headers as `name`."""
 
     path: tuple[str, ...]
     name: str
 
     @classmethod
     def read(cls, text: str, prefix: str) -> Reference:
-        """Of `field`, `struct.field`, either with `:name` behind it."""
+        """Parse `field` or `struct.field`, optionally followed by `:name`. Raises ConfigError."""
         place, colon, name = (part.strip() for part in text.partition(":"))
         path = tuple(place.split("."))
         if not all(path) or len(path) > 2 or (colon and not name):
@@ -60,7 +60,7 @@ class Reference:
         return cls(path, prefix + (name or place.replace(".", "_")))
 
     def of(self, envelope: Struct) -> Node | None:
-        """The field, which is optional then; None where the event has none."""
+        """Return the field as optional; None if the event has no such field."""
         found = at(envelope, self.path)
         if found is None and len(self.path) > 1:
             found = envelope.part(self.path[-1])
@@ -68,7 +68,7 @@ class Reference:
 
 
 def _home(field: str) -> tuple[str, ...]:
-    """The struct where a field without one is looked for."""
+    """Return the path of the struct in which a field given without a struct is searched."""
     if field in _ENVELOPE_FIELDS or field == "updateDescription":
         return ()
     return ("transaction",) if field in _TRANSACTION_FIELDS else ("source",)
@@ -76,7 +76,7 @@ def _home(field: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Routed:
-    """Gives the texts of a column as topics, the topic as it was where there is no text."""
+    """Maps the texts of a column to topics; the record keeps its topic if the text is null or blank."""
 
     topic: str | None
 
@@ -87,16 +87,16 @@ class _Routed:
 
 
 def _joined(lists: pa.Array) -> pa.Array:
-    """Lists of names, each as one text."""
+    """Join each list of names into one text."""
     return pc.binary_join(lists, _PARTED)
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractNewRecordState:
-    """See records.transform.Transform.
+    """A records.transform.Transform.
 
-    `deletes` says what becomes of deletes: drop, null (a null of the row's type), tombstone, rewrite; empty where no
-    option does.
+    `deletes` is the handling of deletes: drop, null (a null of the row's type), tombstone or rewrite; "" without an
+    option for it.
     """
 
     deletes: str
@@ -111,8 +111,8 @@ class ExtractNewRecordState:
     notices: tuple[str, ...] = ()
 
     def in_form(self, form: str) -> ExtractNewRecordState:
-        """The transform with the defaults of the Debezium that events of this form are of: before 3, deletes and
-        tombstones were dropped."""
+        """Return the transform with the defaults of the Debezium version of the event format `form`: before version 3,
+        deletes and tombstones were dropped."""
         if self.deletes:
             return self
         older = int(form.partition(".")[0]) < 3
@@ -168,7 +168,7 @@ class ExtractNewRecordState:
         return self._dropped(replace(record, value=self._marked(row, "true")), envelope)
 
     def _marked(self, row: Struct, deleted: str) -> Struct:
-        """The row as a value of its own, which says whether it was deleted where deletes are rows."""
+        """Return the row as a value, with the field __deleted if deletes are rewritten as rows."""
         members = row.members
         if self.fills_defaults:
             members = tuple(Member(member.name, with_defaults(member.node)) for member in members)
@@ -194,7 +194,7 @@ class ExtractNewRecordState:
         return replace(record, topic=Computed((field,), _Routed(record.topic), STRING))
 
     def _dropped(self, record: RecordLayout, envelope: Struct | None) -> Rewritten:
-        """The record without the fields that its header names; `envelope` has fields that are added after that."""
+        """Return the record without the fields that its header names, then with the added fields of `envelope`."""
         header = next((header.node for header in record.headers if header.name == self.dropping), None)
         if not self.dropping or header is None or header.type.connect != "array":
             return self._without(record, (), envelope)
@@ -224,7 +224,7 @@ class ExtractNewRecordState:
 
 
 def extract_new_record_state(options: Mapping[str, str]) -> ExtractNewRecordState:
-    """The transform that the options describe, those of Debezium 1 and 2 among them. Raises ConfigError."""
+    """Make the transform from its options, including those of Debezium 1 and 2. Raises ConfigError."""
     given = Given(options)
     deletes, keeps_tombstones, notices = _deletes(given)
     fields_prefix = given.verbatim("add.fields.prefix", "__")
@@ -255,7 +255,7 @@ def extract_new_record_state(options: Mapping[str, str]) -> ExtractNewRecordStat
 
 
 def _deletes(given: Given) -> tuple[str, bool, list[str]]:
-    """What becomes of deletes, whether tombstones stay, and what is to be said of older options."""
+    """Return the handling of deletes, True if tombstones stay, and notices about older options."""
     newer, handling = "delete.tombstone.handling.mode", "delete.handling.mode"
     older = [name for name in (handling, "drop.deletes", "drop.tombstones") if given.has(name)]
     if given.has(newer):

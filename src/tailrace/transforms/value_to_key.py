@@ -1,4 +1,4 @@
-"""ValueToKey: a new key of fields of the value."""
+"""ValueToKey: makes a new key from fields of the value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.transforms.parts import VALUE, defaulted, defaults, required_field
 
 @dataclass(frozen=True, slots=True)
 class ValueToKey:
-    """See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform."""
 
     fields: tuple[str, ...]
     defaults: bool
@@ -25,7 +25,7 @@ class ValueToKey:
 
 
 def value_to_key(options: Mapping[str, str]) -> ValueToKey:
-    """The transform with these options."""
+    """Make the transform from its options. Raises ConfigError."""
     given = Given(options)
     given.required("fields")
     found = ValueToKey(given.names("fields"), defaults(given))

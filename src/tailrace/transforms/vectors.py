@@ -1,4 +1,4 @@
-"""VectorToJsonConverter: vectors as texts of JSON."""
+"""VectorToJsonConverter: converts vectors to JSON texts."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def _sparse(vectors: pa.Array) -> pa.Array:
 
 
 def _number(number: float, single: bool) -> str:
-    """The number as Java writes it."""
+    """Format a number as Java does."""
     return java_number(str(np.float32(number)), single=True) if single else java_number(repr(number))
 
 
 @dataclass(frozen=True, slots=True)
 class VectorToJsonConverter:
-    """See records.transform.Transform."""
+    """A records.transform.Transform."""
 
     def rewrite(self, record: RecordLayout) -> RecordLayout:
         return with_columns(record, _column)
@@ -61,6 +61,6 @@ def _column(node: Node) -> Node:
 
 
 def vector_to_json_converter(options: Mapping[str, str]) -> VectorToJsonConverter:
-    """The transform, which has no options. Raises ConfigError."""
+    """Make the transform, which has no options. Raises ConfigError."""
     Given(options).done()
     return VectorToJsonConverter()

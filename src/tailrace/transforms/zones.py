@@ -1,8 +1,8 @@
-"""TimezoneConverter: timestamps of events in another time zone.
+"""TimezoneConverter: converts timestamps of events to another time zone.
 
 An instant is shown at the zone's offset. A timestamp without a zone is taken as the zone's wall time, so it moves by
-minus the offset. Either time the offset is that of the wall time which the clock shows in UTC, as Debezium has it: an
-instant within hours of a change of clocks may have the offset from before it.
+minus the offset. In both cases, as in Debezium, the offset is looked up for the UTC clock reading as a wall time of the
+zone: within hours of a change of clocks, an instant may get the offset from before the change.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _YEAR_0, _YEAR_10000 = -62_167_219_200, 253_402_300_800
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Which fields a rule is about: `place` is source, topic, or empty where either may have the name. An empty `field`
-    stands for all; `part` is before, after or source, or empty for both images."""
+    """A rule of the options, which selects fields. `place` is source or topic, or "" if `name` may be of either. An
+    empty `field` selects all; `part` is before, after or source, or "" for both images."""
 
     place: str
     name: str
@@ -51,20 +51,20 @@ class Rule:
     field: str
 
     def of(self, topic: str, table: str | None) -> bool:
-        """Whether the rule is about the events of a table for a topic."""
+        """Return True if the rule selects the events of a table to a topic."""
         if self.place == "topic":
             return self.name == topic
         return self.name == table if self.place or table is not None else self.name == topic
 
     def names(self, part: str, field: str) -> bool:
-        """Whether the rule is about this field of a part of the event."""
+        """Return True if the rule selects this field of a part of the event."""
         if not self.field:
             return part != "source"
         return self.field == field and (self.part == part if self.part else part != "source")
 
 
 def rules(texts: tuple[str, ...]) -> tuple[Rule, ...]:
-    """The rules of a list. Raises ConfigError."""
+    """Parse the rules of a list. Raises ConfigError."""
     found: list[Rule] = []
     place = ""
     for text in texts:
@@ -88,9 +88,10 @@ def _zone(name: str) -> dt.tzinfo:
 
 
 def _offsets(zone: dt.tzinfo, seconds: Int64s) -> Int64s:
-    """The zone's offset in seconds at each instant, in seconds since 1970. It is the same within an hour's quarter."""
+    """Return the zone's offset in seconds at each instant, given in seconds since 1970. It is constant within each
+    quarter of an hour."""
     quarters = seconds // 900
-    # most come in the order of their time: of those beside each other that are equal one is looked up
+    # most instants are in the order of time: of equal neighbours only one is looked up
     first = np.append(True, quarters[1:] != quarters[:-1]) if len(quarters) else np.zeros(0, np.bool_)
     found, which = np.unique(quarters[first], return_inverse=True)
     known = np.array([_offset(zone, quarter * 900) for quarter in found.tolist()], np.int64)
@@ -100,7 +101,7 @@ def _offsets(zone: dt.tzinfo, seconds: Int64s) -> Int64s:
 
 @lru_cache(maxsize=1 << 16)
 def _offset(zone: dt.tzinfo, second: int) -> int:
-    # zones have no rules beyond the years of Python's datetime; the nearest year stands for them
+    # beyond the years of Python's datetime, the nearest year's offset is used
     second = min(max(second, _YEAR_0 + 400 * _DAY), _YEAR_10000 - 400 * _DAY)
     moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=second)
     found = moment.astimezone(zone).utcoffset()
@@ -109,7 +110,7 @@ def _offset(zone: dt.tzinfo, second: int) -> int:
 
 
 def _wall_offsets(zone: dt.tzinfo, seconds: Int64s) -> Int64s:
-    """The offset that the zone's wall times have: the earlier one where a time is there twice or is left out."""
+    """Return the offsets of wall times of the zone: the earlier offset if a time exists twice or not at all."""
     before, after = _offsets(zone, seconds - _DAY), _offsets(zone, seconds + _DAY)
     if (before == after).all():
         return before
@@ -119,7 +120,7 @@ def _wall_offsets(zone: dt.tzinfo, seconds: Int64s) -> Int64s:
 
 
 def _as_wall_time(zone: str, values: pa.Array) -> pa.Array:
-    """Timestamps without a zone, read as the zone's wall time."""
+    """Return timestamps without a zone, taken as the zone's wall time, in UTC."""
     unit = _PER_SECOND[values.type.unit]
     numbers = pc.fill_null(values.cast(pa.int64()), 0).to_numpy()
     moved = numbers - _wall_offsets(_zone(zone), numbers // unit) * unit
@@ -128,14 +129,14 @@ def _as_wall_time(zone: str, values: pa.Array) -> pa.Array:
 
 
 def _shifted(zone: str, unit: int, values: pa.Array) -> pa.Array:
-    """Numbers since 1970, moved by the zone's offset."""
+    """Return numbers since 1970, `unit` per second, moved by the zone's offset."""
     numbers = pc.fill_null(values, 0).to_numpy()
     moved = numbers + _wall_offsets(_zone(zone), numbers // unit) * unit
     return pa.array(moved, pa.int64(), mask=values.is_null().to_numpy(zero_copy_only=False))
 
 
 def _at_offset(zone: str, values: pa.Array) -> pa.Array:
-    """Instants as ISO texts at the zone's offset, with as many digits of the second's fraction as they need."""
+    """Return instants as ISO texts at the zone's offset, without trailing zeros in the second's fraction."""
     numbers = pc.fill_null(values.cast(pa.int64()), 0).to_numpy()
     offsets = _wall_offsets(_zone(zone), numbers // 1_000_000)
     texts = instant_texts(numbers, offsets)
@@ -151,7 +152,7 @@ def _offset_text(offset: int) -> str:
 
 
 def _clock_at_offset(zone: str, values: pa.Array) -> pa.Array:
-    """Times of a day with an offset, at the offset that the zone has now."""
+    """Return times of day with an offset at the zone's current offset."""
     now = round(dt.datetime.now(dt.UTC).timestamp())
     return by_distinct(partial(_clock, _offset(_zone(zone), now)), pa.string(), values)
 
@@ -172,7 +173,7 @@ def _clock(offset: int, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TimezoneConverter:
-    """See records.transform.Transform. `includes` tells whether the rules name what is converted, or what is not."""
+    """A records.transform.Transform. The rules name the converted fields if `includes`, else the others."""
 
     zone: str
     rules: tuple[Rule, ...]
@@ -223,7 +224,7 @@ class TimezoneConverter:
 
 
 def timezone_converter(options: Mapping[str, str]) -> TimezoneConverter:
-    """The transform that the options describe. Raises ConfigError."""
+    """Make the transform from its options. Raises ConfigError."""
     given = Given(options)
     zone = given.required("converted.timezone")
     try:
