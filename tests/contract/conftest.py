@@ -1,4 +1,4 @@
-"""The connectors that are held to the contract, each with a fresh database for each test."""
+"""The connectors under the contract, with a fresh database for each test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUBJECTS: dict[str, tuple[str, Callable[[Any], Subject]]] = {
 
 @pytest.fixture(params=SUBJECTS)
 def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
-    """One of them."""
+    """A connector with its database."""
     fixture, make = SUBJECTS[request.param]
     yield make(request.getfixturevalue(fixture))
     close_idle()

@@ -1,4 +1,4 @@
-"""Db2 under the contract: Derby, and a capture program that is played."""
+"""Db2 under the contract: Derby, with a simulated capture program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every connector keeps, whatever its database; `subject` is a fixture of the module that imports these tests."""
+"""The contract of every connector, as tests. The module that imports them defines the fixture `subject`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.contract.query import Query, numbers, rows_of, sent, text_of, told
 from tests.contract.subject import Subject
 
 MOST_CALLS = 200
-"""How often a planner whose server is gone is asked, before a test fails."""
+"""The most calls of a planner whose server is gone, before a test fails."""
 
 
 def created(*keys: int) -> list[tuple[str, int]]:
@@ -22,7 +22,7 @@ def created(*keys: int) -> list[tuple[str, int]]:
 
 
 def ask_on(query: Query) -> None:
-    """Batch after batch, whether there is anything new or not."""
+    """Plan and read batches, even if there is nothing new."""
     for _ in range(MOST_CALLS):
         query.step()
 

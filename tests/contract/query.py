@@ -1,4 +1,4 @@
-"""A query as Spark runs it, batch by batch, through what every connector has: its descriptor, a planner, tasks."""
+"""A query run as Spark would, batch by batch, through the interface of every connector: descriptor, planner, tasks."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ GENERAL = {
     "retriable.restart.connector.wait.ms": "50",
 }
 SECONDS = 60
-"""How long a test waits for events that do not come, before it fails."""
+"""Seconds for which a test waits for missing events, before it fails."""
 _MADE_AT = ("ts_ms", "ts_us", "ts_ns")
-"""The members of an event that tell when it was made, which is another time at every reading."""
+"""The members of an event with the time of its creation, which differs at every reading."""
 
 
 class Query:
-    """One query, a context manager; `committed` is the offset in Spark's commit log, as text."""
+    """A query, as a context manager. `committed` is the offset in Spark's commit log, as text."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Query:
         committed: str | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        """`more` are options beside the subject's, or beside `options` in their place."""
+        """`more` are options in addition to `options`, by default those of the subject."""
         self.descriptor = registry.find(subject.connector)
         given = {**GENERAL, **(subject.options if options is None else options), **more}
         self.config = registry.parse(subject.connector, given)
@@ -54,16 +54,16 @@ class Query:
         self.planner.close()
 
     def plan(self) -> str | None:
-        """The end of the next batch; None when nothing is new."""
+        """Return the end of the next batch; None if nothing is new."""
         end = text_of(self.planner.latest_offset(json.loads(self.committed), None, None))
         return None if end == self.committed else end
 
     def tasks(self, end: str) -> list[Task]:
-        """The tasks of the batch that ends there, as workers get them."""
+        """Return the tasks of the batch that ends at `end`, pickled as for workers."""
         return [sent(task) for task in self.planner.partitions(json.loads(self.committed), json.loads(end))]
 
     def read(self, end: str) -> list[Row]:
-        """The rows of `things` in the batch that ends there."""
+        """Return the rows of `things` in the batch that ends at `end`."""
         return [row for task in self.tasks(end) for row in rows_of(task)]
 
     def step(self) -> list[Row]:
@@ -76,14 +76,14 @@ class Query:
         return found
 
     def begin(self) -> None:
-        """Until the query has a position in the log."""
+        """Run batches until the query has a position in the log."""
         for _ in range(20):
             self.step()
             if self.committed != self.initial:
                 return
 
     def until(self, count: int) -> list[Row]:
-        """The rows of the next batches until there are `count`; one more batch shows whether there are too many."""
+        """Return the rows of the next batches until there are `count`, and of one more batch, to reveal extra rows."""
         found: list[Row] = []
         until = time.monotonic() + SECONDS
         while len(found) < count:
@@ -92,7 +92,7 @@ class Query:
         return found + self.step()
 
     def planned(self) -> str:
-        """The end of the next batch that has rows, not committed; those without are."""
+        """Plan the next batch that has rows and return its end, uncommitted. Commits the batches without rows."""
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:
             end = self.plan()
@@ -103,7 +103,7 @@ class Query:
         raise AssertionError("no batch has rows")
 
     def drain(self) -> list[Row]:
-        """The rows of all batches until there is none."""
+        """Return the rows of all batches until nothing is new."""
         found: list[Row] = []
         while (end := self.plan()) is not None:
             found += self.read(end)
@@ -111,13 +111,13 @@ class Query:
         return found
 
     def status(self) -> SourceStatus:
-        """What the status line reads."""
+        """Return the status, as the status line gets it."""
         newest = self.planner.status()
         return self.descriptor.load_describe()(json.loads(self.committed), newest or {})
 
 
 def text_of(offset: Any) -> str:
-    """An offset as Spark stores it, held to what an offset may be."""
+    """Return an offset as the text that Spark stores; asserts that an offset may have its content."""
     _hold(offset)
     text = json.dumps(offset)
     assert text == json.dumps(offset, sort_keys=True), f"the keys of {text} are not in order"
@@ -136,19 +136,19 @@ def _hold(value: Any) -> None:
 
 
 def sent(task: Task) -> Task:
-    """The task as it comes out of the pickle."""
+    """Return the task after pickling and unpickling."""
     found: Task = pickle.loads(pickle.dumps(task))
     return found
 
 
 def rows_of(task: Task) -> list[Row]:
-    """The rows of `things` that a task gives."""
+    """Return a task's rows of `things`."""
     rows = (row for batch in task.read() for row in batch.to_pylist())
     return [row for row in rows if (row["table"] or "").lower() == TABLE]
 
 
 def told(rows: list[Row]) -> list[tuple[Any, ...]]:
-    """What of rows is the same at every reading."""
+    """Return the parts of rows that are the same at every reading."""
     found = []
     for row in rows:
         event = json.loads(row["value"] or b"{}")
@@ -159,5 +159,5 @@ def told(rows: list[Row]) -> list[tuple[Any, ...]]:
 
 
 def numbers(rows: list[Row]) -> list[tuple[str, int]]:
-    """Operation and key of each row."""
+    """Return operation and key of each row."""
     return [(row["op"], int(next(iter(json.loads(row["key"]).values())))) for row in rows]

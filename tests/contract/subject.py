@@ -1,4 +1,4 @@
-"""What the contract needs of a database: a table `things` of numbered rows, and options that name it."""
+"""The interface between the contract and a database: a table `things` of numbered rows, and options for it."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from typing import Protocol
 from tests.chaos.proxy import Proxy
 
 TABLE = "things"
-"""The name of the table, in whatever case."""
+"""The name of the table, in any case."""
 Lose = Callable[[], object]
-"""Ends the server for whoever reaches it through the options that came with this."""
+"""Cuts off the server for users of the options that came with this function."""
 
 
 class Subject(Protocol):
-    """One connector with a database of its own, which nobody else writes to."""
+    """A connector with a database of its own, to which nobody else writes."""
 
     connector: str
-    """The name by which the registry knows it."""
+    """The connector's name in the registry."""
     options: Mapping[str, str]
-    """Options of a query that delivers the changes of `things` from its beginning on, without its rows."""
+    """Options of a query that delivers the changes of `things` from its start on, without a snapshot."""
     snapshot: Mapping[str, str]
-    """What a query with a snapshot has instead; empty where the connector reads no rows."""
+    """Options that a query with a snapshot has instead; empty if the connector takes no snapshots."""
     signals: Mapping[str, str]
-    """What a query that obeys signals has as well; empty where the connector knows no incremental snapshots."""
+    """Further options of a query with signals; empty if the connector has no incremental snapshots."""
     table: str
-    """`things` as a signal names it."""
+    """The name of `things` in a signal."""
     secrets: tuple[str, ...]
-    """What must be printed nowhere."""
+    """Texts that must never be printed."""
 
     def insert(self, *numbers: int) -> None:
-        """Insert rows with these keys, each in a transaction of its own; what is captured is in the log then."""
+        """Insert rows with these keys, each in a transaction of its own, and wait until they are captured."""
         ...
 
     def at_work(self) -> AbstractContextManager[object]:
-        """What others write meanwhile is captured, too."""
+        """Inside the block, changes by others are captured too."""
         ...
 
     def losable(self) -> AbstractContextManager[tuple[Mapping[str, str], Lose]]:
-        """Options of the same database over a way that can be cut, for good; and what cuts it."""
+        """Yield options for the same database over a connection that can be cut, and the function that cuts it."""
         ...
 
 
@@ -54,7 +54,7 @@ class Served(Subject):
         return nullcontext()
 
     def reached(self, port: int) -> Mapping[str, str]:
-        """The options, with another port."""
+        """Return the options with another port."""
         return {**self.options, "database.port": str(port)}
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What a query would deliver, read in the process of the test: its planner, and the tasks as workers get them."""
+"""A query's rows, read in the test's process: by its planner, and by tasks pickled as for workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tailrace.events.settings import EventSettings
 
 
 def read(connector: str, given: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return all rows that are there now, in the order of their batches."""
+    """Return all rows up to now, in the order of their batches."""
     config = registry.parse(connector, given)
     planner = registry.find(connector).load_planner()(config, EventSettings.from_options(config, "run"))
     try:

@@ -1,4 +1,4 @@
-"""The connector of another package under the contract: this is all that its own tests need for it."""
+"""The connector of another package under the contract; its own tests need no more than this."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ToylogSubject(Subject):
 
 @pytest.fixture
 def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Subject]:
-    """The package as if it were installed, and a log of its own."""
+    """The connector as if its package were installed, with a log of its own."""
     monkeypatch.syspath_prepend(PACKAGE)
     yield ToylogSubject(tmp_path / "changes.jsonl")
     for name in [name for name in sys.modules if name.partition(".")[0] == "toylog"]:

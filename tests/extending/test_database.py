@@ -1,4 +1,4 @@
-"""A database that tailrace knows nothing of: its connector is a package of its own, found by its entry point."""
+"""A database that tailrace does not know: its connector is a separate package, found by its entry point."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def session(installed: None, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
-    """The session, whose planners and workers have the package installed as well."""
+    """The session, with the package installed for its planners and workers too."""
     monkeypatch.setitem(spark.sparkContext.environment, "PYTHONPATH", str(PACKAGE))
     return spark
 

@@ -1,4 +1,4 @@
-"""An encoding of another package is found by its entry point, and writes every record that JSON would write."""
+"""An encoding of another package: found by its entry point, it writes every record that JSON would write."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLASS = "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"
 
 @pytest.fixture
 def _pairs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The package is there, as if it were installed."""
+    """The package as if it were installed."""
     formats.find.cache_clear()
     monkeypatch.syspath_prepend(PACKAGES / "encoding")
     yield
@@ -89,7 +89,7 @@ def test_it_writes_documents() -> None:
 
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    """Options of a query whose connector is a package, too; two changes are in its log."""
+    """Options of a query whose connector is a separate package too, with two changes in its log."""
     monkeypatch.syspath_prepend(PACKAGES / "database")
     log = tmp_path / "changes.jsonl"
     log.write_text(
@@ -101,7 +101,7 @@ def logged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
 
 
 def is_written(rows: dict[str, Mapping[str, Any]]) -> bool:
-    """Return True; AssertionError where the records of the two changes are not lines of pairs."""
+    """Return True if the records of the two changes are lines of pairs; raises AssertionError otherwise."""
     assert {bytes(row["key"]) for row in rows.values()} == {b"#s.log.orders.Key\nid=1"}
     assert rows["tombstone"]["value"] is None
     created, deleted = (bytes(rows[op]["value"]).decode().splitlines() for op in "cd")

@@ -1,4 +1,4 @@
-"""A sink of another package is found by its entry point, and a pipeline gives it what it says that it needs."""
+"""A sink of another package: found by its entry point, it gets from the pipeline the columns that it asks for."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PACKAGES = Path(__file__).parent
 
 @pytest.fixture
 def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package is there, as if it were installed."""
+    """The package as if it were installed."""
     monkeypatch.syspath_prepend(PACKAGES / "sink")
 
 
 def package(folder: Path, name: str, points: str, code: str = "") -> None:
-    """Lay a package with these entry points into a folder."""
+    """Write a package with these entry points into a folder."""
     (folder / f"{name}-1.0.dist-info").mkdir(parents=True)
     (folder / f"{name}-1.0.dist-info" / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     (folder / f"{name}-1.0.dist-info" / "entry_points.txt").write_text(f"[tailrace.sinks]\n{points}\n")
@@ -92,7 +92,7 @@ def pipeline(spark: SparkSession | None, database: Database, folder: Path, **mor
 
 
 def kept(folder: Path) -> list[tuple[str, int, Any]]:
-    """Topic, key and row of each key."""
+    """Return topic, key and row of each key."""
     with sqlite3.connect(folder / "latest.db") as connection:
         found = connection.execute("select topic, key, value from latest order by topic, key").fetchall()
     return [(topic, json.loads(key)["id"], value and json.loads(value)["after"]) for topic, key, value in found]
@@ -101,12 +101,12 @@ def kept(folder: Path) -> list[tuple[str, int, Any]]:
 @pytest.mark.usefixtures("_toy")
 def test_the_source_is_asked_for_what_the_sink_needs(tmp_path: Path, database: Database) -> None:
     made = pipeline(None, database, tmp_path)
-    # op and source_ts are the pipeline's own, for its status
+    # op and source_ts are for the pipeline's status
     assert read_columns(made.sink) == ("topic", "key", "value", "op", "position", "ordinal", "source_ts")
     texts = made.options()
     assert texts["row.columns"] == "topic,key,value,op,position,ordinal,source_ts"
     assert texts["event.order"] == "key"
-    # A configuration that asks for more order gets it.
+    # A configuration may ask for a stricter order.
     assert pipeline(None, database, tmp_path, source_event_order="topic").options()["event.order"] == "topic"
 
 

@@ -1,4 +1,4 @@
-"""A transform of another package is found by its entry point, and rewrites the layouts of records."""
+"""A transform of another package: found by its entry point, it rewrites the layouts of records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CHANGES = batch(
 
 @pytest.fixture
 def _rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The package is there, as if it were installed."""
+    """The package as if it were installed."""
     monkeypatch.syspath_prepend(PACKAGES / "transform")
     yield
     sys.modules.pop("toyrows", None)
@@ -130,7 +130,7 @@ def test_what_depends_on_values_is_computed() -> None:
 
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    """Options of a query whose connector is a package, too; two changes are in its log."""
+    """Options of a query whose connector is a separate package too, with two changes in its log."""
     monkeypatch.syspath_prepend(PACKAGES / "database")
     log = tmp_path / "changes.jsonl"
     log.write_text(

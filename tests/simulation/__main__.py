@@ -1,9 +1,9 @@
-"""`python -m tests.simulation`: run histories, on all cores, and print the seed of one that fails.
+"""`python -m tests.simulation`: run histories on all cores, and print the seeds of failures.
 
-`python -m tests.simulation schema`: run histories of altered tables on real servers, the embedded one and, where one is
-installed, the system's, and print those that end badly. --histories is 100 then.
+`python -m tests.simulation schema`: run histories of altered tables on real servers (the embedded one and, if
+installed, the system's), by default 100, and print those that end badly.
 
-With --mutants, find the seeds anew by which tests find the mutants, and write them to their file.
+With --mutants, search again for the seeds by which tests find the mutants, and write them to their file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BLOCK = 200
 
 
 def block(connector: str, first: int, last: int) -> tuple[Totals, str]:
-    """The totals of the histories `[first, last)`, and what the first one that failed has to say."""
+    """Run the histories `[first, last)`; return their totals, and the trace of the first failure or ""."""
     logging.getLogger("tailrace").setLevel(logging.CRITICAL)
     try:
         return run(KINDS[connector], range(first, last)), ""
@@ -36,7 +36,7 @@ def block(connector: str, first: int, last: int) -> tuple[Totals, str]:
 
 
 def schema(seeds: range) -> int:
-    """Run histories of altered tables on each server that there is; return how many ended badly."""
+    """Run histories of altered tables on each available server; return the number that ended badly."""
     bad = 0
     for name, binaries in {"embedded": None, "of the system": system_binaries()}.items():
         if name == "embedded" or binaries is not None:

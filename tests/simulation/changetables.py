@@ -1,7 +1,7 @@
-"""Histories of a query over change tables: a database in memory, Spark's part, and whatever goes wrong, by a seed.
+"""Histories of a query over change tables: a database in memory, a simulated Spark, and random faults, from a seed.
 
-Nothing is lost and no order is broken, however calls fail and processes die; and what snapshots and windows read beside
-the log leads to the rows that the tables have.
+Checked: no change is lost or out of order, however calls fail and processes die; and with the rows that snapshots and
+windows read, the events lead to the rows of the tables.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tests.unit.changetables.memory import SERVERS, MemoryDialect, MemorySession
 STEPS = 25
 MOST_STEPS = 400
 BUSY = 400
-"""Transactions after which others come seldom."""
+"""Number of transactions after which further ones are rare."""
 MOST_LOST = 300
-"""Connections that are lost in one history at most."""
+"""The most connections that are lost in one history."""
 CAPTURED = ("dbo.a", "dbo.b")
 Logged = tuple[int, str, Row | None, Row | None]
 """A change of a table: commit, op, before, after."""
 
 
 class Clock(Threads):
-    """Time that passes by being looked at, and at once where somebody waits."""
+    """A clock that advances a little at each look, and jumps ahead when somebody waits."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -56,7 +56,7 @@ class Clock(Threads):
 
 
 class TablesHistory:
-    """One history from its seed."""
+    """A history, drawn from its seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = Random(seed)
@@ -86,13 +86,13 @@ class TablesHistory:
     # --- the database ---
 
     def act(self) -> None:
-        """Somebody does something in the database."""
+        """Do something random in the database."""
         rng, server = self.rng, self.server
         what = rng.random()
         if what < 0.55:
             self.commit()
         elif what < 0.7:
-            # transactions that nothing is captured of
+            # transactions without captured changes
             for _ in range(rng.choice([1, 5])):
                 self.number += 1
                 server.commit(("dbo.left", "c", None, (f"{self.number:06}", "x")))
@@ -113,7 +113,7 @@ class TablesHistory:
         for _ in range(rng.choice([1, 1, 2, 6])):
             name = rng.choice(CAPTURED)
             if any(one[:2] == (name, "d") for one in work):
-                # an insert behind it would be taken for an update where updates are pairs of rows
+                # if updates are pairs of rows, an insert after a delete would be taken for an update
                 continue
             self.number += 1
             old = [row for row in server.tables[name].rows.values() if (name, row) not in used]
@@ -142,7 +142,7 @@ class TablesHistory:
         self.server.capture()
 
     def _write_down(self, commit: int, entries: list[tuple[str, int, Row]]) -> None:
-        """What events the captured tables give of a transaction."""
+        """Add the expected events of a transaction to `log`."""
         place = 0
         while place < len(entries):
             name, operation, row = entries[place]
@@ -167,7 +167,7 @@ class TablesHistory:
             self.server.commit(("dbo.signals", "c", None, (f"s{self.number}", "resume-snapshot", "{}")))
 
     def clean(self) -> None:
-        """Retention: mostly of what is committed, at times of more."""
+        """Delete old changes: mostly committed ones, rarely more."""
         if self.query.committed is None:
             return
         position = TablesOffset.from_json(self.query.committed).databases["db"].position
@@ -178,22 +178,22 @@ class TablesHistory:
         self.server.clean(min(upto, self.server.last))
 
     def step(self, session: MemorySession, name: str) -> None:
-        """A session asks the server something."""
+        """Called at each request of a session: others act, and faults happen."""
         rng = self.rng
         if self.is_acting:
             return
         if self.is_calm:
-            # the capture process goes on, while a window waits for its watermarks too
+            # capture goes on, also while a window waits for its watermarks
             self.capture()
             return
-        # a call that waits may ask thousands of times
+        # rarely in a busy history: a waiting call may ask thousands of times
         if rng.random() < (self.acts if self.server.last < BUSY else self.acts / 20):
             self.is_acting = True
             self.act()
             self.is_acting = False
         if rng.random() < self.kill:
             raise Killed
-        # a query that tries again for ever may wait for what nobody captures meanwhile
+        # at most MOST_LOST: a query that retries for ever may wait for changes that nobody captures meanwhile
         if self.lost < MOST_LOST and rng.random() < self.error:
             self.lost += 1
             session.lose(name)
@@ -211,7 +211,7 @@ class TablesHistory:
 
     @contextmanager
     def _forgotten(self) -> Iterator[None]:
-        """Nobody keeps its server any longer: there may be a million histories."""
+        """Forget the server at the end: there may be a million histories."""
         try:
             yield
         finally:
@@ -221,12 +221,12 @@ class TablesHistory:
         return self.starts, self.batches, self.is_lost, sum(map(len, self.delivered.values()))
 
     def _calm(self) -> None:
-        """Nothing goes wrong any more; all of it arrives."""
+        """Run without faults until all changes have arrived, and check them."""
         self.is_calm, self.server.behind = True, 0
-        # batches as large as they come: what is cut is seen while things go wrong
+        # batches of any size: cut batches are tested before, with faults
         self.query.is_ending, self.query.max_rows = False, None
         self.capture()
-        # a batch may have no more than one transaction
+        # a batch may have only one transaction
         for _ in range(MOST_STEPS + self.server.last):
             # windows write watermarks
             self.capture()
@@ -248,14 +248,14 @@ class TablesHistory:
         return [one for one in self.log[name] if self.begins is not None and one[0] > self.begins]
 
     def _go_on(self) -> bool:
-        """A batch of the query, or a new start where it has ended; whether anything was delivered."""
+        """Run a batch of the query, or start it again if it has ended; return False if nothing was new."""
         try:
             return self.query.batch_done()
         except Killed:
             pass
         except PositionLost as error:
             if self.has_been_behind and "before the one that was read" in error.message:
-                # a replica that is behind when a query starts cannot be told from a server that was restored
+                # when a query starts, a replica that lags cannot be told from a restored server
                 self.query.begin()
                 return True
             if not self.has_cleaned_ahead:
@@ -268,7 +268,7 @@ class TablesHistory:
         return True
 
     def commit_batch(self, events: list[Event], offset: dict[str, Any]) -> None:
-        """Spark has committed a batch."""
+        """Check a batch that Spark has committed."""
         if self.begins is None:
             self.begins = int.from_bytes(TablesOffset.from_json(offset).databases["db"].position, "big")
         self.batches += 1
@@ -288,14 +288,14 @@ class TablesHistory:
                 rows[(event.after[0],)] = event.after
 
     def check_present(self, present: int) -> None:
-        """An AvailableNow query has ended: what was captured when it began is delivered."""
+        """Check an ended AvailableNow query: all changes captured before its start are delivered."""
         for name in CAPTURED:
             left = [one for one in self._expected(name)[len(self.delivered[name]) :] if one[0] <= present]
             assert not left, f"{name}: an AvailableNow query leaves out {left}"
 
 
 class TablesQuery(Query):
-    """Spark's part: `committed` and `planned` are its logs, and outlive each run."""
+    """The simulated Spark: `committed` and `planned` are its logs, and outlive each run."""
 
     def __init__(self, history: TablesHistory, rng: Random) -> None:
         self.history, self.rng = history, rng
@@ -320,7 +320,7 @@ class TablesQuery(Query):
         return ChangeTablesPlanner(config, settings, SimulatedDialect(self.server.name), FORM, self.history.clock)
 
     def begin(self) -> None:
-        """A new run of the query."""
+        """Start a new run of the query."""
         close_idle()
         self.history.starts += 1
         self.planner = self.fresh()
@@ -329,12 +329,12 @@ class TablesQuery(Query):
         self.max_rows = self.rng.choice([None, 1, 3, 20])
 
     def batch_done(self) -> bool:
-        """Plan, read and commit a batch; False when nothing is new."""
+        """Plan, read and commit a batch; return False if nothing is new."""
         if self.is_ending and self.present is None:
             captured = max(commit for commit, _ in self.server.commits)
             behind, self.server.behind = self.history.replicas, 0
             self.planner.stop_at_present()
-            # the present of a replica that is behind is its own
+            # a lagging replica has a present of its own
             self.present = captured if self.history.replicas == behind else 0
         first = json.loads(json.dumps(self.planner.initial_offset()))
         self.start = self.committed if self.committed is not None else first
@@ -349,7 +349,7 @@ class TablesQuery(Query):
             self._may_die()
         events = self.read(self.planned)
         log = [event for event in events if event.op != "r"]
-        # rows that are read beside the log may come again, as they are then
+        # snapshot rows may differ when read again
         assert self.kept is None or self.kept == log, "a batch that is read again is another one"
         self.kept = log
         self._may_die()
@@ -384,7 +384,7 @@ class SimulatedSession(MemorySession):
 
 @contextmanager
 def simulated() -> Iterator[None]:
-    """Tasks give their batches as plain events, chunks are small, and nobody waits."""
+    """Patch tasks to return plain events, and chunks to be small."""
     with ExitStack() as stack:
         stack.enter_context(replaced(parts, "form", lambda connector: FORM))
         stack.enter_context(replaced(records, "to_rows", lambda batch, settings, form: shown(batch)))

@@ -1,4 +1,4 @@
-"""What every history has."""
+"""Fixtures of all histories."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """What a query warns of is what histories are made of."""
+    """Silence warnings of queries: histories are full of faults."""
     log = logging.getLogger("tailrace")
     before = log.level
     log.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""A history: a query that runs, is started again and ends, by a seed. What it reads from, subclasses say."""
+"""Course: the base of histories. A query runs, ends and is started again, by a seed; subclasses define the database."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tests.simulation.spark import Checkpoint, Limits, Meaning, Query
 from tests.simulation.world import Process, World, noting
 
 TURNS = 150
-"""How many steps things go wrong for."""
+"""Number of steps with faults."""
 MOST_TURNS = 20_000
-"""How many steps it takes at most to deliver the rest."""
+"""The most steps in which the rest must be delivered."""
 
 Counts = tuple[int, int, bool, int]
-"""Starts of the query, batches, whether the position was lost, changes delivered."""
+"""Starts of the query, batches, True if the position was lost, changes delivered."""
 AnyCheckpoint = TypeVar("AnyCheckpoint", bound=Checkpoint)
 
 
 def configured(connector: str, options: Mapping[str, str]) -> tuple[Config, EventSettings]:
-    """What the options mean. Histories share the few configurations that they draw: nobody changes one."""
+    """Return configuration and settings of the options. Histories share cached ones; nobody may change them."""
     return _configured(connector, tuple(options.items()))
 
 
@@ -40,17 +40,17 @@ def _configured(connector: str, options: tuple[tuple[str, str], ...]) -> tuple[C
 
 
 class Course(ABC, Generic[AnyCheckpoint]):
-    """One history from its seed. What it draws from `rng`, it draws in the same order each time."""
+    """A history, drawn from its seed. It draws from `rng` in the same order each time."""
 
     turns = TURNS
     expected: tuple[type[Exception], ...] = (ConnectionFailed,)
-    """What a query may end with, to be started again."""
+    """Errors after which a query is started again."""
     persistence = 0.0
-    """How probable it is that the same planner is asked again after a call that has failed."""
+    """Probability that the same planner is called again after a failed call."""
     interruption = 0.0
-    """How probable it is that a query is killed between the plan of a batch and its first reading."""
+    """Probability that a query is killed between the plan of a batch and its first reading."""
     available = 0.2
-    """How many of the queries run with AvailableNow."""
+    """Share of queries that run with AvailableNow."""
     limits: tuple[Limits, ...] = ((None, 1 << 30), (3, 1 << 30), (None, 200), (1, 1 << 30))
 
     def __init__(self, seed: int, checkpoint: AnyCheckpoint) -> None:
@@ -61,11 +61,11 @@ class Course(ABC, Generic[AnyCheckpoint]):
         self.query: Query | None = None
         self.is_lost = self.is_calm = False
         self.delivered: dict[str, int] = {}
-        """How many changes each topic has got."""
+        """Number of delivered changes by topic."""
         self.starts = 0
 
     def run(self) -> None:
-        """All of it. Raises AssertionError where something does not hold."""
+        """Run the whole history. Raises AssertionError if a check fails."""
         with self.around():
             try:
                 self.world.run(self._turn, lambda: self.is_lost or self.world.turns >= self.turns, self.turns + 1)
@@ -89,7 +89,7 @@ class Course(ABC, Generic[AnyCheckpoint]):
         self._keep_running()
 
     def _keep_running(self) -> None:
-        """Have a query run: start one, or see how it has ended."""
+        """Check a query that has ended, and start one if none runs."""
         process, query = self.process, self.query
         if process is not None and process.failure is not None:
             failure = process.failure
@@ -136,63 +136,63 @@ class Course(ABC, Generic[AnyCheckpoint]):
             self.ended(self.process)
         self.process = self.query = None
 
-    # --- what subclasses say ---
+    # --- implemented by subclasses ---
 
     def is_expected(self, failure: BaseException) -> bool:
-        """Whether a query may end with it."""
+        """Return True if a query may end with this failure."""
         return isinstance(failure, self.expected)
 
     def around(self) -> AbstractContextManager[object]:
-        """What is in place while the history runs."""
+        """Return a context in which the history runs."""
         return nullcontext()
 
     def ended(self, process: Process) -> None:
-        """A process is gone."""
+        """Called after a process was killed."""
         return
 
     @abstractmethod
     def planner(self, process: Process) -> Planner:
-        """The planner of a query that starts."""
+        """Return the planner of a query that starts."""
 
     @abstractmethod
     def meaning(self) -> Meaning: ...
 
     @abstractmethod
     def act(self) -> None:
-        """What happens between two steps."""
+        """Act in the database between two steps."""
 
     @abstractmethod
     def calm(self) -> None:
-        """From here on nothing goes wrong any more, and nobody writes."""
+        """Called once: from here on there are no faults, and nobody writes."""
 
     @abstractmethod
     def calm_act(self) -> None:
-        """What happens between two steps then."""
+        """Act between two steps after `calm`."""
 
     @abstractmethod
     def note_present(self) -> None:
-        """A query begins: what is committed now, one with AvailableNow has to deliver."""
+        """Note the changes committed when a query starts: with AvailableNow it must deliver them."""
 
     @abstractmethod
     def check(self, batch: int) -> None:
-        """A batch has been committed: what it holds follows what was delivered before."""
+        """Check a committed batch: its changes follow those delivered before."""
 
     @abstractmethod
     def check_present(self) -> None:
-        """An AvailableNow query has ended by itself: it has delivered what was committed when it began."""
+        """Check an AvailableNow query that has ended by itself: it has delivered all changes of `note_present`."""
 
     @abstractmethod
     def check_lost(self, failure: PositionLost) -> None:
-        """A query has ended with a lost position: is it?"""
+        """Check that the position is lost, after a query has ended with that error."""
 
     @abstractmethod
     def is_delivered(self) -> bool:
-        """Whether everything is."""
+        """Return True if every change is delivered."""
 
 
 @dataclass
 class Totals:
-    """What histories have gone through: starts of the query, batches, lost positions, changes delivered."""
+    """Sums over histories: starts of the query, batches, lost positions, changes delivered."""
 
     histories: int = 0
     starts: int = 0
@@ -210,7 +210,7 @@ class Totals:
 
 
 class Told(Protocol):
-    """A history, and what it has gone through."""
+    """A history with its counts."""
 
     def run(self) -> None: ...
 
@@ -218,7 +218,7 @@ class Told(Protocol):
 
 
 def run(kind: Callable[[int], Told], seeds: Iterable[int], again: str = "") -> Totals:
-    """Run the histories. What fails has its seed in a note, and the command `again` that runs the seed again."""
+    """Run histories. An error gets a note with the seed, and with the command `again` that runs the seed again."""
     totals = Totals()
     for seed in seeds:
         with noting(f"the history of seed {seed}" + (again and f"; to run it again: {again.format(seed=seed)}")):

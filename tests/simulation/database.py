@@ -1,4 +1,4 @@
-"""A simulated PostgreSQL with tables: rows are written, tables altered, and sessions see what is over for them."""
+"""A simulated PostgreSQL with tables: rows are written, tables altered, and sessions see committed rows."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from tests.simulation.tables import (
 from tests.simulation.world import Process
 
 NAMES = ("a", "b", "left")
-"""The tables that are written; the last one is not captured."""
+"""The names of the tables; the last one is not captured."""
 FIRST_XID = 1000
 SIGNALS = "signals"
 KEYS = 14
-"""How many keys there are: rows come again that were deleted."""
+"""Number of keys: few, so that keys of deleted rows are used again."""
 _TYPES = (20, 23, 25, 1043)
 _TEXTS = frozenset((25, 1043))
 
 
 class Database(Server):
-    """The server, its tables and what is done to them; `alters` is how probable a statement is that alters one."""
+    """The server and its tables. `alters` is the probability of a statement that alters a table."""
 
     def __init__(self, rng: Random, odds: Odds, committed: Callable[[], int], alters: float) -> None:
         super().__init__(rng, odds, committed)
@@ -47,11 +47,11 @@ class Database(Server):
         self.tables = Tables((*first, signals))
         self.exported: dict[str, tuple[TableSession, object, Snapshot]] = {}
         self.shown: dict[str, frozenset[tuple[int, int]]] = {}
-        """Of each snapshot that was taken, by its text: the transactions that it shows, and where they committed."""
+        """By the text of each snapshot taken: the transactions that it shows, with the LSNs of their commits."""
         self.committed: set[tuple[int, int]] = set()
-        """Transactions whose commit is in the log, and where."""
+        """Transactions whose commit is in the log, with its LSN."""
         self._noted_last = ("", 0, 0)
-        # where the log has lost its end, and with it the transactions in progress
+        # LSNs at which the log has lost its end, and with it the transactions in progress
         self._ends: list[int] = []
 
     # --- the log ---
@@ -77,18 +77,18 @@ class Database(Server):
         self.tables.lose()
         self._ends.append(self.end)
         self.committed = {(record.xid, record.lsn) for record in self.records if record.kind == "C"}
-        # ids that the log does not know of any more are given out again
+        # ids that the log no longer holds are used again
         self.next_xid = 1 + max((record.of or record.xid for record in self.records), default=0)
         self.next_xid = max(self.next_xid, FIRST_XID)
 
-    # --- what sessions see ---
+    # --- reads by sessions ---
 
     def running(self) -> set[int]:
-        """Transactions that are not over for others."""
+        """Return the transactions that others see as running."""
         return {*self.open, *self.unseen}
 
     def snapshot(self) -> Snapshot:
-        """What is over now."""
+        """Return a snapshot of the transactions that have ended now."""
         running = self.running()
         xmax = self.next_xid
         while self.tables.top.get(xmax - 1, xmax - 1) in running:
@@ -96,7 +96,7 @@ class Database(Server):
         return self._noted(Snapshot(xmax, frozenset(xid for xid in running if xid < xmax)))
 
     def logged(self, lsn: int) -> Snapshot:
-        """What the log has committed up to `lsn`, as the creation of a slot exports it."""
+        """Return a snapshot of the transactions committed in the log up to `lsn`, as a new slot exports it."""
         over = {record.xid for record in self.records if record.kind in "RC" and record.end <= lsn}
         running = {xid for xid in self.running() if xid not in over}
         return self._noted(Snapshot(self.next_xid, frozenset(running)))
@@ -116,22 +116,22 @@ class Database(Server):
         return statements.ANSWERS
 
     def named(self, name: str, snapshot: Snapshot | None = None) -> Shape | None:
-        """The table of that name."""
+        """Return the table of that name; None if there is none."""
         for shape in self.tables.all_shown(snapshot or self.snapshot()):
             if shape.name == name:
                 return shape
         return None
 
     def column_numbers(self, oid: int) -> dict[str, int]:
-        """The number of each column that the table has had, by its name: no two of a table have had the same one."""
+        """Return the numbers of all columns that the table has ever had, by their names, which are never reused."""
         shapes = (shape for _, shape in self.tables.shapes[oid] if shape is not None)
         return {column.name: column.number for shape in shapes for column in shape.columns}
 
     def is_altered(self, oid: int) -> bool:
-        """Whether a transaction that is not over has altered the table, and locks it."""
+        """Return True if a running transaction has altered the table, and so locks it."""
         return any(oid in self.tables.alters.get(xid, ()) for xid in self.running())
 
-    # --- what is done ---
+    # --- writes ---
 
     def act(self) -> None:
         rng = self.rng
@@ -173,7 +173,7 @@ class Database(Server):
             self.flush()
 
     def put(self, name: str, values: tuple[Value, ...], *, is_local: bool = False) -> None:
-        """Insert a row in a transaction of its own, which waits for no standby if it `is_local`."""
+        """Insert a row in a transaction of its own; if `is_local`, it waits for no standby."""
         shape = self.named(name)
         assert shape is not None
         xid = self._begin()
@@ -200,7 +200,7 @@ class Database(Server):
         self.flush()
 
     def _free(self, xid: int, *, wholly: bool) -> list[Shape]:
-        """The tables that a transaction may write; `wholly`: of which no other transaction and no session uses any."""
+        """Return the tables that a transaction may write; if `wholly`, only those that nobody else uses."""
         others = self.running() - {xid}
         locked = {oid for other in others for oid in self.tables.alters.get(other, ())}
         if wholly:
@@ -210,7 +210,7 @@ class Database(Server):
         return [shape for shape in found if shape is not None and shape.name != SIGNALS]
 
     def _change(self, xid: int, of: int = 0) -> bool:
-        """Write something; whether there was anything to be written."""
+        """Write a random change; return False if nothing could be written."""
         rng = self.rng
         self.next_number += 1
         kind = rng.choice("IIIIIIUUUUDDTL")
@@ -261,7 +261,7 @@ class Database(Server):
         return True
 
     def _values(self, shape: Shape, key: Value, old: Version | None) -> tuple[tuple[int, object], ...]:
-        """A row's new values: one that is stored apart may stay as it is in an update."""
+        """Return a row's new values; an update may leave a value that is stored out of line (TOAST) unchanged."""
         found: list[tuple[int, object]] = [(KEY, key)]
         for column in shape.columns:
             if column.number == KEY:
@@ -272,12 +272,12 @@ class Database(Server):
         return tuple(found)
 
     def _page(self, heap: list[Version]) -> int:
-        """Where a row is put: on a page with room, or behind the others."""
+        """Return the page for a new row: one with room, or a new one."""
         used = [version.page for version in heap if version.xmax is None]
         room = [page for page in range(max((version.page for version in heap), default=0) + 1) if used.count(page) < 3]
         return self.rng.choice(room) if room and self.rng.random() < 0.7 else max(used, default=-1) + 1
 
-    # --- tables are altered ---
+    # --- statements that alter tables ---
 
     def _alter(self, xid: int) -> None:
         free = self._free(xid, wholly=True)
@@ -304,7 +304,7 @@ class Database(Server):
         elif kind == "rename":
             self._replace(xid, shape, self.rng.choice(shape.columns), name=self._name())
         elif others and kind == "null":
-            # also where it may be null already: its row in the catalog is written all the same
+            # also if it is nullable already: its row in the catalog is written all the same
             self._replace(xid, shape, self.rng.choice(others), nullable=True)
         elif others and kind == "drop":
             gone = self.rng.choice(others)
@@ -314,7 +314,7 @@ class Database(Server):
             self._retype(xid, shape, column, self.rng.choice([one for one in _TYPES if one != column.type]))
 
     def rename_key(self, name: str) -> None:
-        """Rename the key's column of a table in a transaction of its own, if nobody else uses the table."""
+        """Rename the key column of a table in a transaction of its own, if nobody else uses the table."""
         xid = self._begin()
         for shape in self._free(xid, wholly=True):
             if shape.name == name:
@@ -322,7 +322,7 @@ class Database(Server):
         self._end(xid, "C")
 
     def _retype(self, xid: int, shape: Shape, column: Column, kind: int) -> None:
-        # what is stored differs
+        # true if the stored form differs
         anew = not {kind, column.type} <= _TEXTS
         heap = next(self.numbers.heaps) if anew else shape.heap
         by = None if column.default is None else xid
@@ -337,7 +337,7 @@ class Database(Server):
         return replace(shape, serial=next(self.numbers.serials), columns=columns, heap=heap or shape.heap)
 
     def _ddl(self, xid: int, oid: int, after: Shape | None, moves: bool = False) -> None:
-        """The rows of the catalog take more of the log than what lies between two records."""
+        """Write a DDL record, larger than others: it stands for all rows of the catalog."""
         self.write("X", xid, Alter("X", (oid,), 0, after, moves), size=400)
 
     def _name(self) -> str:

@@ -1,4 +1,4 @@
-"""The disk that spools put bytes on; it takes nothing now and then."""
+"""A simulated disk for spools that fails now and then."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tailrace.log.spill import Place, Spill, spool_failed
 
 
 class Disk:
-    """While it is entered, each piece is refused with the probability `refuses()`."""
+    """A context in which each write to a spool fails with the probability `refuses()`."""
 
     def __init__(self, rng: Random, refuses: Callable[[], float]) -> None:
         class Failing(Spill):

@@ -1,7 +1,7 @@
-"""A history: a server that works, a query that runs and whatever goes wrong, by a seed; and what must hold.
+"""History: a simulated PostgreSQL, a query and random faults, from a seed, with checks.
 
-Nothing is lost, what is delivered has the order of the log, a batch is the same however often it is read, and the slot
-is never told to forget what Spark has not committed. The position is lost only where the server's log has gone back.
+Checked: no change is lost, changes are delivered in log order, a batch is the same however often it is read, and no
+position is acknowledged before Spark has committed it. The position is lost only if the server's log has gone back.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.simulation.world import Process
 
 @dataclass
 class Faults:
-    """What a history goes through, each as a probability."""
+    """The faults of a history, as probabilities."""
 
     kill: float
     crash: float
@@ -61,7 +61,7 @@ class Faults:
 
 @dataclass
 class SlotCheckpoint(Checkpoint):
-    """With `forgettable`, what the server may forget of what is committed."""
+    """A checkpoint with `forgettable`: the LSN up to which the server may forget its log."""
 
     forgettable: int = BEGIN_LSN
 
@@ -71,7 +71,7 @@ class SlotCheckpoint(Checkpoint):
 
 
 class Segments:
-    """What the planner's offsets and tasks mean. A row is kind and number of a change, the LSN of its commit, its
+    """Interprets the planner's offsets and tasks. A row is a change's kind and number, the LSN of its commit, and its
     ordinal."""
 
     def check(self, start: Offset, end: Offset) -> None:
@@ -98,7 +98,7 @@ class Segments:
         return rows
 
     def row(self, message: Any, table: TableSchema, commit_lsn: int, ordinal: int) -> Row:
-        """The row of a change of the table."""
+        """Return the row of a change of the table."""
         if isinstance(message, pgoutput.Truncate):
             return "T", 0, commit_lsn, ordinal
         assert isinstance(message, pgoutput.Insert | pgoutput.Update | pgoutput.Delete)
@@ -106,7 +106,7 @@ class Segments:
         return type(message).__name__[0], int(bytes(values[0])), commit_lsn, ordinal
 
     def _by_topic(self, part: Sequence[Segment | MixedSegment]) -> Batch:
-        """The rows of each topic, in the order of the log."""
+        """Return the rows of each topic, in log order."""
         topics: dict[str, list[tuple[int, Row]]] = {}
         for segment in part:
             for number in range(len(segment)):
@@ -123,7 +123,7 @@ class Segments:
 
 
 def _parts(task: LogTask) -> Iterator[Sequence[Segment | MixedSegment]]:
-    """The segments of single tables, of which several may have a topic together; then each of mixed ones."""
+    """Yield all segments of single tables together, as several may share a topic; then each mixed segment."""
     yield [segment for segment in task.segments if isinstance(segment, Segment)]
     for segment in task.segments:
         if isinstance(segment, MixedSegment):
@@ -135,7 +135,7 @@ def _parsed(segment: Segment | MixedSegment | MessageSegment, number: int) -> An
 
 
 def _position(segment: Segment | MixedSegment | MessageSegment, number: int) -> tuple[int, int]:
-    """The LSN of the commit, and the ordinal."""
+    """Return the LSN of the commit, and the ordinal."""
     return int(segment.transactions.commit_lsn[segment.transaction[number]]), int(segment.ordinal[number])
 
 
@@ -146,15 +146,15 @@ def _message(segment: MessageSegment, number: int) -> Row:
 
 
 class History(Course[SlotCheckpoint]):
-    """One history from its seed."""
+    """A history, drawn from its seed."""
 
     expected = (ConnectionFailed, SpoolFailed, SlotInUse)
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, SlotCheckpoint())
-        # whether changes of small tables come together, however few such tables there are
+        # if true, changes of small tables share segments, however few these tables are
         self.is_mixed = bool(seed % 2)
-        # whether slices are made in two halves, however small they are
+        # if true, slices are made in two halves, however small they are
         self.is_halved = bool(seed // 2 % 2)
         rng = self.rng
         self.faults = Faults.drawn(rng)
@@ -168,12 +168,12 @@ class History(Course[SlotCheckpoint]):
         )
         self.server = self._server(odds)
         self.config, self.settings = configured("postgres", self._options())
-        # how probable it is at each step that commits are seen by all
+        # probability, at each step, that all commits become visible
         self.seen = 0.1
-        # what the log held before each promotion; whether something was delivered that the new server does not have
+        # the log before each promotion; true once a change was delivered that the new server lacks
         self.pasts: list[dict[str, list[Row]]] = []
         self.has_diverged = False
-        # the end of the log when the query began, for one with AvailableNow
+        # the end of the log when the query started, for AvailableNow
         self.present = 0
         self._known: tuple[int, int, Reading, dict[str, list[Row]]] = -1, 0, Reading(), {}
 
@@ -194,7 +194,7 @@ class History(Course[SlotCheckpoint]):
             found["max.queue.size.in.bytes"] = str(rng.choice([1, 300, 3000]))
         return found
 
-    # --- what goes on ---
+    # --- actions ---
 
     @contextmanager
     def around(self) -> Iterator[None]:
@@ -222,14 +222,14 @@ class History(Course[SlotCheckpoint]):
             server.crash()
         if rng.random() < faults.promotion:
             self.promote()
-        # what is written where the log has lost its end comes after the query's beginning
+        # after the log has lost its end, records written there are newer than the query's start
         self.present = min(self.present, server.end)
         if rng.random() < faults.kill:
             self.end()
         assert not server.broken, server.broken[0]
 
     def promote(self) -> None:
-        """A standby takes over."""
+        """Let a standby take over."""
         self.pasts.append(defaultdict(list, {topic: list(rows) for topic, rows in self._expected().items()}))
         self.server.promote()
 
@@ -246,14 +246,14 @@ class History(Course[SlotCheckpoint]):
         return PostgresPlanner(self.config, self.settings, Outside(*self.sessions(process), process))
 
     def sessions(self, process: Process) -> tuple[Callable[..., Any], Callable[[Address], ArrowConnection]]:
-        """What opens the process's sessions with the server."""
+        """Return the functions that open the process's sessions with the server."""
         return sessions(self.server, process)
 
     def meaning(self) -> Segments:
         return Segments()
 
     def note_present(self) -> None:
-        # what others see committed
+        # up to here, others see all commits
         self.present = self.server.end
 
     def ended(self, process: Process) -> None:
@@ -261,10 +261,10 @@ class History(Course[SlotCheckpoint]):
             if session.process is process:
                 session.is_gone = True
 
-    # --- what must hold ---
+    # --- checks ---
 
     def _expected(self) -> dict[str, list[Row]]:
-        """What each topic gets of the log as it is now."""
+        """Return the rows that each topic must get from the current log."""
         server, (cuts, records, reading, found) = self.server, self._known
         if cuts != server.cuts:
             records, reading, found = 0, Reading(), defaultdict(list)
@@ -275,7 +275,7 @@ class History(Course[SlotCheckpoint]):
         return found
 
     def _rows(self, one: Transaction) -> Iterator[tuple[str, Row]]:
-        """What the topics get of a transaction."""
+        """Yield topic and row of each change of a transaction."""
         for ordinal, (_, change, _) in enumerate(one.changes):
             row = (change.kind, 0 if change.kind == "T" else change.number, one.commit_lsn, ordinal)
             if change.kind == "L":
@@ -285,7 +285,7 @@ class History(Course[SlotCheckpoint]):
                     yield CAPTURED[oid], row
 
     def _logged(self, batch: Batch) -> Batch:
-        """What of a batch is of the log."""
+        """Return the part of a batch that was read from the log."""
         return batch
 
     def check(self, batch: int) -> None:
@@ -295,10 +295,10 @@ class History(Course[SlotCheckpoint]):
             self.delivered[topic] = first + len(rows)
             wanted, *older = (log[topic][first : first + len(rows)] for log in (expected, *self.pasts))
             if rows != wanted and rows in older:
-                # it had been read before the promotion
+                # it was read before the promotion
                 self.has_diverged = True
             assert self.has_diverged or rows == wanted, f"{topic}: {rows} where {wanted} come next"
-        # a position may be all that was read of what a promotion has cut off
+        # also diverged if only a position, and no change, lies in the part that a promotion has cut off
         self.has_diverged = self.has_diverged or self._is_cut_off()
         if self.has_diverged:
             return
@@ -307,7 +307,7 @@ class History(Course[SlotCheckpoint]):
                 assert self.checkpoint.forgettable <= row[2], f"{topic}: {row} is still to come, and may be forgotten"
 
     def _is_cut_off(self) -> bool:
-        """Whether what is committed was read on a timeline that the server's own has left before."""
+        """Return True if the committed position is on another timeline, after the point where the server's left it."""
         offset = json.loads(self.checkpoint.offsets[-1])
         timeline = offset["server"]["timeline"]
         return any(parent == timeline and self.checkpoint.forgettable > lsn for parent, lsn in self.server.branches)
@@ -325,6 +325,6 @@ class History(Course[SlotCheckpoint]):
     def check_lost(self, failure: PositionLost) -> None:
         server = self.server
         gone = any(server.told > lsn for _, lsn in server.branches)
-        # where one was left is in the history of its own successors alone
+        # the point at which a timeline was left is known only in the history of its successors
         is_foreign = server.told_timelines - {server.timeline, *(timeline for timeline, _ in server.branches)}
         assert gone or is_foreign, f"the position is not lost: {failure}"

@@ -1,4 +1,4 @@
-"""Histories in which something is frequent that others have seldom; and the names of all kinds."""
+"""Kinds of histories, each with frequent events that are rare in others; and the names of all kinds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.simulation.world import Process
 
 
 class AlteringHistory(RowsHistory):
-    """One whose tables are altered often, by transactions that others see late."""
+    """A history with frequent alterations of tables, by transactions that others see late."""
 
     signalled = 0.0
 
@@ -38,7 +38,7 @@ class AlteringHistory(RowsHistory):
 
 
 class WaitingHistory(RowsHistory):
-    """One whose commits wait for a standby for long, while a query takes its first snapshot."""
+    """A history whose commits wait long for a standby, while a query takes its first snapshot."""
 
     signalled = 0.0
 
@@ -51,7 +51,7 @@ class WaitingHistory(RowsHistory):
 
 
 class MovingHistory(RowsHistory):
-    """One whose rows move between the pages of larger tables, while its first snapshot is killed and taken up."""
+    """A history of larger tables whose rows move between pages, while the first snapshot is killed and resumed."""
 
     signalled = 0.0
 
@@ -68,7 +68,7 @@ class MovingHistory(RowsHistory):
 
 
 class CrashingHistory(RowsHistory):
-    """One whose server flushes its log late and crashes, while a query with an older slot takes its first snapshot."""
+    """A history whose server flushes its log late and crashes, while a query with an older slot takes a snapshot."""
 
     signalled = 0.0
 
@@ -83,7 +83,7 @@ class CrashingHistory(RowsHistory):
 
 
 class WindowsHistory(RowsHistory):
-    """One whose tables are read by windows alone, while commits are seen late and queries die."""
+    """A history whose tables are read only by windows, while commits are seen late and queries are killed."""
 
     signalled = 1.0
 
@@ -97,7 +97,7 @@ class WindowsHistory(RowsHistory):
     def _tried(self, task: SnapshotTask | ReadTask) -> list[Row]:
         holders = [session for session in self.server.sessions if isinstance(session, TableSession) and session.open]
         if holders and self.rng.random() < 0.1:
-            # what they have exported is gone
+            # the snapshots that they have exported are lost
             for session in holders:
                 session.lose()
             self.server.notice()
@@ -108,7 +108,7 @@ class WindowsHistory(RowsHistory):
 
 
 class BlockingHistory(RowsHistory):
-    """One whose signals ask for blocking snapshots, while rows come and go."""
+    """A history whose signals ask for blocking snapshots, with many changes meanwhile."""
 
     signalled, blocking = 1.0, 1.0
 
@@ -118,7 +118,7 @@ class BlockingHistory(RowsHistory):
 
 
 class SignallingHistory(MongoHistory):
-    """One of a change stream, with signals, whose queries are killed when a batch has been planned."""
+    """A history of a change stream with signals, whose queries are killed after a batch was planned."""
 
     oplogs, signalled = 0.0, 1.0
 
@@ -128,7 +128,7 @@ class SignallingHistory(MongoHistory):
 
 
 class TailingHistory(MongoHistory):
-    """One whose oplog is read while nothing fails, so that its tails begin anew as it is written."""
+    """A history of an oplog without faults, whose tails start again while it is written."""
 
     oplogs = 1.0
 
@@ -138,7 +138,7 @@ class TailingHistory(MongoHistory):
 
 
 class HalvesHistory(History):
-    """One whose slices have a second half that does not follow the first."""
+    """A history whose slices have a second half that does not directly follow the first."""
 
     @contextmanager
     def around(self) -> Iterator[None]:
@@ -147,7 +147,7 @@ class HalvesHistory(History):
 
 
 class PromotedHistory(History):
-    """One whose standby takes over far behind what has been read, before a query with AvailableNow."""
+    """A history whose standby takes over far behind the read position, before a query with AvailableNow."""
 
     available = 0.9
 
@@ -159,7 +159,7 @@ class PromotedHistory(History):
 
 
 class Failover(History):
-    """Its standby takes over just before a client that reads opens one more session, with a probability of `share`."""
+    """A history whose standby takes over, with the probability `share`, just before a reader opens another session."""
 
     share: float
 
@@ -174,13 +174,13 @@ class Failover(History):
         return partial(opened, open_one=connect), partial(opened, open_one=arrow)
 
     def _often(self) -> None:
-        """Have little else go wrong, and the standby far behind."""
+        """Reduce other faults, and let the standby lag far."""
         self.server.odds.act, self.server.lag = 0.5, 40
         self.faults.disk = self.faults.promotion = self.server.odds.catalog = 0.0
 
 
 class FailoverHistory(Failover):
-    """One whose standby takes over between two sessions of a reader."""
+    """A history whose standby takes over between two sessions of a reader."""
 
     available, share = 0.0, 0.3
 
@@ -191,7 +191,7 @@ class FailoverHistory(Failover):
 
 
 class FailoverRowsHistory(Failover, RowsHistory):
-    """One whose standby takes over between the sessions of snapshots and readers."""
+    """A history whose standby takes over between the sessions of snapshots and readers."""
 
     available, share = 0.1, 0.05
 
@@ -218,4 +218,4 @@ KINDS: dict[str, Callable[[int], Told]] = {
     "mongodb-tailing": TailingHistory,
     "changetables": TablesHistory,
 }
-"""The name that the command line has for each kind."""
+"""The kinds of histories by their names on the command line."""

@@ -1,4 +1,4 @@
-"""The log of a simulated PostgreSQL: records in the order of their LSNs, and what pgoutput makes of them."""
+"""The log of a simulated PostgreSQL: records in the order of their LSNs, and pgoutput's messages for them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 CAPTURED = {16401: "a", 16402: "b"}
-"""The captured tables: oid and name."""
+"""The names of captured tables, by oid."""
 TABLES = {**CAPTURED, 16403: "left"}
-"""With one that is published and not captured."""
+"""The names of all tables, by oid: with one that is published but not captured."""
 BEGIN_LSN = 0x1000000
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A row's insert, update or delete (I, U, D), a truncate (T) or a logical message (L), with a number of its own.
+    """A row's insert, update or delete (I, U, D), a truncate (T) or a logical message (L), with a unique number.
 
-    `tables` are the oids that it is of.
+    `tables` are the oids of its tables.
     """
 
     kind: str
@@ -25,15 +25,15 @@ class Change:
     number: int
 
     def shape(self, oid: int) -> int:
-        """A number that changes with whatever a Relation message says of the table."""
+        """Return a number that is different whenever the table's Relation message is."""
         return 0
 
     def relation(self, oid: int, xid: bytes = b"") -> bytes:
-        """The Relation message of one of its tables, with the id of its (sub)transaction inside a stream block."""
+        """Return the Relation message of one of its tables; inside a stream block, with its (sub)transaction's id."""
         return relation(oid, "public", TABLES[oid], ((1, "id", 25), (0, "v", 25)), xid)
 
     def message(self, lsn: int, xid: bytes = b"", flags: int = 1) -> bytes:
-        """Itself, as pgoutput sends it."""
+        """Return the change as pgoutput's message."""
         if self.kind == "L":
             content = str(self.number).encode()
             return b"M" + xid + struct.pack(">BQ", flags, lsn) + b"p\0" + struct.pack(">I", len(content)) + content
@@ -47,8 +47,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record of the log from `lsn` to `end`: a change, the commit (C) or rollback (R) of the transaction `xid`, the
-    rollback of its subtransaction `of` (A), a message outside of transactions (M), or something else (X), of which
+    """A record of the log from `lsn` to `end`: a change (c), the commit (C) or rollback (R) of the transaction `xid`,
+    the rollback of its subtransaction `of` (A), a message outside of transactions (M), or another record (X), for which
     nothing is sent."""
 
     kind: str
@@ -62,8 +62,8 @@ class Record:
 
 @dataclass(slots=True)
 class Transaction:
-    """A committed transaction: its changes with their LSNs, those that were rolled back left out. A message outside of
-    transactions has the id 0."""
+    """A committed transaction and its changes, without rolled back ones: LSN, change, subtransaction. A message outside
+    of transactions has the id 0."""
 
     xid: int
     commit_lsn: int
@@ -73,25 +73,25 @@ class Transaction:
 
 @dataclass(slots=True)
 class Open:
-    """What a decoder keeps of a transaction whose end it has not seen."""
+    """A decoder's state of a running transaction."""
 
     changes: list[tuple[int, Change, int]] = field(default_factory=list)
     aborted: set[int] = field(default_factory=set)
     origin: bool = False
-    # how many of them have been sent in blocks; with any, the transaction is sent as it goes on
+    # number of changes that were sent in blocks
     sent: int = 0
     is_streamed: bool = False
 
 
 class Reading:
-    """Finds the committed transactions of a log that goes on, those in progress kept from one call to the next."""
+    """Finds the committed transactions of a growing log; keeps running transactions from one call to the next."""
 
     def __init__(self) -> None:
         self._held: dict[int, Open] = {}
 
     def transactions(self, records: list[Record]) -> Iterator[Transaction]:
-        """Those that the records end, in the order of their commits; a message outside of transactions is one of its
-        own."""
+        """Yield the transactions that the records commit, in commit order; a message outside of transactions counts as
+        one."""
         held = self._held
         for record in records:
             if record.kind == "M":
@@ -113,11 +113,11 @@ class Reading:
 
 
 UNCHANGED = object()
-"""A value that is stored apart, and that an update has left as it was."""
+"""A value stored out of line (TOAST) that an update has not changed."""
 
 
 def row(values: Sequence[object]) -> bytes:
-    """A row of texts, None for null."""
+    """Encode a row of texts, None for null."""
     found = struct.pack(">h", len(values))
     for value in values:
         if value is None or value is UNCHANGED:
@@ -129,7 +129,7 @@ def row(values: Sequence[object]) -> bytes:
 
 
 def relation(oid: int, schema: str, table: str, columns: Sequence[tuple[int, str, int]], xid: bytes = b"") -> bytes:
-    """A Relation message; `columns` are their flags, names and types."""
+    """Encode a Relation message; `columns` are flags, names and types."""
     head = b"R" + xid + struct.pack(">I", oid) + schema.encode() + b"\0" + table.encode() + b"\0d"
     listed = (
         struct.pack(">B", flag) + name.encode() + b"\0" + struct.pack(">Ii", kind, -1) for flag, name, kind in columns
@@ -138,9 +138,9 @@ def relation(oid: int, schema: str, table: str, columns: Sequence[tuple[int, str
 
 
 class Decoder:
-    """What a session of logical decoding makes of the log: messages with the LSN that they are sent with.
+    """A session of logical decoding: turns records into messages, each with the LSN with which it is sent.
 
-    Transactions that commit before `start` are not sent. With `block` a transaction in progress is sent in blocks of so
+    Transactions that commit before `start` are not sent. With `block`, running transactions are sent in blocks of so
     many changes (protocol 2).
     """
 
@@ -149,13 +149,13 @@ class Decoder:
         self._block = block
         self._messages = messages
         self._held: dict[int, Open] = {}
-        # the shape that each table was announced with, and the same inside of transactions that are sent in blocks
+        # shapes with which tables were announced, by oid; and the same inside each transaction that is sent in blocks
         self._announced: dict[int, int] = {}
         self._announced_in: dict[int, dict[int, int]] = {}
         self.place = 0
 
     def next(self, record: Record) -> Iterator[tuple[bytes, int]]:
-        """The messages that the record gives."""
+        """Yield the messages for the record."""
         self.place += 1
         if record.kind == "M":
             if self._messages and record.end > self._start:
@@ -163,13 +163,13 @@ class Decoder:
                 yield record.change.message(record.end, flags=0), record.end
             return
         if record.kind in "RCA" and record.xid not in self._held:
-            # nothing of it that is decoded
+            # a transaction without changes
             return
         if record.kind == "A":
             one = self._held[record.xid]
             one.aborted.add(record.of)
             if one.is_streamed:
-                # what was announced inside does not count any more
+                # the announcements inside the transaction are void
                 self._announced_in.pop(record.xid, None)
                 yield b"A" + struct.pack(">II", record.xid, record.of), record.end
         elif record.kind == "R":
@@ -187,7 +187,7 @@ class Decoder:
         return change.kind != "L" or self._messages
 
     def _blocks(self, xid: int, one: Open) -> Iterator[tuple[bytes, int]]:
-        """A stream block with what has not been sent of a transaction in progress."""
+        """Yield a stream block with the unsent changes of a running transaction."""
         fresh = [entry for entry in one.changes[one.sent :] if entry[2] not in one.aborted and self._wanted(entry[1])]
         one.sent = len(one.changes)
         if not fresh:
@@ -211,7 +211,7 @@ class Decoder:
         if one.is_streamed:
             yield from self._blocks(record.xid, one)
             yield b"c" + struct.pack(">IBqqq", record.xid, 0, record.lsn, record.end, record.lsn), record.end
-            # what was announced inside counts for what follows
+            # after the commit, the announcements inside count for later transactions
             self._announced |= self._announced_in.pop(record.xid, {})
             return
         kept = [entry for entry in one.changes if entry[2] not in one.aborted and self._wanted(entry[1])]

@@ -1,4 +1,4 @@
-"""A database that is a file: each line of it is a change of a row, as JSON, and the number of the line its position.
+"""A database in a file: each line is a change of a row, as JSON, and the line's number is its position.
 
 {"op": "c", "table": "orders", "before": null, "after": {"id": 1, "item": "rope"}, "at_us": 1700000000000000}
 """

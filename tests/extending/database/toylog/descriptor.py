@@ -1,4 +1,4 @@
-"""The connector as tailrace knows it; the entry point in the group `tailrace.connectors` names CONNECTOR."""
+"""The connector's descriptor; the entry point in the group `tailrace.connectors` names CONNECTOR."""
 
 from __future__ import annotations
 

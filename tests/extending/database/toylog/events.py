@@ -1,4 +1,4 @@
-"""What is the connector's own in events: how its values are shown, and how its changes become columns."""
+"""The connector's part of events: the conversions of its types, and its changes as columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COLUMNS = (Column("id", "number", 4, nullable=False), Column("item", "text", 12
 
 
 class _Declared:
-    """What the types are called, for masks and for the parameters of schemas."""
+    """The declarations of types, for masks and for the parameters of schemas."""
 
     def is_text(self, column: Column) -> bool:
         return column.type_name == "text"
@@ -51,7 +51,7 @@ FORM = CapturedForm(_TYPES, _TYPES.declared, serial=False)
 
 
 def change_batch(table: TableId, changes: Sequence[tuple[int, dict[str, Any]]]) -> ChangeBatch:
-    """The changes of one table as columns. Each is a transaction of its own, which commits at its position."""
+    """Return the changes of one table as columns. Each is a transaction of its own, committed at its position."""
     lsns = pa.array([position.to_bytes(8, "big") for position, _ in changes], pa.binary())
     at_us = np.array([change["at_us"] for _, change in changes], np.int64)
     return ChangeBatch(
@@ -67,7 +67,7 @@ def change_batch(table: TableId, changes: Sequence[tuple[int, dict[str, Any]]]) 
 
 
 def _image(rows: Sequence[dict[str, Any] | None]) -> Image:
-    """The rows as columns of text; a row may be missing."""
+    """Return rows as columns of text; a row may be None."""
     present = np.array([row is not None for row in rows])
     texts = [[None if row is None or row[one.name] is None else str(row[one.name]) for row in rows] for one in _COLUMNS]
     columns = [pa.array([None if text is None else text.encode() for text in column], pa.binary()) for column in texts]

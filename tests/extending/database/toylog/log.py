@@ -1,4 +1,4 @@
-"""The log: its lines, from one position to another. A position is how many lines come before it."""
+"""Access to the log, a file of lines. A position is the number of lines before it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tailrace.errors import ConnectionFailed, DecodeError
 
 
 def head(path: str) -> int:
-    """The position behind the last whole line. Raises ConnectionFailed."""
+    """Return the position after the last complete line. Raises ConnectionFailed."""
     return _bytes(path).count(b"\n")
 
 
 def changes(path: str, start: int, end: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The changes between two positions, each with the position behind it. Raises ConnectionFailed, DecodeError."""
+    """Yield the changes between two positions and the position after each. Raises ConnectionFailed, DecodeError."""
     for number, line in enumerate(_bytes(path).splitlines()[start:end], start + 1):
         try:
             yield number, json.loads(line)

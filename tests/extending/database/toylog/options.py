@@ -1,4 +1,4 @@
-"""The connector's options: one of its own, and those that every connector has."""
+"""The connector's options: log.file, and those of every connector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner and its tasks: a batch is a run of lines, and every table in it is one task."""
+"""The planner and its tasks: a batch is a range of lines, with one task for each table in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from toylog.events import FORM, change_batch
 
 @dataclass(frozen=True)
 class LinesTask:
-    """The changes of one table between two positions."""
+    """A task that reads the changes of one table between two positions."""
 
     path: str
     table: str
@@ -33,7 +33,7 @@ class LinesTask:
 
 
 class FilePlanner:
-    """Reads the log in the planner process. Offsets are `{"line": n}`."""
+    """Plans batches of the log in the planner process. Offsets are `{"line": n}`."""
 
     def __init__(self, config: Config, settings: EventSettings) -> None:
         self._path = str(config["log.file"])

@@ -1,4 +1,4 @@
-"""What is asked before a run: whether the log is there and can be read."""
+"""The checks before a run: the log exists and can be read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from toylog import log
 
 
 def demand(config: Config) -> list[Finding]:
-    """What was found; raises ConnectionFailed where there is no log."""
+    """Return the findings; raises ConnectionFailed if the log cannot be read."""
     return [Finding("ok", "log", f"{log.head(config['log.file'])} changes.")]
 
 
 def check(config: Config) -> list[Finding]:
-    """The same, with what is missing as a finding."""
+    """Return the findings, including an error as a finding."""
     try:
         return demand(config)
     except ConnectionFailed as error:

@@ -1,4 +1,4 @@
-"""A signal as a line of the log: a change of the table that `signal.data.collection` names."""
+"""Sending of signals: a signal is a line of the log, a change of the table `signal.data.collection`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tailrace.snapshot.signals import Signal
 
 
 def send(config: Config, signal: Signal) -> str:
-    """Write the line; returns the table's name."""
+    """Write the line; return the table's name."""
     name = str(config["signal.data.collection"])
     row = {"id": 0, "item": f"{signal.type} {signal.id}"}
     line = {"op": "c", "table": table_name(name)[1], "before": None, "after": row, "at_us": time.time_ns() // 1000}

@@ -1,4 +1,4 @@
-"""Records as lines of name=value, the parts of structs by their paths: an encoding in a package of its own."""
+"""An encoding in a package of its own: records as lines of name=value, with paths as names inside structs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tailrace.records.layout import Node, RecordLayout
 
 @dataclass(frozen=True)
 class Document:
-    """A layout; where the schema goes with records, its name is their first line."""
+    """A compiled layout; with schemas, the schema's name is the first line of a record."""
 
     layout: Node
     first: tuple[str, ...]
@@ -25,7 +25,7 @@ class Document:
 
 
 class Pairs:
-    """See tailrace.formats.base.Encoding."""
+    """A tailrace.formats.base.Encoding."""
 
     def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> Document:
         name = layout.type.name
@@ -40,7 +40,7 @@ class Pairs:
 
 
 class Block:
-    """See tailrace.formats.base.Block."""
+    """A tailrace.formats.base.Block."""
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns

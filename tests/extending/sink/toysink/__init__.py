@@ -20,7 +20,7 @@ TABLE = (
     "create table if not exists latest (topic text, key blob, value blob, position text, ordinal integer, "
     "primary key (topic, key))"
 )
-# The records of one change have one position and ordinal: the last of them counts.
+# The records of one change have the same position and ordinal: the last of them wins.
 PUT = (
     "insert into latest values (?, ?, ?, ?, ?) on conflict (topic, key) do update set "
     "value = excluded.value, position = excluded.position, ordinal = excluded.ordinal "
@@ -30,7 +30,7 @@ FAILED = re.compile(r"sqlite3\.\w+: ([^\n]+)")
 
 
 class LatestSink(Sink):
-    """`debezium.sink.latest.path` names the file. Records without a key are left out; a tombstone is a null value."""
+    """The sink; `debezium.sink.latest.path` is the file. Skips records without a key; a tombstone is a null value."""
 
     name = "latest"
     columns = ("topic", "key", "value", "position", "ordinal")
@@ -57,7 +57,7 @@ class LatestSink(Sink):
         return writer.option("checkpointLocation", str(checkpoint)).foreachBatch(briefly(self._write)).start()
 
     def _write(self, batch: DataFrame, number: int) -> None:
-        """Write one batch as one transaction. What is there already, from before a crash, changes nothing."""
+        """Write one batch as one transaction. Writing it again after a crash changes nothing."""
         connection = sqlite3.connect(self.path)
         try:
             with connection:

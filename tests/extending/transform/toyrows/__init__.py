@@ -1,7 +1,7 @@
-"""Rows in the place of events: a transform in a package of its own.
+"""A transform in a package of its own: replaces events with rows.
 
-A record's value is the row after the change, or before a delete, and what was done to it. `topic.suffix` follows every
-topic. Only rows are delivered whose number in the field `field` is `least` or more.
+A record's value becomes the row after the change, or before a delete, with the operation in `__op`. `topic.suffix` is
+appended to every topic. Rows whose number in the field `field` is below `least` are dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tailrace.records.transform import with_topic
 
 @dataclass(frozen=True)
 class Rows:
-    """See tailrace.records.transform.Transform."""
+    """A tailrace.records.transform.Transform."""
 
     suffix: str
     field: str
@@ -38,7 +38,7 @@ class Rows:
             return record
         row = record.value.part("before" if record.op == "d" else "after")
         if not isinstance(row, Struct):
-            # BEGIN, END, heartbeats
+            # a BEGIN or END marker, or a heartbeat
             return record
         number, keep = row.part(self.field), record.keep
         if number is not None:
@@ -52,7 +52,7 @@ def at_least(least: int, numbers: pa.Array) -> pa.Array:
 
 
 def rows(options: Mapping[str, str]) -> Rows:
-    """The transform with these options."""
+    """Make the transform from its options. Raises ConfigError."""
     unknown = sorted(set(options) - {"topic.suffix", "field", "least"})
     if unknown:
         raise ConfigError(f"It has no option {unknown[0]}.", "It has topic.suffix, field and least.")
