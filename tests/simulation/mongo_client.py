@@ -1,7 +1,7 @@
-"""The primary of a simulated replica set as PyMongo shows it: clients, sessions and commands.
+"""The primary of a simulated replica set behind PyMongo's interface: clients, sessions and commands.
 
-It answers the commands that a planner and its tasks send, and knows no others. Each is a step at which others may go
-first, it may fail, be carried out while its answer is lost, or find another primary; or the process may be killed.
+It answers only the commands that a planner and its tasks send. At each command others may go first, the process may be
+killed, and the command may fail, take effect although its answer is lost, or meet another primary.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tests.simulation.oplog import Change, Document, Entry, Key, Namespace, View
 from tests.simulation.world import Process
 
 FOUND_MS = 30_000
-"""How long a client looks for a primary."""
+"""Milliseconds for which a client looks for a primary."""
 AWAIT_MS = 1_000
-"""How long a cursor at the end of the log waits where its client does not say."""
+"""Default of milliseconds for which a cursor at the end of the log waits."""
 
 
 def _passing(rng: Random) -> Exception:
-    """An error that a client meets now and then, and that passes."""
+    """Return a random transient error."""
     made: list[Callable[[], Exception]] = [
         lambda: AutoReconnect("connection closed"),
         lambda: NetworkTimeout("timed out"),
@@ -72,7 +72,7 @@ class Client:
         return ["admin", "config", "local", *sorted({name for name, _ in self.server.log.namespaces()})]
 
     def call(self) -> None:
-        """Every command begins and ends with this."""
+        """Take a step, at the beginning and the end of every command. Raises random errors."""
         server, process = self.server, self.process
         process.step()
         if server.away_until > server.now():
@@ -84,19 +84,19 @@ class Client:
             raise _passing(server.rng)
 
     def check(self) -> None:
-        """Raise what a client meets that was connected to the primary before."""
+        """Raise NotPrimaryError once after each election."""
         if self._elections != self.server.elections:
             self._elections = self.server.elections
             raise NotPrimaryError("not primary", {"code": 10107})
 
     def wait(self, seconds: float, is_due: Callable[[], bool]) -> None:
-        """Wait in a command until `is_due`, at most so long."""
+        """Wait in a command until `is_due`, at most `seconds`."""
         elections = self.server.elections
         self.process.wait(seconds, lambda: is_due() or self.server.elections != elections)
         self.check()
 
     def sees(self, after: int) -> None:
-        """Wait until the primary knows that a majority has all up to a timestamp."""
+        """Wait until the primary knows that a majority has all entries up to a timestamp."""
         log = self.server.log
         while log.entries[log.shown - 1].at < after:
             if log.entries[-1].at < after:
@@ -140,9 +140,9 @@ class _Database:
         given = {command: 1} if isinstance(command, str) else command
         name = next(iter(given))
         found = dict(_COMMANDS[name](client, self._name, given))
-        # what was carried out may fail now
+        # the command took effect, and may fail now
         client.call()
-        # what the primary has, whatever a majority has
+        # the time of the primary's last entry, even if no majority has it
         found["operationTime"] = stamp(client.server.log.entries[-1].at)
         return found if codec_options is None else RawBSONDocument(encode(found))
 
@@ -190,7 +190,7 @@ def _is_majority(command: Command) -> bool:
 
 
 def _size(server: Server, command: Command) -> int:
-    """How many documents an answer holds: what was asked for, or less where they are large."""
+    """Return the number of documents in an answer: as requested, or fewer, as if they were large."""
     asked = command.get("batchSize") or command.get("cursor", {}).get("batchSize") or 101
     return min(int(asked), server.rng.choice([1, 2, 3, 10, 1000]))
 
@@ -216,7 +216,7 @@ def _find(client: Client, database: str, command: Command) -> Document:
 
 
 def _within(documents: list[Document], command: Command) -> list[Document]:
-    """Those between `min` and `max`, and up to the greatest one that a window reads."""
+    """Return the documents from `min` to before `max`, and up to the greatest `_id` in the filter of a window."""
     if "min" in command:
         least = decode(command["min"].raw)["_id"]
         documents = [one for one in documents if one["_id"] >= least]

@@ -1,4 +1,4 @@
-"""A simulated replica set: those who write to it, its cursors, and what befalls it."""
+"""A simulated replica set: writers, cursors and elections."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from tests.simulation.oplog import (
 CAPTURED: tuple[Namespace, ...] = (("d", "a"), ("d", "b"), ("e", "c"))
 SIGNALS: Namespace = ("d", "signals")
 NAMES: tuple[Namespace, ...] = (*CAPTURED, ("d", "left"))
-"""The collections that somebody writes to, with one that is not captured."""
+"""The collections that are written to; the last one is not captured."""
 IDS = 24
 
 
 def failure(code: int, name: str) -> OperationFailure:
-    """A command's error."""
+    """Return a command's error."""
     return OperationFailure(name, code, {"codeName": name, "ok": 0})
 
 
 @dataclass
 class Odds:
-    """How probable it is that a call fails, that a cursor dies, that somebody does something between two steps, that
-    what is written is replicated at once, and that a transaction is prepared."""
+    """Probabilities: that a call fails, that a cursor dies, that somebody writes between two steps, that a write is
+    replicated at once, and that a transaction is prepared."""
 
     fails: float
     dies: float
@@ -47,7 +47,7 @@ class Odds:
 
 
 class Server:
-    """The replica set: its log, its cursors, and those who write. `now` gives the time in seconds."""
+    """A replica set: its log, cursors and writers. `now` returns the time in seconds."""
 
     def __init__(self, rng: Random, odds: Odds, now: Callable[[], float]) -> None:
         self.rng = rng
@@ -62,10 +62,10 @@ class Server:
         self._next_number = 0
         self._next_session = 1
 
-    # --- those who write ---
+    # --- writers ---
 
     def act(self, drops: float = 0.0) -> None:
-        """Somebody does something in the database."""
+        """Write something random."""
         rng, log = self.rng, self.log
         what = rng.random()
         if what < drops:
@@ -87,16 +87,16 @@ class Server:
             log.replicate(len(log.entries))
 
     def replicate(self) -> None:
-        """Some more of the log reaches a majority."""
+        """Replicate a random part of the log to a majority."""
         log = self.log
         log.replicate(self.rng.randint(log.majority, len(log.entries)))
 
     def insert(self, namespace: Namespace, document: Document) -> Entry:
-        """A client's insert."""
+        """Insert a document for a client."""
         return self.log.single(Change("i", namespace, document["_id"], 0, document))
 
     def finish(self) -> None:
-        """End what is in progress."""
+        """Commit all prepared transactions."""
         for one in list(self.log.prepared):
             self._end(one, commits=True)
 
@@ -108,7 +108,7 @@ class Server:
         return self._next_session
 
     def _changes(self, count: int) -> list[Change]:
-        """What one transaction does: it sees what it has done before, and leaves alone what another one has locked."""
+        """Return random changes of one transaction. It sees its own changes, and avoids documents locked by others."""
         rng, log = self.rng, self.log
         locked = {(change.namespace, change.id) for one in log.prepared for change in one.changes}
         seen: dict[tuple[Namespace, int | str], bool] = {}
@@ -136,10 +136,10 @@ class Server:
         elif not locked:
             self.log.drop(namespace)
 
-    # --- what befalls it ---
+    # --- elections ---
 
     def elect(self) -> None:
-        """Another member becomes the primary. It has what a majority has, and does not know yet how much that is."""
+        """Let another member become the primary. It has all majority entries, but does not know yet which they are."""
         rng, log = self.rng, self.log
         self.elections += 1
         self.cursors.clear()
@@ -150,7 +150,7 @@ class Server:
     # --- commands ---
 
     def open(self, cursor: Cursor, most: int, namespace: str) -> Document:
-        """The first answer of a cursor."""
+        """Return the first answer of a cursor, and keep the cursor unless it is exhausted."""
         documents, behind = cursor.take(most)
         number = 0
         if not cursor.is_over:
@@ -176,7 +176,7 @@ def answer(name: str, documents: Sequence[Any], number: int, namespace: str, beh
 
 
 class Cursor:
-    """What `getMore` goes on with: documents that were found at once."""
+    """A cursor over documents that were found at once; the base of others."""
 
     is_over = False
     waits = False
@@ -185,18 +185,18 @@ class Cursor:
         self._documents = list(documents)
 
     def is_due(self) -> bool:
-        """Whether there is something to look at."""
+        """Return True if there is something to return."""
         return True
 
     def take(self, most: int) -> tuple[list[Any], Key | None]:
-        """The next documents, and the place behind them."""
+        """Return the next documents, and the place after them, None without one."""
         found, self._documents = self._documents[:most], self._documents[most:]
         self.is_over = not self._documents
         return found, None
 
 
 class OplogCursor(Cursor):
-    """Entries from a place on, to the end of what may be seen; one that tails waits there."""
+    """A cursor over the oplog from a place on, to the end of the visible entries; a tailing cursor waits there."""
 
     def __init__(self, server: Server, place: int, *, majority: bool, tails: bool) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ class OplogCursor(Cursor):
         if not self.waits:
             self.is_over = self._place >= self._end()
         elif not self._is_open:
-            # one that has nothing to stand on is dead; another may go on from where the log ends by now
+            # a tailing cursor that finds no entry at first is dead; others may skip to the current end of the log
             self.is_over = not found
             self._place = self._server.rng.choice([self._place, self._place, max(self._place, self._end())])
         self._is_open = True
@@ -230,7 +230,7 @@ class OplogCursor(Cursor):
 
 
 class StreamCursor(Cursor):
-    """The events behind a place of a change stream."""
+    """A cursor over the events after a place of a change stream."""
 
     waits = True
 

@@ -1,8 +1,8 @@
-"""Histories of a query over a replica set: writers, elections, an oplog that falls off, and whatever goes wrong.
+"""Histories of a query over a replica set: writers, elections, an oplog that loses entries, and random faults.
 
-Each topic gets the changes that a majority has, in their order, once; what snapshots and windows read beside the log
-leads to the documents that the collections have; the position is lost only where the server has forgotten what is
-needed.
+Checked: each topic gets the changes that a majority has, in order, once; with the documents that snapshots and windows
+read, the events lead to the documents of the collections; the position is lost only if the server has forgotten needed
+entries.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from tests.simulation.world import Process
 
 _LETTERS = {name: letter for letter, name in LETTERS.items()}
 TRANSACTIONS = "transactions"
-"""The topic of what tells of transactions."""
+"""The topic of transaction markers."""
 IDLE_SECONDS = 10
-"""After so long a primary on which nothing happens writes something by itself."""
+"""Seconds after which an idle primary writes an entry by itself."""
 
 
 @dataclass
 class Faults:
-    """What a history goes through, each as a probability."""
+    """The faults of a history, as probabilities."""
 
     kill: float
     elect: float
@@ -73,14 +73,14 @@ class Faults:
 
 
 class MongoHistory(Course[Checkpoint]):
-    """One history from its seed."""
+    """A history, drawn from its seed."""
 
     expected = (ConnectionFailed, SpoolFailed)
     persistence = 0.4
     oplogs = 0.4
-    """How many histories read the oplog."""
+    """Share of histories that read the oplog."""
     signalled = 0.5
-    """How many of the others have signals."""
+    """Share of the other histories that have signals."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, Checkpoint())
@@ -105,15 +105,15 @@ class MongoHistory(Course[Checkpoint]):
         self.begins: tuple[int, int] | None = None
         self.state: dict[Namespace, dict[int | str, int]] = {name: {} for name in CAPTURED}
         self.asked: dict[Namespace, set[int | str]] = {}
-        """The documents of collections that signals have asked for, without those that have come since."""
-        # a window that is lost shows where no later one reads the same again
+        """Documents that signals have asked for, by collection, without those delivered since."""
+        # often only one signal: a lost window shows only if no later window reads the same documents
         self.signals = rng.choice([1, 1, 3, 10]) if self.has_signals else 0
         self.turns = 300 if self.has_signals else TURNS
         self._known: tuple[int, dict[Namespace, list[Row]]] = 0, {}
         for _ in range(rng.choice([0, 5, 30])):
             self.server.act()
         self._patches = rng.choice([1 << 20, 300]), rng.choice([4096, 2]), rng.choice([1, 2, 5])
-        # how much waits in memory, and on disk, where no option says it
+        # limits of the backlog in memory and on disk, in bytes, without options for them
         self._limits = rng.choice([(1 << 27, 1 << 29), (1, 1 << 29), (300, 3000)])
 
     def _options(self) -> dict[str, str]:
@@ -148,7 +148,7 @@ class MongoHistory(Course[Checkpoint]):
         return found
 
     def around(self) -> ExitStack:
-        """Chunks and batches are small, and tasks give their segments."""
+        """Patch limits and sizes to be small, and tasks to return their segments."""
         stack = ExitStack()
         backlog, small, chunk = self._patches
         memory, disk = self._limits
@@ -169,7 +169,7 @@ class MongoHistory(Course[Checkpoint]):
         assert self.process is not None
         return self.process
 
-    # --- what goes on ---
+    # --- actions ---
 
     def act(self) -> None:
         rng, server, faults = self.rng, self.server, self.faults
@@ -203,17 +203,17 @@ class MongoHistory(Course[Checkpoint]):
         self.server.insert(SIGNALS, {"_id": id_, "type": kind, "data": data})
 
     def _forget(self) -> None:
-        """The oplog loses its oldest entries: mostly what is committed, at times more."""
+        """Let the oplog lose its oldest entries: mostly committed ones, rarely more."""
         position, log = self._position(), self.server.log
         place = 0 if position is None else log.place(position.time)
-        # a transaction is looked for from its beginning on
+        # a transaction is needed from its first entry on
         upto = log.place(log.entries[place].first) if place < len(log.entries) else place
         if self.rng.random() < self.faults.ahead:
             upto += self.rng.randint(1, 10)
         log.forget(upto)
 
     def _position(self) -> Position | None:
-        """What Spark has committed; before that, what is planned."""
+        """Return the position that Spark has committed; before the first commit, the planned one."""
         offsets = self.checkpoint.offsets
         found = offsets[max(0, self.checkpoint.commits - 1)] if offsets else None
         return None if found is None else MongoOffset.from_json(json.loads(found)).log
@@ -244,14 +244,14 @@ class MongoHistory(Course[Checkpoint]):
         log = self.server.log
         self.present = log.entries[log.shown - 1].at
 
-    # --- what must hold ---
+    # --- checks ---
 
     def is_captured(self, name: Namespace) -> bool:
         is_in_scope = self.target[0] in ("", name[0]) and self.target[1] in ("", name[1])
         return is_in_scope and (name in CAPTURED or (name == SIGNALS and self.has_signals))
 
     def _expected(self) -> dict[Namespace, list[Row]]:
-        """What each topic gets of what a majority has, from the position on at which the query has begun."""
+        """Return the rows that each topic must get from the majority's entries after the query's first position."""
         log, (read, found) = self.server.log, self._known
         if self.begins is None:
             return {}
@@ -288,7 +288,7 @@ class MongoHistory(Course[Checkpoint]):
             self._obey(row, offset)
 
     def _obey(self, row: Row, offset: MongoOffset) -> None:
-        """A signal is in the batch: what it asks for is read in later ones."""
+        """Note the documents that a signal in the batch asks for: later batches must read them."""
         log = self.server.log
         signal = next(filter(None, log.versions(SIGNALS, row[1], 0, log.majority)))
         names = [one for one in CAPTURED if ".".join(one) in signal.get("data", {}).get("data-collections", [])]
@@ -298,7 +298,7 @@ class MongoHistory(Course[Checkpoint]):
             self.asked[name] = {one["_id"] for one in documents} if is_asked else set()
 
     def _apply(self, namespace: Namespace, rows: Sequence[Row], offset: MongoOffset) -> None:
-        """What a consumer holds behind the rows of a batch."""
+        """Apply the rows of a batch to a consumer's state, and check rows of snapshots and windows."""
         log, state = self.server.log, self.state[namespace]
         for kind, id_, number, *_ in rows:
             self.asked.get(namespace, set()).discard(id_)
@@ -336,7 +336,7 @@ class MongoHistory(Course[Checkpoint]):
         return True
 
     def _check_state(self) -> None:
-        """What was delivered leads to the documents that the collections have."""
+        """Check that the consumer's state agrees with the collections, and that requested documents were delivered."""
         log = self.server.log
         for namespace, ids in self.asked.items():
             left = ids & {one["_id"] for one in log.documents(namespace, len(log.entries))}
@@ -364,9 +364,8 @@ class MongoHistory(Course[Checkpoint]):
 
 
 class Documents:
-    """What the planner's offsets and tasks mean. A row is a change, with its operation, `_id`, number, timestamp and
-    place; or a document that a snapshot (s) or a window (w) has read, with `_id` and number; or where a transaction
-    begins or ends (T)."""
+    """Interprets the planner's offsets and tasks. A row is a change: operation, `_id`, number, timestamp and place; or
+    a document read by a snapshot (s) or a window (w): `_id` and number; or a transaction marker (T)."""
 
     def __init__(self, log: Oplog, rng: Random) -> None:
         self._log = log
@@ -394,12 +393,12 @@ class Documents:
 
     def again(self, kept: Batch, rows: Batch) -> Batch:
         assert _log(kept) == _log(rows), "a batch that is read again is another one"
-        # the sink may have had all of the batch before
+        # the sink may have got the first reading or the second
         return self._rng.choice([kept, rows])
 
 
 def _log(batch: Batch) -> Batch:
-    """What the log gives of a batch."""
+    """Return the part of a batch that was read from the log."""
     found = {topic: [row for row in rows if row[0] not in "sw"] for topic, rows in batch.items()}
     return {topic: rows for topic, rows in found.items() if rows}
 

@@ -1,4 +1,4 @@
-"""Faults that once were in the product, or could be, put back one by one: histories have to find each of them."""
+"""Mutants: faults that were or could be in the product, put in one at a time. Histories must find each of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tailrace.snapshot.windows import Windows
 
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    # as it stands there: a static method is more than its function
+    # from the owner's dictionary, as getattr would unwrap a static method
     old = vars(owner)[name]
     setattr(owner, name, value)
     try:
@@ -49,7 +49,7 @@ Mutant = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 def acknowledged_past_the_commits() -> contextlib.AbstractContextManager[None]:
-    """A stream begins with what has been read as what may be forgotten."""
+    """A stream acknowledges at its start the position that was read, not the one that was committed."""
     start = gears.Streaming.start
 
     def wrong(self: Any, slot: str, publication: str, from_lsn: Any, forgettable: Any, *rest: Any) -> None:
@@ -59,7 +59,7 @@ def acknowledged_past_the_commits() -> contextlib.AbstractContextManager[None]:
 
 
 def acknowledged_as_read() -> contextlib.AbstractContextManager[None]:
-    """What a batch ends with may be forgotten when it is planned."""
+    """The end of a batch is acknowledged when the batch is planned."""
     plan = LogEngine._next_batch
 
     def wrong(self: Any, log: Any, start: Any, limits: Any, **more: Any) -> Any:
@@ -71,7 +71,7 @@ def acknowledged_as_read() -> contextlib.AbstractContextManager[None]:
 
 
 def a_stream_begins_whatever_the_server() -> contextlib.AbstractContextManager[None]:
-    """A stream that follows another gear is started on a server that nobody has asked whose log it has."""
+    """A stream after another gear starts on a server without a check whether it has the same log."""
     started = feed.PostgresFeed._started
 
     def wrong(self: Any) -> Any:
@@ -82,7 +82,7 @@ def a_stream_begins_whatever_the_server() -> contextlib.AbstractContextManager[N
 
 
 def what_was_asked_for_counts_as_read() -> contextlib.AbstractContextManager[None]:
-    """A slice of the backlog has been read up to where it was to end, though the server stops where it has flushed."""
+    """A slice of the backlog counts as read to its requested end, though the server stops at its flushed position."""
     original = gears.CatchUp.slice
 
     def wrong(self: Any, upto_lsn: int) -> Any:
@@ -107,7 +107,7 @@ def what_was_asked_for_counts_as_read() -> contextlib.AbstractContextManager[Non
 
 
 def halves_lie_apart() -> contextlib.AbstractContextManager[None]:
-    """The second half of a slice begins behind the first. No fault yet: it does not count then."""
+    """The second half of a slice begins after a gap. This alone is no fault: the product then discards it."""
     beside = slices.Slices._beside
 
     def apart(self: Any, middle: int, upto_lsn: int) -> Any:
@@ -117,7 +117,7 @@ def halves_lie_apart() -> contextlib.AbstractContextManager[None]:
 
 
 def a_second_half_counts_wherever_it_begins() -> contextlib.AbstractContextManager[None]:
-    """Nobody looks whether the second half of a slice follows the first."""
+    """The second half of a slice is used without a check whether it directly follows the first."""
     begun, far = slices.Slices._begun, sent(1 << 62)
 
     @contextmanager
@@ -134,12 +134,12 @@ def _written_end(of: Any) -> FlushedLsn:
 
 
 def the_present_is_what_was_flushed() -> contextlib.AbstractContextManager[None]:
-    """An AvailableNow query ends where the log was flushed to, though more had been committed."""
+    """An AvailableNow query ends at the flushed position, though more was committed."""
     return replaced(planner, "present", identity.flushed_end)
 
 
 def a_spool_error_drops_a_run() -> contextlib.AbstractContextManager[None]:
-    """A run counts as read before it is kept."""
+    """A run counts as read before the spool has it."""
 
     def wrong(self: Any, step: Any) -> None:
         self._feed.keep(step)
@@ -152,7 +152,7 @@ def a_spool_error_drops_a_run() -> contextlib.AbstractContextManager[None]:
 
 
 def a_failed_catalog_query_moves_the_end() -> contextlib.AbstractContextManager[None]:
-    """The end of the last commit moves before the versions of tables are known, and stays when that fails."""
+    """The end of the last commit moves before table versions are known, and stays moved if their query fails."""
     index = indexing.Indexer.index
 
     def wrong(self: Any, data: Any, offsets: Any, lsn: Any) -> Any:
@@ -172,7 +172,7 @@ def a_failed_catalog_query_moves_the_end() -> contextlib.AbstractContextManager[
 
 
 def a_cut_goes_back() -> contextlib.AbstractContextManager[None]:
-    """A position inside of a transaction forgets how far the log was idle before."""
+    """A position inside a transaction loses the LSN up to which the log was idle before."""
     cut = stretch.Stretch.cut
 
     def wrong(self: Any, row: int, start: Any) -> Any:
@@ -183,19 +183,19 @@ def a_cut_goes_back() -> contextlib.AbstractContextManager[None]:
 
 
 def a_batch_without_rows_ends_the_query() -> contextlib.AbstractContextManager[None]:
-    """An AvailableNow query takes a batch that its limits leave empty for the end."""
+    """An AvailableNow query ends at a batch that is empty because of its limits."""
     plan = spool.Spool.plan
 
     def wrong(self: Any, start: Any, max_rows: int, max_bytes: int, upto: Any = None, *, cut: bool = False) -> Any:
         found = plan(self, start, max_rows, max_bytes, upto, cut=cut)
-        # as much as the limits hold, and a larger transaction never
+        # plans as much as fits the limits, and never a larger transaction
         return start if found.consumed is not None and not cut else found
 
     return replaced(spool.Spool, "plan", wrong)
 
 
 def a_session_begins_behind_an_open_transaction() -> contextlib.AbstractContextManager[None]:
-    """What was sent of a transaction counts as all of it."""
+    """A transaction that was sent in part counts as read."""
 
     def wrong(self: Any, lsn: Any) -> None:
         self._read_lsn = max(self._read_lsn, self.head_lsn, lsn)
@@ -204,19 +204,19 @@ def a_session_begins_behind_an_open_transaction() -> contextlib.AbstractContextM
 
 
 def a_log_counts_as_read_before_it_is_known() -> contextlib.AbstractContextManager[None]:
-    """An AvailableNow query asks nobody whose log it is where the position is ahead of the server's end."""
+    """An AvailableNow query whose position is ahead of the server's end does not check whether the log is the same."""
     return replaced(reader.LogReader, "has_read", lambda self, target: self._feed.has_read(target))
 
 
 def the_open_transaction_outlives_its_session() -> contextlib.AbstractContextManager[None]:
-    """A new session goes on with the transaction that the last one was inside of."""
+    """A new session continues the transaction that was open in the last session."""
     return replaced(indexing.Indexer, "reset", lambda self: None)
 
 
 @contextmanager
 def transactions_without_rows_are_not_passed() -> Iterator[None]:
-    """An AvailableNow query over change tables looks at as many transactions as a batch may have, and stays where it is
-    when none of them has rows."""
+    """An AvailableNow query over change tables looks only at as many transactions as a batch may have, and does not
+    advance if none of them has rows."""
     limit = Database.limit
 
     def few(self: Any, *given: Any, wholly: bool = False) -> Any:
@@ -228,19 +228,19 @@ def transactions_without_rows_are_not_passed() -> Iterator[None]:
 
 @contextmanager
 def a_failed_call_is_not_rolled_back() -> Iterator[None]:
-    """A call of the planner over change tables that fails leaves what it has done, a start that failed as well."""
+    """A failed call of the planner over change tables, also a failed start, is not rolled back."""
     with replaced(Undo, "on_failure", lambda self: contextlib.nullcontext()), a_failed_start_counts_as_one():
         yield
 
 
 def a_lost_connection_begins_anew() -> contextlib.AbstractContextManager[None]:
-    """A task over change tables whose connection is lost gives its rows once more."""
+    """A task over change tables yields its rows again after a lost connection."""
     return replaced(sessions._Given, "resumption", lambda self: (self._after, 0))
 
 
 @contextmanager
 def the_operation_time_counts_as_read() -> Iterator[None]:
-    """The log of MongoDB has been read up to the time at which the server has answered."""
+    """The log of MongoDB counts as read up to the server's operation time."""
     prove, read = ChangeStreamFeed._prove, OplogFeed.read
 
     def proven(self: Any, answer: Any) -> None:
@@ -257,13 +257,13 @@ def the_operation_time_counts_as_read() -> Iterator[None]:
 
 
 def what_no_majority_has_is_read() -> contextlib.AbstractContextManager[None]:
-    """An oplog is read to its end, and documents as they are, though an election may roll them back."""
+    """An oplog and documents are read up to the primary's last entry, though an election may roll it back."""
     return replaced(Majority, "is_seen", lambda self, namespace=None: False)
 
 
 @contextmanager
 def documents_are_read_as_they_are() -> Iterator[None]:
-    """Snapshots and windows do not wait for a majority to have what the log has told."""
+    """Snapshots and windows do not wait until a majority has the entries that the log has shown."""
     with (
         replaced(mongo_snapshot, "concern", lambda after: {}),
         replaced(mongo_windows, "concern", lambda after: {}),
@@ -272,7 +272,7 @@ def documents_are_read_as_they_are() -> Iterator[None]:
 
 
 def a_token_moves_before_its_changes_are_kept() -> contextlib.AbstractContextManager[None]:
-    """MongoDB's log counts as read when an answer has come, a moment before its changes are in the spool."""
+    """MongoDB's log counts as read a moment before the spool has the changes of an answer."""
     keep = reader.LogReader._keep
 
     def wrong(self: Any, step: Any) -> None:
@@ -284,7 +284,7 @@ def a_token_moves_before_its_changes_are_kept() -> contextlib.AbstractContextMan
 
 
 def a_cut_drops_the_rest_of_its_transaction() -> contextlib.AbstractContextManager[None]:
-    """A batch that ends inside of a transaction of MongoDB ends behind it."""
+    """A batch that ends inside a transaction of MongoDB gets the transaction's end as its position."""
     plan = MongoReader.plan
 
     def wrong(self: Any, start: Any, *rest: Any) -> Any:
@@ -295,7 +295,7 @@ def a_cut_drops_the_rest_of_its_transaction() -> contextlib.AbstractContextManag
 
 
 def a_failed_start_counts_as_one() -> contextlib.AbstractContextManager[None]:
-    """An engine whose first call fails goes on as if it had begun."""
+    """An engine whose first call fails continues as if it had started."""
     begin = LogEngine._begin
 
     def wrong(self: Any, since: Any, limits: Any) -> Any:
@@ -306,7 +306,7 @@ def a_failed_start_counts_as_one() -> contextlib.AbstractContextManager[None]:
 
 
 def a_planned_window_counts_as_delivered() -> contextlib.AbstractContextManager[None]:
-    """A planner of MongoDB goes on behind the window of a batch that another one has planned."""
+    """A planner of MongoDB skips the window of a batch that an earlier planner has planned."""
     begin = Windows.begin
 
     def wrong(self: Any, progress: Any) -> Any:
@@ -316,12 +316,12 @@ def a_planned_window_counts_as_delivered() -> contextlib.AbstractContextManager[
 
 
 def a_window_gives_what_has_changed() -> contextlib.AbstractContextManager[None]:
-    """A window of MongoDB gives documents that the log between its watermarks has changed."""
+    """A window of MongoDB delivers documents that changed between its watermarks."""
     return replaced(mongo_windows, "_changed", lambda *given: set())
 
 
 def a_tail_is_taken_at_its_word() -> contextlib.AbstractContextManager[None]:
-    """What was written while a tail of the oplog began is not looked for."""
+    """Entries written while a tailing cursor of the oplog started are not searched for."""
     tail = OplogFeed._tail
 
     def wrong(self: Any) -> None:
@@ -332,12 +332,12 @@ def a_tail_is_taken_at_its_word() -> contextlib.AbstractContextManager[None]:
 
 
 def altered_tables_are_not_waited_for() -> contextlib.AbstractContextManager[None]:
-    """The catalog is read for a change though it does not show yet what the change's transaction has altered."""
+    """The catalog is read for a change before it shows the alterations of the change's transaction."""
     return replaced(catalog.Catalog, "alters", lambda self, oid, xid: False)
 
 
 def what_is_in_progress_counts_as_shown() -> contextlib.AbstractContextManager[None]:
-    """Whatever has an older id than the catalog's next one counts as shown by it."""
+    """The catalog counts as showing every transaction with an id below its next one, even running transactions."""
     original = evolution.Present.shows
 
     def wrong(self: Any, xid: int) -> bool:
@@ -347,11 +347,11 @@ def what_is_in_progress_counts_as_shown() -> contextlib.AbstractContextManager[N
 
 
 def versions_stay_after_a_failed_run() -> contextlib.AbstractContextManager[None]:
-    """What a run has brought of tables stays when the run fails, and the next one begins behind it."""
+    """Table versions of a failed run are kept, and the next run begins after them."""
     announce = relations.Relations.announce
 
     def wrong(self: Any, relation: Any, at: Any, resent: bool) -> int:
-        # it has been read before the run that failed
+        # a version that is known already, even from the failed run, is not announced again
         known = self._known.current.get(relation.relation_id)
         if self._kept is None and known is not None and getattr(self, "has_failed", False):
             return int(known[1])
@@ -371,7 +371,7 @@ def versions_stay_after_a_failed_run() -> contextlib.AbstractContextManager[None
 
 @contextmanager
 def what_a_transaction_drops_is_gone_before() -> Iterator[None]:
-    """Columns are counted as if a transaction dropped them before all that it writes, whatever is known of them."""
+    """Columns that a transaction drops are missing from all its changes, even from those before the drop."""
     counted = evolution._counted
 
     def wrong(sent: Any, named: Any, present: Any, judge: Any) -> Any:
@@ -382,27 +382,27 @@ def what_a_transaction_drops_is_gone_before() -> Iterator[None]:
 
 
 def snapshots_do_not_wait_for_standbys() -> contextlib.AbstractContextManager[None]:
-    """A snapshot that is taken anew may lack what the log has brought before the slot begins."""
+    """A new snapshot may lack transactions that the log has before the start of the slot."""
     return replaced(chunks, "waiting", lambda of: [])
 
 
 def snapshots_are_read_before_they_are_flushed() -> contextlib.AbstractContextManager[None]:
-    """A snapshot that is taken anew may show what a crash takes back."""
+    """A new snapshot may show transactions that a crash rolls back."""
     return replaced(chunks, "flushed_present", lambda of, runtime, shown: 1)
 
 
 def rows_that_moved_are_not_looked_for() -> contextlib.AbstractContextManager[None]:
-    """A snapshot that is resumed leaves out the rows that have moved to pages that were read."""
+    """A resumed snapshot leaves out rows that have moved to pages read before."""
     return replaced(chunks.Snapshots, "_moved", lambda self, progress, first: [])
 
 
 def a_snapshot_shows_nothing_of_the_log() -> contextlib.AbstractContextManager[None]:
-    """What a snapshot has shown is delivered once more from the log."""
+    """Changes that a snapshot has shown are delivered again from the log."""
     return replaced(visible.Visible, "__call__", lambda self, xid, commit_lsn: False)
 
 
 def a_window_closes_early() -> contextlib.AbstractContextManager[None]:
-    """A window's batch need not hold the log up to its watermark."""
+    """The batch of a window may end before the window's watermark."""
     locate = windows.PostgresWindows.locate
 
     def wrong(self: Any, *given: Any) -> Any:
@@ -412,12 +412,12 @@ def a_window_closes_early() -> contextlib.AbstractContextManager[None]:
 
 
 def rows_beside_their_changes() -> contextlib.AbstractContextManager[None]:
-    """Rows of a window stay though the log has changed them meanwhile."""
+    """A window delivers rows that the log has changed meanwhile."""
     return replaced(reconcile.Superseded, "without", lambda self, table, identity, columns: columns)
 
 
 def a_lost_snapshot_is_an_altered_table() -> contextlib.AbstractContextManager[None]:
-    """A task whose exported snapshot is gone gives no rows, as if its table had been altered."""
+    """A task whose exported snapshot is lost yields no rows, as if its table had been altered."""
     read = keyed.read_rows
 
     def wrong(of: Any, name: str, *rest: Any) -> Iterator[Any]:
@@ -431,12 +431,12 @@ def a_lost_snapshot_is_an_altered_table() -> contextlib.AbstractContextManager[N
 
 
 def what_a_snapshot_shows_is_not_from_the_log() -> contextlib.AbstractContextManager[None]:
-    """Another server's log counts as the one that was read, though a snapshot has shown more of that."""
+    """Another server's log counts as the same, though a snapshot has shown more of the first server's log."""
     return replaced(PostgresOffset, "reached_lsn", property(lambda self: self.log.reached_lsn))
 
 
 def what_a_blocking_snapshot_shows_does_not_come_again() -> contextlib.AbstractContextManager[None]:
-    """The log leaves out what has happened between a signal and its blocking snapshot, deletes among it."""
+    """Changes between a signal and its blocking snapshot, including deletes, are left out of the log."""
     block = PostgresSnapshots.block
 
     def wrong(self: Any, since: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The oplog of a simulated replica set: its entries, what a majority has of them, and what change streams show."""
+"""The oplog of a simulated replica set: its entries, the majority's part of them, and change streams."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Namespace = tuple[str, str]
 """Database and collection."""
 Document = dict[str, Any]
 Key = tuple[int, int, int, int]
-"""The place of an event in a change stream: timestamp, 0 for none, 1 for a change, 2 for the end of the stream, which
-one of those with the timestamp, which fragment of it."""
+"""The place of an event in a change stream: timestamp; 0 for no event, 1 for a change, 2 for the end of the stream;
+number among the events with the timestamp; number of the fragment."""
 LETTERS = {"i": "insert", "u": "update", "r": "replace", "d": "delete"}
 SECONDS = 1_700_000_000
-"""The time of day when the simulated machine begins."""
+"""The time at the simulation's start, in seconds since 1970."""
 _WALL = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An insert, update, replacement or delete (i, u, r, d) of a document, which holds the `number` of the change."""
+    """An insert, update, replacement or delete (i, u, r, d) of a document, whose content is the change's `number`."""
 
     op: str
     namespace: Namespace
@@ -38,7 +38,7 @@ class Change:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Prepared:
-    """A transaction that has been prepared: it takes effect with the entry that commits it."""
+    """A prepared transaction: it takes effect with the entry that commits it."""
 
     changes: tuple[Change, ...]
     at: int
@@ -47,8 +47,8 @@ class Prepared:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Entry:
-    """An entry of the oplog. `changes` are those that it makes visible, for which the entries from `first` on are
-    needed; `session` is that of a transaction, 0 for none; `dropped` the collection, or database, that is gone."""
+    """An entry of the oplog. It makes `changes` visible; reading them needs the entries from the timestamp `first` on.
+    `session` is that of a transaction, 0 for none; `dropped` is the dropped collection or database."""
 
     at: int
     term: int
@@ -70,10 +70,10 @@ def number_of(at: Timestamp) -> int:
 
 
 class Oplog:
-    """The log and the documents that follow from it. `now` gives the time in seconds.
+    """The log and the documents that follow from it. `now` returns the time in seconds.
 
-    `majority` entries can never be rolled back, of which the primary knows `shown`; the first `oldest` ones have fallen
-    off the log. `old` servers have a hash in each entry.
+    The first `majority` entries can never be rolled back, and the primary knows this of the first `shown`. The first
+    `oldest` entries were removed from the log. `old` servers have a hash in each entry.
     """
 
     def __init__(self, rng: Random, now: Callable[[], float], *, old: bool) -> None:
@@ -85,7 +85,7 @@ class Oplog:
         self.term = 1
         self._term_start = 0
         self.written_at = now()
-        # what each document was from which entry on, and whether its collection was dropped then
+        # versions of each document: entry from which it holds, content, and true if its collection was dropped there
         self._versions: dict[Namespace, dict[int | str, list[tuple[int, Document | None, bool]]]] = {}
         self.prepared: list[Prepared] = []
         self.write({"op": "n", "ns": "", "o": {"msg": "initiating set"}})
@@ -123,7 +123,7 @@ class Oplog:
         return self.write(self._operation(change), [change])
 
     def transaction(self, changes: Sequence[Change], pieces: int, session: int, *, prepares: bool = False) -> None:
-        """A transaction of several entries, the last of which makes it visible, or prepares it."""
+        """Write a transaction of several entries, the last of which makes it visible or prepares it."""
         cuts = sorted(self._rng.sample(range(1, len(changes)), min(pieces, len(changes)) - 1))
         bounds = [0, *cuts, len(changes)]
         previous: Entry | None = None
@@ -167,7 +167,7 @@ class Oplog:
         self.write(command, shown, first=prepared.first, session=session, ended=prepared)
 
     def retryable(self, changes: Sequence[Change], session: int) -> None:
-        """Statements of a session that take effect one by one, each with a link to the one before."""
+        """Write retryable statements of a session: they take effect one by one, each linked to the one before."""
         link = {"ts": stamp(0), "t": Int64(-1)}
         for change in changes:
             operation = self._operation(change)
@@ -179,13 +179,13 @@ class Oplog:
             link = {"ts": stamp(entry.at), "t": Int64(entry.term)}
 
     def drop(self, namespace: Namespace) -> None:
-        """Drop a collection; with an empty name the database."""
+        """Drop a collection; with an empty name, the database."""
         database, name = namespace
         content = {"drop": name} if name else {"dropDatabase": 1}
         self.write({"op": "c", "ns": f"{database}.$cmd", "o": content}, dropped=namespace)
 
     def idle(self) -> None:
-        """What a primary writes when nothing happens."""
+        """Write the entry of an idle primary."""
         self.write({"op": "n", "ns": "", "o": {"msg": "periodic noop"}})
 
     @staticmethod
@@ -206,15 +206,15 @@ class Oplog:
             found["o"] = {"_id": change.id}
         return found
 
-    # --- what befalls it ---
+    # --- replication and elections ---
 
     def replicate(self, upto: int) -> None:
-        """A majority has so many entries. A primary counts those of earlier terms only with the first of its own."""
+        """Let a majority have `upto` entries. A primary counts earlier terms' entries only with one of its own term."""
         if upto > self._term_start:
             self.majority = self.shown = max(self.majority, upto)
 
     def elect(self, kept: int, shown: int) -> None:
-        """A new primary, which has the first `kept` entries and knows of `shown` that a majority has them."""
+        """Change to a new primary, which has the first `kept` entries and knows the first `shown` as the majority's."""
         del self.entries[kept:]
         for documents in self._versions.values():
             for versions in documents.values():
@@ -228,39 +228,39 @@ class Oplog:
         self.write({"op": "n", "ns": "", "o": {"msg": "new primary"}})
 
     def forget(self, upto: int) -> None:
-        """Entries fall off the log: those that a majority has, and no prepared transaction needs."""
+        """Remove old entries up to `upto`, but only those that a majority has and no prepared transaction needs."""
         kept = min([self.shown - 1, *(self.place(one.first) for one in self.prepared)])
         self.oldest = max(self.oldest, min(upto, kept))
 
     # --- reading ---
 
     def place(self, at: int) -> int:
-        """The place of the first entry at or behind a timestamp."""
+        """Return the place of the first entry at or after a timestamp."""
         return bisect_left(self.entries, at, key=lambda one: one.at)
 
     def is_gone(self, at: int) -> bool:
-        """Whether the entry with the timestamp `at`, or something that is needed behind it, has fallen off the log."""
+        """Return True if the entry with the timestamp `at`, or one that later entries need, is no longer in the log."""
         oldest = self.entries[self.oldest].at
         return oldest > at or any(one.first < oldest for one in self.entries[self.place(at) :])
 
     def documents(self, namespace: Namespace, upto: int) -> list[Document]:
-        """The documents of a collection after the first `upto` entries, in the order of `_id`."""
+        """Return the documents of a collection after the first `upto` entries, in the order of `_id`."""
         found = [self.version(namespace, id_, upto) for id_ in self._versions.get(namespace, {})]
         return sorted((one for one in found if one is not None), key=lambda one: str(one["_id"]).rjust(8))
 
     def version(self, namespace: Namespace, id_: int | str, upto: int) -> Document | None:
-        """A document after the first `upto` entries."""
+        """Return a document after the first `upto` entries; None if it does not exist."""
         versions = self._versions.get(namespace, {}).get(id_, [])
         return next((document for place, document, _ in reversed(versions) if place < upto), None)
 
     def versions(self, namespace: Namespace, id_: int | str, since: int, upto: int) -> list[Document | None]:
-        """What a document was after the first `since` entries, and what it became until the first `upto`."""
+        """Return a document's version after the first `since` entries, and its later versions up to `upto` entries."""
         known = self._versions.get(namespace, {}).get(id_, [])
         later = [document for place, document, _ in known if since <= place < upto]
         return [self.version(namespace, id_, since), *later]
 
     def was_dropped(self, namespace: Namespace, id_: int | str, upto: int) -> bool:
-        """Whether a document went with its collection, as the first `upto` entries tell."""
+        """Return True if, after the first `upto` entries, a document is gone because its collection was dropped."""
         versions = self._versions.get(namespace, {}).get(id_, [])
         return next((dropped for place, _, dropped in reversed(versions) if place < upto), False)
 
@@ -282,7 +282,7 @@ def key_of(document: Mapping[str, Any]) -> Key:
 
 
 def matches(condition: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
-    """Whether an event fulfils the condition of a `$match`, of those that the planner writes."""
+    """Return True if an event matches a `$match` condition; supports only conditions that the planner writes."""
     namespace = event.get("ns", {})
     database, collection = namespace.get("db", ""), namespace.get("coll", "")
     values = {"operationType": event["operationType"], "ns.db": database, "ns.coll": collection}
@@ -306,7 +306,7 @@ def matches(condition: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a change stream shows: its scope, its condition, whether it looks documents up, and splits large events."""
+    """A change stream: its scope, its condition, and flags for document look-up and for splitting large events."""
 
     database: str
     collection: str
@@ -315,7 +315,7 @@ class View:
     splits: bool
 
     def events(self, log: Oplog, place: int) -> Iterator[tuple[Key, Document]]:
-        """What an entry gives, each event with its place."""
+        """Yield the events of an entry with their places."""
         entry = log.entries[place]
         for which, change in enumerate(entry.changes):
             if self._covers(change.namespace):
@@ -349,7 +349,7 @@ class View:
         return found
 
     def _parts(self, key: Key, event: Document, change: Change) -> Iterator[tuple[Key, Document]]:
-        """The event, or the fragments of a large one."""
+        """Yield the event, or the fragments of a large one."""
         if not self.splits or change.number % 4:
             yield key, {"_id": token(key), **event}
             return

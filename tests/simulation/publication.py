@@ -1,4 +1,4 @@
-"""What a simulated PostgreSQL says of its publication and of what that leaves out of its tables: nothing."""
+"""A simulated PostgreSQL's answers about its publication, which publishes its tables completely."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUIET = frozenset(
         inventory._ALTERATIONS,
     )
 )
-"""What a start only looks at: where it dies between these, nothing is left behind."""
+"""Statements that only read at a start: a history does not kill the process between them, as they change nothing."""
 
 
 def _relations(session: Any, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:

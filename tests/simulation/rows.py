@@ -1,4 +1,4 @@
-"""Histories of tables with rows that are altered: what each change shows of its table, and what all of it leads to."""
+"""Histories of tables with rows and alterations: checks the table that each change shows, and the resulting rows."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from tests.simulation.world import Process
 
 CAPTURED = NAMES[:-1]
 UNKNOWN = object()
-"""A value of a row that no event has shown."""
+"""A value in a row that no event has shown."""
 CHUNK_PAGES = 2
 """Pages of a chunk of a snapshot."""
 
 
 class Reads(Segments):
-    """What offsets and tasks mean where rows are read beside the log: `tried` does a task that reads some.
+    """Interprets offsets and tasks, also of snapshots and windows: `tried` runs a task that reads rows.
 
-    A row has the new row and the old key of a change for its number, and behind the ordinal what is said of its table,
-    and of the columns.
+    In a row, the new row and the old key of a change take the place of its number. After the ordinal come the table,
+    and the facts about its columns.
     """
 
     def __init__(self, server: Database, tried: Callable[[SnapshotTask | ReadTask], list[Row]]) -> None:
@@ -82,13 +82,13 @@ class Reads(Segments):
 
 
 class RowsHistory(History):
-    """One history from its seed."""
+    """A history, drawn from its seed."""
 
     server: Database
     signalled = 0.6
-    """How many histories have signals."""
+    """Share of histories that have signals."""
     blocking = 0.2
-    """How many of the snapshots that signals ask for are blocking ones."""
+    """Share of blocking snapshots among those that signals ask for."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -96,12 +96,12 @@ class RowsHistory(History):
         self.seen = self.rng.choice([0.1, 0.02])
         self.faults.kill *= 2
         if self.rng.random() < (0.8 if self.has_signals else 0.5):
-            # the query creates it
+            # the query will create the slot
             del server.slots[SLOT]
         for _ in range(self.rng.choice([0, 20, 80])):
             server.act()
         self.state = State()
-        # where the log begins for the query, and the transactions that its snapshot has shown of which tables
+        # the LSN at which the query's log begins, and the transactions and tables that its snapshot has shown
         self.begins: int | None = None
         self.shown: frozenset[tuple[int, int]] = frozenset()
         self.shown_tables: frozenset[str] | None = None
@@ -131,7 +131,7 @@ class RowsHistory(History):
             }
         options = super()._options() | found
         if self.has_signals and "max.queue.size.in.bytes" in options:
-            # a window needs room for its watermarks, and for what is written between them
+            # a window needs room for its watermarks, and for the changes between them
             options["max.queue.size.in.bytes"] = "20000"
         return options
 
@@ -152,19 +152,19 @@ class RowsHistory(History):
         if not (self.is_lost or self.has_diverged or self.pasts):
             self._check_state()
 
-    # --- what goes on ---
+    # --- actions ---
 
     def act(self) -> None:
         if self.has_signals and self.checkpoint.commits and self.rng.random() < 0.06:
             self._signal()
         if self.server.sessions and self.rng.random() < self.server.odds.fails:
-            # one that is idle, too: what it has exported is gone
+            # also an idle session, whose exported snapshot is lost
             self.rng.choice(self.server.sessions).lose()
             self.server.notice()
         super().act()
 
     def _signal(self) -> None:
-        """Somebody asks for a snapshot, or has one wait, go on or end."""
+        """Send a signal that executes, pauses, resumes or stops a snapshot."""
         rng = self.rng
         names = [f"public.{name}" for name in CAPTURED if rng.random() < 0.6] or [f"public.{CAPTURED[0]}"]
         kind = rng.choice(["execute"] * 5 + ["pause", "resume", "stop"])
@@ -186,10 +186,10 @@ class RowsHistory(History):
         are_altered = isinstance(failure, PrerequisiteError) and "Tables were altered at each" in failure.message
         return super().is_expected(failure) or are_altered
 
-    # --- what is delivered ---
+    # --- reading ---
 
     def _tried(self, task: SnapshotTask | ReadTask) -> list[Row]:
-        """The rows of a task; one that fails may be tried again."""
+        """Return the rows of a task; a failed task may be tried again."""
         Kept.process.step()
         try:
             return list(task.read())
@@ -198,7 +198,7 @@ class RowsHistory(History):
                 raise
         return list(task.read())
 
-    # --- what must hold ---
+    # --- checks ---
 
     def _expected(self) -> dict[str, list[Row]]:
         if self.begins is None:
@@ -258,13 +258,13 @@ class RowsHistory(History):
                     self.state.apply(row, self.server)
 
     def _is_whole(self, oid: int) -> bool:
-        """Whether all rows of the table have been delivered, but for those that are still to come."""
+        """Return True if the table's rows must all be delivered: by a snapshot, or by the log from its creation on."""
         assert self.begins is not None
         return self.has_snapshot or self.begins == BEGIN_LSN or self.server.tables.born[oid] > self.begins
 
     @staticmethod
     def _check_window(rows: list[Row]) -> None:
-        """No row of a window has a key that a change of its batch has: which of them came last would not be known."""
+        """Check that no row of a window has the key of a change in its batch: their order would be unknown."""
         changed: dict[int, set[Any]] = {}
         for kind, (new, old), _, _, (oid, columns, key), *_ in (row for row in rows if row[0] in "IUDT"):
             keys = changed.setdefault(oid, set())
@@ -280,8 +280,8 @@ class RowsHistory(History):
                 assert not {text, "all"} & changed.get(oid, set()), f"{row} beside changes of {changed[oid]}"
 
     def _check_facts(self, row: Row) -> None:
-        """Whether the columns are nullable, and their defaults: these are said by no message, and of a column that has
-        another name by now, or is gone, they may not be known any more."""
+        """Check nullability and defaults of columns. No message carries them, so those of a column that was renamed or
+        dropped meanwhile may be unknown."""
         (oid, columns, _), facts = row[4], row[5]
         present = self.server.tables.present(oid)
         for (name, _), (nullable, default) in zip(columns, facts, strict=True):
@@ -294,8 +294,8 @@ class RowsHistory(History):
             self._check_owners(row)
 
     def _check_owners(self, row: Row) -> None:
-        """No column shows what another one has, be it there by now or not: what nobody knows of it is what every column
-        can be."""
+        """Check that no column shows the facts of another column, even of a dropped one: a column with unknown facts
+        must be nullable and without a default."""
         (oid, columns, _), facts = row[4], row[5]
         numbers = self.server.column_numbers(oid)
         shapes = [shape for _, shape in self.server.tables.shapes[oid] if shape is not None]
@@ -305,29 +305,29 @@ class RowsHistory(History):
             assert nullable or not all(one.nullable for one in own), f"{row}: {name} is as nullable as another column"
 
     def _is_in_order(self, oid: int) -> bool:
-        """Whether the table was altered in the order of the transactions' ids; one that took its id early and alters
-        late may be taken for an earlier one."""
+        """Return True if the table was altered in the order of transaction ids: a transaction that takes its id early
+        and alters late may be taken for an earlier one."""
         return all(before <= after for (before, _), (after, _) in pairwise(self.server.tables.shapes[oid]))
 
     def _was_another(self, oid: int, column: Column) -> bool:
-        """Whether another column, which is gone or renamed, had the column's name before."""
+        """Return True if another column, since dropped or renamed, had the column's name before."""
         shapes = (shape for _, shape in self.server.tables.shapes[oid] if shape is not None)
         return any(one.name == column.name and one.number != column.number for shape in shapes for one in shape.columns)
 
     def _was_altered(self, oid: int, column: Column) -> bool:
-        """Whether the column could not always be null, or always."""
+        """Return True if the column's nullability was altered."""
         shapes = (shape for _, shape in self.server.tables.shapes[oid] if shape is not None)
         before = (shape.numbered(column.number) for shape in shapes)
         return any(one is not None and one.nullable != column.nullable for one in before)
 
     def _is_known(self, oid: int) -> bool:
-        """Whether it can be told which column is which: from the beginning on, or because none has gone since."""
+        """Return True if columns can be identified: the table was known from the start, or no column was dropped."""
         shapes = [shape for _, shape in self.server.tables.shapes[oid] if shape is not None]
         names = [{column.name for column in shape.columns} for shape in shapes]
         return oid in self.known or all(before <= after for before, after in pairwise(names))
 
     def _check_state(self) -> None:
-        """What was delivered leads to the rows that the tables have."""
+        """Check that the delivered events lead to the rows of the tables."""
         snapshot, asked = self.server.snapshot(), self._asked()
         for shape in self.server.tables.all_shown(snapshot):
             if shape.name in CAPTURED and (self._is_whole(shape.oid) or shape.name in asked):
@@ -335,7 +335,7 @@ class RowsHistory(History):
                 self.state.compare(shape, rows, self._is_whole(shape.oid))
 
     def _asked(self) -> set[str]:
-        """The tables whose snapshot a signal has asked for, and none has ended."""
+        """Return the tables for which a signal has asked for a snapshot that no later signal has stopped."""
         found: set[str] = set()
         for one in Reading().transactions(self.server.records):
             for _, change, _ in one.changes:
@@ -349,13 +349,13 @@ class RowsHistory(History):
 
 
 class State:
-    """The rows of each table as the events so far have told them: values by the numbers of their columns."""
+    """The rows of each table according to the events so far: values by column number."""
 
     def __init__(self) -> None:
         self._rows: dict[int, dict[Any, dict[int, Any]]] = {}
-        # up to which LSN the log may repeat what a snapshot has shown of a row
+        # LSN up to which the log may repeat changes of a row that a snapshot has shown, by table and key
         self._repeated: dict[tuple[int, Any], int] = {}
-        # the same, and whatever the log has said of the key since
+        # the same, but kept when the log inserts the key again
         self._read: dict[tuple[int, Any], int] = {}
 
     def apply(self, row: Row, server: Database) -> None:
@@ -370,10 +370,10 @@ class State:
         numbers = server.column_numbers(oid)
         values = {numbers[name]: value for (name, _), value in zip(columns, new, strict=True)}
         key = values[KEY]
-        # a row may have been read with its new key before the log tells of the old one
+        # a row may have been read with its new key before the log has the change of the key
         other = {} if old is None else rows.pop(old, {})
         if commit_lsn < self._repeated.get((oid, old), 0):
-            # and another one with the old key, which is not the row that the log tells of
+            # and another row with the old key may have been read, which is not the row of this change
             other = dict.fromkeys(other, UNKNOWN)
         if kind == "r":
             self._repeated[oid, key] = self._read[oid, key] = server.end
@@ -381,8 +381,8 @@ class State:
             self._repeated.pop((oid, key), None)
         before, missing = rows.get(key, other), UNCHANGED
         if key not in rows and old is not None and commit_lsn < self._read.get((oid, key), 0):
-            # The row was read with this key, and went when the log told that the one before it with the key was gone.
-            # With its old key it was not read: a later snapshot showed it, as it was by then.
+            # The row was read with this key, and was removed when the log deleted the earlier row with the key. It was
+            # not read with its old key: a later snapshot showed it, in its later state.
             missing = UNKNOWN
         rows[key] = told = {}
         for number, value in values.items():
@@ -390,7 +390,7 @@ class State:
             told[number] = missing if known is UNCHANGED else known
 
     def check(self, row: Row, server: Database, is_whole: bool) -> None:
-        """Whether a row that was read beside the log is as the events before it have left it."""
+        """Check that a row read by a window agrees with the events before it."""
         _, (new, _), _, _, (oid, columns, _), _ = row
         rows, numbers = self._rows.get(oid, {}), server.column_numbers(oid)
         values = {numbers[name]: value for (name, _), value in zip(columns, new, strict=True)}
@@ -403,14 +403,14 @@ class State:
                 assert before[number] == value, f"{row} is older than {before}"
 
     def compare(self, shape: Shape, wanted: dict[Any, Version], is_whole: bool) -> None:
-        """Whether these are the rows of the table. Where they have come from windows alone, a value that is stored
-        apart is not known of rows that were changed beside their window: the change stands for the row."""
+        """Check that the table has these rows. If rows come only from windows, out-of-line (TOAST) values of rows that
+        changed during their window are unknown: the change replaced the window's row."""
         found = self._rows.get(shape.oid, {})
         gone, more = wanted.keys() - found.keys(), found.keys() - wanted.keys()
         assert not (gone | more), f"{shape.name}: the rows {gone} are missing, the rows {more} are not there"
         for key, version in wanted.items():
             for column in shape.columns:
-                # a column that came later has its default in the rows of before
+                # a column added later has its default in earlier rows
                 value = version.values.get(column.number, column.default)
                 told = found[key].get(column.number, column.default)
                 is_known = told is not UNKNOWN and (is_whole or told is not UNCHANGED)
@@ -419,7 +419,7 @@ class State:
 
 @contextmanager
 def small_chunks() -> Iterator[None]:
-    """Chunks are small, and tasks give their rows as they are, from sessions of the simulated server."""
+    """Patch chunks to be small, and tasks to return plain rows from sessions of the simulated server."""
     with ExitStack() as stack:
         for owner, name, value in (
             (session, "CHUNK_PAGES", CHUNK_PAGES),
@@ -432,7 +432,7 @@ def small_chunks() -> Iterator[None]:
 
 
 def _reads(batch: ChangeBatch) -> Iterator[Row]:
-    """The rows of a batch that was read beside the log."""
+    """Yield the rows of a batch that a snapshot or a window has read."""
     assert batch.after is not None
     columns = [column.to_pylist() for column in batch.after.columns]
     for place in range(len(batch)):
@@ -441,7 +441,7 @@ def _reads(batch: ChangeBatch) -> Iterator[Row]:
 
 
 def _each(tasks: Iterable[Any]) -> Iterator[Any]:
-    """The tasks, those that one worker does one after another each by itself, and without rehearsals."""
+    """Yield the tasks, with consecutive ones of one worker unpacked, and without rehearsals."""
     for task in tasks:
         if isinstance(task, Consecutive):
             yield from _each(task.tasks)
@@ -450,26 +450,26 @@ def _each(tasks: Iterable[Any]) -> Iterator[Any]:
 
 
 def _of_log(batch: Batch) -> Batch:
-    """What of a batch is of the log."""
+    """Return the part of a batch that was read from the log."""
     found = {topic: [row for row in rows if row[0] not in "rw"] for topic, rows in batch.items()}
     return {topic: rows for topic, rows in found.items() if rows}
 
 
 def _table(shape: Shape) -> tuple[Any, ...]:
-    """What an event says of its table: oid, columns, key."""
+    """Return the table as an event must show it: oid, columns, key."""
     columns = tuple((column.name, column.type) for column in shape.columns)
     return shape.oid, columns, tuple(column.name for column in shape.columns if column.number == KEY)
 
 
 def _content(change: RowChange) -> tuple[Any, ...]:
-    """The new row and the old key."""
+    """Return the new row and the old key."""
     if change.kind == "T":
         return (), None
     return () if change.kind == "D" else change.row(), change.old
 
 
 def _said(table: TableSchema) -> tuple[Any, ...]:
-    """What an event says of its table, as `_table`."""
+    """Return the table as an event shows it, in the form of `_table`."""
     return table.oid, tuple((column.name, column.type_oid) for column in table.columns), table.key
 
 

@@ -11,12 +11,12 @@ from tests.simulation.course import Totals
 from tests.simulation.kinds import KINDS
 
 A_DAY = 10_000
-"""So many seeds belong to a day."""
+"""The number of seeds of a day."""
 
 
 @functools.cache
 def of_the_day() -> int:
-    """Return the first seed of the day: its date, and four noughts. While a process runs, the day stays the same."""
+    """Return the first seed of the day: its date and four zeros. The day stays the same while the process runs."""
     return int(f"{datetime.now(UTC):%Y%m%d}") * A_DAY
 
 
@@ -26,5 +26,5 @@ def command(connector: str, histories: int, seed: int | str) -> str:
 
 
 def run(connector: str, seeds: Sequence[int]) -> Totals:
-    """Run histories of a kind. What fails has the command that runs its history again in a note."""
+    """Run histories of a kind. An error gets a note with the command that runs its history again."""
     return course.run(KINDS[connector], seeds, command(connector, 1, "{seed}"))

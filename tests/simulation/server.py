@@ -1,7 +1,8 @@
-"""A simulated PostgreSQL: its log and slots, its sessions as psycopg and ADBC show them, and what befalls it.
+"""A simulated PostgreSQL: its log and slots, crashes and promotions, and sessions behind the interfaces of psycopg and
+ADBC.
 
-It answers the statements that a planner without a snapshot sends, and knows no others. Whatever a session does is a
-step at which others may go first, the session may be lost, or the process may be killed.
+It answers only the statements that a planner without a snapshot sends. At each call of a session others may go first,
+the session may be lost, or the process may be killed.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ VERSION = 170004
 _PIECE = 64
 
 
-# Names and modules count: by them the reader tells what another session may mend.
+# Class and module must be psycopg's: by them the reader decides whether another session may help.
 Failed = psycopg.OperationalError
 
 
 def refused(state: str, text: str) -> psycopg.Error:
-    """A statement's error, with its SQLSTATE."""
+    """Return a statement's error with an SQLSTATE."""
     return psycopg.errors.lookup(state)(text)
 
 
 @dataclass(eq=False)
 class Slot:
-    """A replication slot: `confirmed` is what its client has acknowledged, `saved` what a crash leaves."""
+    """A replication slot: `confirmed` is the acknowledged LSN, `saved` the one that survives a crash."""
 
     confirmed: int
     saved: int
@@ -52,9 +53,9 @@ class Slot:
 
 @dataclass
 class Odds:
-    """How probable it is that a call fails, or one that asks the catalog for a table; that somebody does something
-    between two steps; that a commit is flushed at once; that it is in the log before others see it; and that what is
-    done is a backlog."""
+    """Probabilities: that a call fails; that a query of the catalog for a table fails; that somebody writes between two
+    steps; that a commit is flushed at once; that it is in the log before others see it; and that a large backlog is
+    written."""
 
     fails: float
     catalog: float
@@ -65,7 +66,7 @@ class Odds:
 
 
 class Server:
-    """The database and its log. `committed` gives what Spark has committed: no slot may be told to forget more."""
+    """The database and its log. `committed` returns the LSN committed by Spark: nobody may acknowledge more."""
 
     def __init__(self, rng: Random, odds: Odds, committed: Callable[[], int]) -> None:
         self.rng = rng
@@ -73,28 +74,28 @@ class Server:
         self._committed = committed
         self.records: list[Record] = []
         self.end = self.flushed = BEGIN_LSN
-        # how many records a standby that takes over lacks at most
+        # lag: the most records that a standby lacks when it takes over
         self.timeline, self.lag = 1, 12
         self.branches: list[tuple[int, int]] = []
         self.slots = {SLOT: Slot(BEGIN_LSN, BEGIN_LSN)}
         self.sessions: list[Session] = []
         self.open: dict[int, int] = {}
-        """Transactions in progress: id, and how many changes they have had."""
+        """Running transactions: number of changes by id."""
         self.unseen: set[int] = set()
-        """Transactions whose commit is in the log, and that are not over for other sessions."""
+        """Transactions whose commit is in the log, but not yet visible to other sessions."""
         self.next_xid = 1000
         self.next_number = 0
         self.cuts = 0
-        """How often the log has lost its end."""
+        """Number of times that the log has lost its end."""
         self.broken: list[str] = []
-        """What clients have done that they must not."""
+        """Violations by clients."""
         self.told, self.told_timelines = BEGIN_LSN, set[int]()
-        """The furthest LSN that any client has been told, and the timelines."""
+        """The furthest LSN that any client knows, and the known timelines."""
 
     # --- the log ---
 
     def write(self, kind: str, xid: int = 0, change: Change | None = None, of: int = 0, size: int = 0) -> None:
-        # now and then a page's header stands between two records
+        # sometimes a page header lies between two records
         lsn = self.end + (24 if self.rng.random() < 0.1 else 0)
         self.end = lsn + (size or 8 * self.rng.randint(4, 30))
         self.records.append(Record(kind, lsn, self.end, xid, change, of, origin=xid % 7 == 0))
@@ -108,7 +109,7 @@ class Server:
         return Change(kind, tuple(tables) if kind == "T" else (self.rng.choice(tables),), self.next_number)
 
     def act(self) -> None:
-        """Somebody does something in the database."""
+        """Do something random in the database."""
         rng = self.rng
         what = rng.random()
         if what < 0.02 or not self.open:
@@ -116,7 +117,7 @@ class Server:
             self.next_xid += 1
         xid = rng.choice(list(self.open))
         if what < self.odds.jump:
-            # bytes of something else: a client that is behind has a backlog
+            # other records of many bytes: a client that lags gets a backlog
             self.write("X", size=rng.choice([1 << 20, 20 << 20, 40 << 20]))
         elif what < 0.05:
             self.write("M", change=self.change("L"))
@@ -124,7 +125,7 @@ class Server:
             self.open[self.next_xid] = 0
             self.next_xid += 1
         elif what < 0.16 and self.open[xid]:
-            # a subtransaction, its id given out when it writes
+            # a subtransaction, which gets its id when it writes
             of, self.next_xid = self.next_xid, self.next_xid + 1
             for _ in range(rng.randint(1, 3)):
                 self.write("c", xid, self.change(), of)
@@ -146,29 +147,29 @@ class Server:
         self.flushed = self.end
 
     def finish(self) -> None:
-        """End what is in progress."""
+        """Commit all running transactions."""
         self.unseen.clear()
         for xid in list(self.open):
             del self.open[xid]
             self.write("C", xid)
         self.flush()
 
-    # --- what befalls it ---
+    # --- crashes and promotions ---
 
     def crash(self) -> None:
-        """The server stops at once: what was not flushed is gone, perhaps in part."""
+        """Stop at once: records that were not flushed are lost, perhaps only some of them."""
         ends = [record.end for record in self.records if record.end >= self.flushed] or [self.end]
         self._cut(self.rng.choice([self.flushed, *ends]))
         self.write("X")
         self.flush()
 
     def promote(self) -> None:
-        """A standby takes its place, which may lack the last of the log."""
+        """Let a standby take over, which may lack the end of the log."""
         ends = [record.end for record in self.records[-self.lag :] if record.end <= self.flushed]
         self._cut(self.rng.choice([self.flushed, *ends]))
         parent = self.timeline
         while self.branches and self.branches[-1][1] > self.end:
-            # it has never seen that one
+            # the standby has never seen that branch
             parent, _ = self.branches.pop()
         self.branches.append((parent, self.end))
         self.timeline += 1
@@ -189,7 +190,7 @@ class Server:
             slot.saved = slot.confirmed
 
     def notice(self) -> None:
-        """The server sees which clients are gone."""
+        """Remove the sessions of clients that are gone."""
         for session in [one for one in self.sessions if one.is_gone]:
             self.sessions.remove(session)
             for name, slot in list(self.slots.items()):
@@ -203,13 +204,13 @@ class Server:
             slot.saved = slot.confirmed
 
     def confirm(self, slot: Slot, lsn: int, what: str) -> None:
-        """A client lets the slot forget what is before."""
+        """Acknowledge an LSN for a client; notes a violation if it is beyond the LSN that Spark has committed."""
         if slot.temporary is None and slot.confirmed < lsn > self._committed():
             self.broken.append(f"{what} lets the server forget {lsn:X}, Spark has {self._committed():X}")
         slot.confirmed = max(slot.confirmed, min(lsn, self.flushed))
 
     def tell(self, lsn: int) -> int:
-        """An LSN that a client gets to know."""
+        """Note that a client gets to know an LSN; return it."""
         self.told = max(self.told, lsn)
         return lsn
 
@@ -226,19 +227,19 @@ class Server:
 
     @property
     def answers(self) -> tuple[tuple[str, Answer], ...]:
-        """What answers each statement, by a part of its text; the first one that is found does."""
+        """The functions that answer statements, by a part of their text; the first match answers."""
         return ANSWERS
 
 
 @dataclass(eq=False)
 class Session:
-    """A session as psycopg shows it, and its libpq connection."""
+    """A session behind psycopg's interface, and its libpq connection."""
 
     server: Server
     process: Process
     closed: bool = False
     is_gone: bool = False
-    """Whether the client is; the server has to notice."""
+    """True if the client is gone; the server has yet to notice it."""
     is_lost: bool = False
     walsender: Walsender | None = None
     info: Any = field(init=False)
@@ -268,11 +269,11 @@ class Session:
         self.closed = self.is_gone = True
 
     def lose(self) -> None:
-        """The connection is cut."""
+        """Cut the connection."""
         self.is_lost = self.is_gone = True
 
     def call(self, what: str) -> None:
-        """Every call of the client begins with this."""
+        """Take a step, at the beginning of every call of the client. Raises Failed if the connection is lost."""
         self.process.step()
         if self.closed or self.is_lost:
             raise Failed(f"the connection is lost: {what}")
@@ -288,7 +289,7 @@ class Session:
             return Rows(list(_answer(self.server.answers, text)(self, text, values)))
         self.call(text[:_PIECE])
         found = Rows(list(_answer(self.server.answers, text)(self, text, values)))
-        # the statement may be done, and its answer lost
+        # the statement may take effect although its answer is lost
         self.call(text[:_PIECE])
         return found
 
@@ -349,7 +350,7 @@ class Session:
 
 
 class Rows:
-    """A statement's rows."""
+    """The result of a statement."""
 
     def __init__(self, rows: list[tuple[Any, ...]]) -> None:
         self._rows = rows
@@ -367,7 +368,7 @@ def refusal(state: str, text: str) -> Any:
 
 
 class Walsender:
-    """Sends what has been flushed, a little at a time."""
+    """Sends flushed records, a few at a time."""
 
     def __init__(self, server: Server, slot: Slot, decoder: Decoder) -> None:
         self._server = server
@@ -389,7 +390,7 @@ class Walsender:
         return bool(self.received) or self.is_asked or self._next() is not None
 
     def receive(self) -> None:
-        """Some more of what there is to be sent arrives."""
+        """Receive some more messages."""
         for _ in range(self._server.rng.choice([1, 3, 20])):
             record = self._next()
             if record is None:
@@ -405,7 +406,7 @@ class Walsender:
 
 
 class Arrow:
-    """A session as `ArrowConnection` shows it."""
+    """A session behind the interface of `ArrowConnection`."""
 
     def __init__(self, server: Server, process: Process) -> None:
         self._session = server.connect(process)
@@ -470,7 +471,7 @@ class Arrow:
 
 
 def sessions(server: Server, process: Process) -> tuple[Callable[..., Any], Callable[[Address], ArrowConnection]]:
-    """`connect` and `arrow` of `tailrace.connectors.postgres.reading.Outside`."""
+    """Return `connect` and `arrow` for `tailrace.connectors.postgres.log.reading.Outside`."""
 
     def connect(
         config: Mapping[str, Any], /, *, replication: bool = False, any_bytes: bool = False, limited: bool = True
@@ -518,7 +519,7 @@ def types(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any,
 
 
 def may_lose(session: Session) -> None:
-    """Lose the session, where one that asks the catalog for a table is lost."""
+    """Lose the session with the probability of failures of catalog queries."""
     if session.server.rng.random() < session.server.odds.catalog:
         session.lose()
 
@@ -544,7 +545,7 @@ def _timelines(session: Session, text: str, values: Sequence[Any]) -> list[tuple
 
 @functools.lru_cache(maxsize=4096)
 def _answer(answers: tuple[tuple[str, Answer], ...], text: str) -> Answer:
-    """What answers a statement."""
+    """Return the function that answers a statement."""
     for part, answer in answers:
         if part in text:
             return answer
@@ -552,7 +553,7 @@ def _answer(answers: tuple[tuple[str, Answer], ...], text: str) -> Answer:
 
 
 ANSWERS: tuple[tuple[str, Answer], ...] = (
-    # what it sees is of one moment anyhow
+    # each answer is of one moment anyway
     ("begin isolation level repeatable read", lambda session, text, values: []),
     ("rollback", lambda session, text, values: []),
     ("current_setting('tailrace.search_path'", lambda session, text, values: [("public",)]),
@@ -594,7 +595,7 @@ ANSWERS: tuple[tuple[str, Answer], ...] = (
 
 
 def flushing(session: Session) -> list[tuple[Any, ...]]:
-    """A transaction without changes: the WAL writer flushes up to its commit soon."""
+    """Run a transaction without changes: the WAL writer soon flushes up to its commit."""
     session.server.next_xid += 1
     session.server.write("X")
     return [(session.server.next_xid - 1,)]

@@ -1,4 +1,4 @@
-"""Sessions with a simulated PostgreSQL that has tables: transactions, snapshots that are handed on, and locks."""
+"""Sessions of a simulated PostgreSQL with tables: transactions, exported snapshots and locks."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _NAME = re.compile(r'"public"\."(\w+)"')
 
 @dataclass(slots=True)
 class Open:
-    """A session's transaction: its snapshot, the tables that it keeps from being altered, the same at its
+    """A session's transaction: its snapshot, the tables that it has locked against alterations, and those at its
     savepoints."""
 
     snapshot: Snapshot | None = None
     locks: set[int] = field(default_factory=set)
     savepoints: dict[str, set[int]] = field(default_factory=dict)
     is_hasty: bool = False
-    """Whether it waits for locks only a while."""
+    """True if it has a lock timeout."""
 
 
 class TableSession(Session):
-    """A session with a database that has tables."""
+    """A session of a database with tables."""
 
     server: Database
 
     def __init__(self, server: Database, process: Process) -> None:
         super().__init__(server, process)
         self.open: Open | None = None
-        # what the creation of a slot has exported is of no use after the next statement
+        # the snapshot exported by the creation of a slot ends with the next statement
         self.exports: Open | None = None
         self._snapshot: Snapshot | None = None
 
@@ -58,7 +58,7 @@ class TableSession(Session):
 
     @property
     def snapshot(self) -> Snapshot:
-        """What the statement sees."""
+        """The snapshot of the current statement."""
         assert self._snapshot is not None
         return self._snapshot
 
@@ -89,7 +89,7 @@ class TableSession(Session):
         return text.startswith(("begin", "rollback", "savepoint", "release", "lock table", "set "))
 
     def _control(self, text: str) -> None:
-        """What changes the transaction, and gives no rows."""
+        """Run a statement that controls the transaction and returns no rows."""
         words = text.split()
         if words[0] == "begin":
             self.open = Open()
@@ -118,7 +118,7 @@ class TableSession(Session):
         self.open.snapshot = snapshot
 
     def export(self, snapshot: Snapshot) -> str:
-        """Hand a snapshot on, until the transaction ends, or the next statement where there is none."""
+        """Export a snapshot until the transaction ends, or, outside a transaction, until the next statement."""
         of = self.open
         if of is None:
             of = self.exports = Open()
@@ -127,8 +127,8 @@ class TableSession(Session):
         return name
 
     def lock(self, text: str) -> int:
-        """Keep the tables that the text names from being altered, each when nobody alters it any more; the oid of the
-        last one."""
+        """Lock the tables named in the text against alterations, after waiting for running ones; return the oid of the
+        last table."""
         names = _NAME.findall(text)
         assert names, text
         return [self._lock(name) for name in names][-1]
@@ -162,12 +162,12 @@ class TableSession(Session):
         return shape is not None and shape.name == name
 
     def refused(self, state: str, text: str) -> Exception:
-        """A statement's error, as the driver shows it."""
+        """Return a statement's error, in the driver's class."""
         return refused(state, text)
 
 
 class TaskSession(TableSession):
-    """A session of a task, as ADBC shows it: `answer` gives the rows of a select."""
+    """A session of a task, behind ADBC's interface; `answer` returns the rows of a select."""
 
     answer: Callable[[TaskSession, str], pa.RecordBatch]
 
@@ -180,7 +180,7 @@ class TaskSession(TableSession):
         try:
             self.call(what[:40])
         except Failed as error:
-            # what ends a session has no SQLSTATE here
+            # an error that ends the session has no SQLSTATE in ADBC
             raise adbc_driver_manager.OperationalError(
                 str(error), status_code=adbc_driver_manager.AdbcStatusCode.IO
             ) from None
@@ -214,7 +214,7 @@ class TaskSession(TableSession):
 
 
 class Kept:
-    """`KeptConnection` of a simulated worker, which runs in `process` with `server` just now."""
+    """The `KeptConnection` of a simulated worker; `process` and `server` are the current ones."""
 
     process: Process
     server: Database

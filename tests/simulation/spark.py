@@ -1,4 +1,4 @@
-"""What Spark does with a planner: the offset log, the commit log, batches that are read again, AvailableNow."""
+"""A simulated Spark for a planner: the offset log, the commit log, batches that are read again, AvailableNow."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ from tailrace.log.planner import Offset, Planner, Task
 from tests.simulation.world import Process
 
 Row = tuple[Any, ...]
-"""What tells a record from others, as its connector has it."""
+"""The identity of a record, in the connector's form."""
 Batch = dict[str, list[Row]]
-"""The rows of each topic, in the order in which they are delivered."""
+"""The rows of each topic, in the order of delivery."""
 Limits = tuple[int | None, int | None]
-"""How many rows and bytes a batch may have at most; None: no limit."""
+"""The most rows and bytes of a batch; None for no limit."""
 
 Result = TypeVar("Result")
 
 
 class Meaning(Protocol):
-    """What a connector's offsets and tasks mean."""
+    """Interprets a connector's offsets and tasks."""
 
     def check(self, start: Offset, end: Offset) -> None:
-        """Raise AssertionError where the batch goes back, or to where it must not."""
+        """Raise AssertionError if the batch goes back, or beyond the allowed position."""
         ...
 
     def rows(self, tasks: Sequence[Task]) -> Batch:
-        """What the tasks give."""
+        """Return the rows of the tasks."""
         ...
 
     def again(self, kept: Batch, rows: Batch) -> Batch:
-        """What the sink has of a batch when it is read again. Raises AssertionError where it is another one."""
+        """Return the sink's rows after a batch was read again. Raises AssertionError if the batch differs."""
         ...
 
 
 @dataclass
 class Checkpoint:
-    """What outlives a query: the offset and the commit log, and what the sink has kept of each batch."""
+    """The state that outlives a query: the offset log, the commit log, and the sink's rows of each batch."""
 
     offsets: list[str] = field(default_factory=list)
     commits: int = 0
     sink: dict[int, Batch] = field(default_factory=dict)
 
     def committed(self) -> Offset | None:
-        """The offset at the end of the last committed batch."""
+        """Return the offset at the end of the last committed batch."""
         return json.loads(self.offsets[self.commits - 1]) if self.commits else None
 
     def commit(self) -> None:
-        """The last planned batch is committed."""
+        """Commit the last planned batch."""
         self.commits += 1
 
 
 @dataclass
 class Query:
-    """One run of a query, from its start to its end, its failure or its being killed.
+    """One run of a query, until it ends, fails or is killed.
 
-    `done(batch)` is called when a batch has been committed, with `limits` of rows and bytes asked for each. A call that
-    fails ends the query, unless it `tries_again`. Between the plan of a batch and its first reading comes `planned`.
+    Calls `limits()` for the limits of each batch, `planned()` between the plan of a batch and its first reading, and
+    `done(batch)` after its commit. A failed call ends the query, unless `tries_again()`.
     """
 
     checkpoint: Checkpoint
@@ -75,7 +75,7 @@ class Query:
     is_over: bool = False
 
     def run(self) -> None:
-        """The thread that runs the query."""
+        """Run the query; the body of its thread."""
         if self.available_now:
             self._called(self.planner.stop_at_present)
         checkpoint = self.checkpoint

@@ -1,4 +1,4 @@
-"""What a simulated PostgreSQL with tables answers to the statements of planner and tasks."""
+"""The answers of a simulated PostgreSQL with tables to the statements of planner and tasks."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _TYPE_NAMES = {20: "bigint", 23: "integer", 25: "text", 1043: "character varying
 
 
 def _shapes(session: TableSession, oids: Sequence[int]) -> list[Shape]:
-    """The tables as the statement sees them."""
+    """Return the tables in the statement's snapshot."""
     found = (session.server.tables.shown(oid, session.snapshot) for oid in oids)
     return [shape for shape in found if shape is not None]
 
 
 def _now(session: TableSession, oid: int) -> Shape | None:
-    """The table as it is now, whatever the transaction's snapshot shows."""
+    """Return the table's current state, even if the transaction's snapshot shows another."""
     return session.server.tables.shown(oid, session.server.snapshot())
 
 
@@ -120,7 +120,7 @@ def _create_slot(session: TableSession, text: str, values: Sequence[Any]) -> Fou
     server = session.server
     name = text.split('"')[1]
     before = set(server.open)
-    # the slot begins where all have ended that were in progress
+    # the slot begins after the end of all transactions that are running now
     session.process.wait(None, lambda: session.is_lost or not before & set(server.open))
     session.call("the slot is made")
     server.write("X")
@@ -132,7 +132,7 @@ def _create_slot(session: TableSession, text: str, values: Sequence[Any]) -> Fou
 
 
 def _exported(session: TableSession, text: str, values: Sequence[Any]) -> Found:
-    """A snapshot for others; its text; the end of the log, where that is asked for; the time."""
+    """Return the name of an exported snapshot, its text, the end of the log if it is asked for, and the time."""
     name, shown = session.export(session.snapshot), str(session.snapshot)
     return [(name, shown, session.server.tell(session.server.end), 0) if "_insert_lsn" in text else (name, shown, 0)]
 
@@ -169,7 +169,7 @@ _SELECT = re.compile(r"select (.*?) from ")
 
 
 def _read(session: TableSession, text: str) -> tuple[Shape, list[Version]]:
-    """The table that the query is of, and the rows that it wants, in the order of their keys."""
+    """Return the table of a query, and the rows that it selects, in key order."""
     oid = session.lock(text)
     shape = _now(session, oid)
     assert shape is not None
@@ -192,7 +192,7 @@ def _value(version: Version, shape: Shape, number: int) -> Value:
 
 
 def selected(session: TableSession, text: str) -> pa.RecordBatch:
-    """The rows of a task's query."""
+    """Return the rows of a task's query."""
     if "pg_identify_object_as_address" in text:
         oid = int(text.split("'{")[1].split("}", maxsplit=1)[0])
         rows = _present_form(session, text, [[oid]])
@@ -280,7 +280,7 @@ _COLUMN = re.compile(r"'pg_class'::regclass, (\d+), (\d+)\)\) = '(.*?)'")
 
 
 def _is_still(session: TableSession, text: str) -> bool:
-    """The condition under which a table is what it was."""
+    """Evaluate the condition that a table is unaltered."""
     named = _STILL.search(text)
     assert named is not None
     shape = session.server.named(named[1])

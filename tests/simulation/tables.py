@@ -1,6 +1,6 @@
-"""Tables of a simulated PostgreSQL, of which every state is kept: rows in versions, and the catalog that is altered.
+"""Tables of a simulated PostgreSQL with all their past states: row versions, and versions of the catalog.
 
-All of it follows from the records of the log, so that a server that loses the end of its log can be made again.
+They follow from the records of the log alone, so that they can be rebuilt after a server loses the end of its log.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tests.simulation.log import UNCHANGED, Change, Record
 
 Value = str | None
 KEY, TEXT = 1, 25
-"""The number of the key's column, and its type."""
+"""The number of the key column, and its type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; rows that are older than it have its default. `xmin` and `default_xmin` are those of its rows in
-    pg_attribute and pg_attrdef."""
+    """A column; older rows have its default. `xmin` and `default_xmin` are those of its rows in pg_attribute and
+    pg_attrdef."""
 
     number: int
     name: str
@@ -33,7 +33,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A table as a transaction has left it: `serial` is of no other, `heap` where its rows are."""
+    """A version of a table in the catalog: `serial` is unique, `heap` holds its rows."""
 
     serial: int
     oid: int
@@ -51,7 +51,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Which transactions are over for a session, as pg_current_snapshot() says it."""
+    """A snapshot: the transactions that are visible to a session, as of pg_current_snapshot()."""
 
     xmax: int
     running: frozenset[int]
@@ -66,7 +66,7 @@ class Snapshot:
 
 @dataclass(slots=True)
 class Version:
-    """A version of a row on the page `page`, from the transaction `xmin` on until `xmax`, which may be
+    """A version of a row on the page `page`, created by the transaction `xmin` and deleted by `xmax`; both may be
     subtransactions."""
 
     values: dict[int, Value]
@@ -77,8 +77,8 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class RowChange(Change):
-    """A change of a table with rows: `shapes` are its tables', `new` the values of a row by their columns' numbers,
-    `old` its key before. It is written to `page`."""
+    """A change of rows: `shapes` are the tables, `new` the values of the row by column number, `old` its key before.
+    The row is written to `page`."""
 
     shapes: tuple[Shape, ...] = ()
     new: tuple[tuple[int, object], ...] = ()
@@ -98,7 +98,7 @@ class RowChange(Change):
         return log.relation(oid, "public", shape.name, columns, xid)
 
     def row(self) -> tuple[object, ...]:
-        """The new row's values in the order of its columns."""
+        """Return the new row's values in the order of its columns."""
         values = dict(self.new)
         return tuple(values.get(column.number, column.default) for column in self.shapes[0].columns)
 
@@ -114,49 +114,49 @@ class RowChange(Change):
 
 @dataclass(frozen=True, slots=True)
 class Alter(Change):
-    """A statement (X) that leaves a table as `after`, None: dropped. Where it has another heap, its rows are written
-    there: anew, or, if it only `moves` them, as they are. Nothing of it is sent."""
+    """A statement (X) that changes a table to `after`, or drops it (None). Into a new heap the rows are written as new
+    versions, or, if it only `moves` them, unchanged. It is not sent to clients."""
 
     after: Shape | None = None
     moves: bool = False
 
 
 class Tables:
-    """The tables as all of the log so far has left them. `top` gives the transaction of a subtransaction."""
+    """The tables after all records of the log so far. `top` has the transactions of subtransactions."""
 
     def __init__(self, first: tuple[Shape, ...]) -> None:
         self._first = first
         self.forget()
 
     def forget(self) -> None:
-        """As at the beginning of the log."""
+        """Reset to the state at the beginning of the log."""
         self.heaps: dict[int, list[Version]] = {shape.heap: [] for shape in self._first}
         self.shapes: dict[int, list[tuple[int, Shape | None]]] = {shape.oid: [(2, shape)] for shape in self._first}
-        # where in the log tables were made
+        # LSN at which each table was created
         self.born: dict[int, int] = {shape.oid: 0 for shape in self._first}
         self.top: dict[int, int] = {}
-        # how to undo what transactions in progress have done
+        # functions that undo the work of running transactions
         self._undo: dict[int, list[tuple[int, Callable[[], object]]]] = {}
-        # which tables a transaction has written or altered: while it is not over, it locks them
+        # tables that each transaction has written or altered, and locks while it runs
         self.writes: dict[int, set[int]] = {}
         self.alters: dict[int, set[int]] = {}
 
-    # --- what it is ---
+    # --- reading ---
 
     def present(self, oid: int) -> Shape | None:
-        """The table as the last statement has left it, whether that is over or not."""
+        """Return the table after the last statement, even if its transaction is running; None if dropped."""
         entries = self.shapes.get(oid)
         return entries[-1][1] if entries else None
 
     def shown(self, oid: int, snapshot: Snapshot) -> Shape | None:
-        """The table as `snapshot` shows it."""
+        """Return the table in `snapshot`; None if it does not exist there."""
         for xid, shape in reversed(self.shapes.get(oid, [])):
             if snapshot.shows(self.top.get(xid, xid)):
                 return shape
         return None
 
     def dropped(self, oid: int, snapshot: Snapshot) -> list[tuple[int, int]]:
-        """The numbers of the columns that it has lost, as `snapshot` shows it, each with the transaction."""
+        """Return the numbers of the table's dropped columns in `snapshot`, each with the transaction of the drop."""
         found: list[tuple[int, int]] = []
         before: set[int] = set()
         for xid, shape in self.shapes.get(oid, []):
@@ -171,7 +171,7 @@ class Tables:
         return [shape for shape in found if shape is not None]
 
     def rows(self, heap: int, snapshot: Snapshot) -> Iterator[Version]:
-        """The versions that `snapshot` shows."""
+        """Yield the versions that are visible in `snapshot`."""
         for version in self.heaps[heap]:
             if self._shows(snapshot, version.xmin) and not (
                 version.xmax is not None and self._shows(snapshot, version.xmax)
@@ -182,13 +182,13 @@ class Tables:
         return snapshot.shows(self.top.get(xid, xid))
 
     def live(self, heap: int) -> list[Version]:
-        """The versions that nobody has deleted, whether their transactions are over or not."""
+        """Return the versions that nobody has deleted, including those of running transactions."""
         return [version for version in self.heaps[heap] if version.xmax is None]
 
-    # --- what is done ---
+    # --- writing ---
 
     def apply(self, record: Record) -> None:
-        """What the record has done."""
+        """Apply a record of the log."""
         xid, writer = record.xid, record.of or record.xid
         self.top[writer] = xid
         if record.kind in "RC":
@@ -207,13 +207,13 @@ class Tables:
             self._write(xid, writer, record.change)
 
     def lose(self) -> None:
-        """Transactions in progress are gone."""
+        """Roll back all running transactions."""
         for xid in list(self._undo):
             self._take_back(xid, 0)
         self._undo.clear()
 
     def _take_back(self, xid: int, of: int) -> None:
-        """Undo what the transaction, or its subtransaction `of`, has done."""
+        """Undo the work of a transaction, or of its subtransaction `of`."""
         entries = self._undo.get(xid, [])
         for writer, undo in reversed(entries):
             if not of or writer == of:
@@ -254,7 +254,7 @@ class Tables:
             return
         moved = self.heaps[before.heap] if alter.moves else self.live(before.heap)
         for place, version in enumerate(moved):
-            # in another order, and closer together
+            # in reverse order, on fewer pages
             xmin = version.xmin if alter.moves else writer
             found = Version(dict(version.values), (len(moved) - 1 - place) // 3, xmin, version.xmax)
             self.heaps[alter.after.heap].append(found)
@@ -269,7 +269,7 @@ class Tables:
 
 @dataclass(slots=True)
 class Numbers:
-    """What is given out once: serials of shapes, heaps, oids, names of columns."""
+    """Counters for unique serials of shapes, heaps, oids, and names of columns."""
 
     serials: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     heaps: Iterator[int] = field(default_factory=lambda: itertools.count(90_001))
@@ -278,6 +278,6 @@ class Numbers:
 
 
 def created(numbers: Numbers, oid: int, name: str, columns: tuple[str, ...], xid: int) -> Shape:
-    """A table of texts, the first of them its key."""
+    """Return a table of text columns, the first of which is its key."""
     made = tuple(Column(place, one, TEXT, place != KEY, None, xid) for place, one in enumerate(columns, 1))
     return Shape(next(numbers.serials), oid, name, next(numbers.heaps), made, xid)

@@ -1,4 +1,4 @@
-"""Histories of a query over change tables, as SQL Server and Db2 have them."""
+"""Histories of a query over change tables, as of SQL Server and Db2."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HISTORIES = 400
 @pytest.mark.full
 def test_nothing_is_lost_in_the_first_histories() -> None:
     totals = seeds.run("changetables", range(HISTORIES))
-    # that anything happened
+    # enough has happened
     assert totals.starts > 2 * HISTORIES
     assert totals.changes > 20 * HISTORIES
     assert totals.lost < HISTORIES // 4
@@ -20,5 +20,5 @@ def test_nothing_is_lost_in_the_first_histories() -> None:
 
 @pytest.mark.parametrize("seed", [20015671, 20017008])
 def test_the_present_is_read_by_a_session_that_has_reached_it(seed: int) -> None:
-    """Histories in which a session is lost between two looks, and the next one is with a replica that is behind."""
+    """Histories in which a session is lost between two calls, and the next session is with a replica that lags."""
     seeds.run("changetables", [seed])

@@ -1,7 +1,7 @@
-"""The histories of the day: 2,000 of all kinds, by seeds that nobody has run before, the same ones all day.
+"""The histories of the day: 2,000 of all kinds, with new seeds every day.
 
-Each test prints the command that runs its histories again, and what fails names the one that runs its history.
-`make simulate` runs others, as many as is wanted.
+Each test prints the command that runs its histories again; an error names the command for its history. `make simulate`
+runs any number of others.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tests.simulation.history import History
 
 @dataclass(frozen=True)
 class Share:
-    """How many histories of a kind belong to a day, and to one test; and what shows that anything happened in them.
+    """The number of histories of a kind in a day and in one test, and bounds that show that enough has happened.
 
-    There are more starts and changes of each history than `starts` and `changes` say, on the average, and a share of
-    lost positions between two bounds. Other seeds lie far inside: the bounds are at least six standard deviations
-    of a test's histories away, and where none may be lost, it is as probable that none is as one in a hundred thousand.
+    On average, each history must have more starts and changes than `starts` and `changes`, and the share of lost
+    positions must lie between the bounds of `lost`. The bounds are at least six standard deviations away from a test's
+    averages; if some position must be lost, the probability of none is one in a hundred thousand.
     """
 
     histories: int
@@ -52,7 +52,7 @@ DAY = {
 
 
 BLOCKS = [(name, first) for name, share in DAY.items() for first in range(0, share.histories, share.block)]
-"""The kind of each test's histories, and the number of their first one."""
+"""The kind of each test's histories, and the number of the first."""
 
 
 @pytest.mark.parametrize(("connector", "first"), BLOCKS)
@@ -60,7 +60,7 @@ def test_nothing_is_lost_whatever_happens(connector: str, first: int) -> None:
     share, begin = DAY[connector], seeds.of_the_day() + first
     print(seeds.command(connector, share.block, begin))
     totals = seeds.run(connector, range(begin, begin + share.block))
-    # that anything happened
+    # enough has happened
     assert totals.histories == share.block
     assert totals.starts > share.starts * share.block, totals
     assert totals.changes > share.changes * share.block, totals
@@ -91,7 +91,7 @@ def test_a_seed_of_the_day_begins_with_the_date() -> None:
 
 
 def test_the_second_half_of_a_slice_may_lie_apart() -> None:
-    """Both ways to have halves that lie apart give one history."""
+    """Both ways to separate the halves lead to the same history."""
     with mutants.halves_lie_apart():
         one = course.run(History, [2])
     assert course.run(kinds.HalvesHistory, [2]) == one

@@ -1,4 +1,4 @@
-"""Each mutant is found: by the seeds that are known to find it, and in a full run by the first histories of all."""
+"""Each mutant is found: by the seeds known to find it, and in a full run by the first histories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.simulation.kinds import KINDS
 from tests.simulation.trials import ANEW, TRIALS, Trial
 
 FRESH = 25
-"""So many seeds of the day are tried where no known one finds a mutant any more, to tell how easily it is found."""
+"""Number of the day's seeds that are tried if no known seed finds a mutant, to tell how easily it is found."""
 
 
 @pytest.mark.parametrize("name", TRIALS)
@@ -28,7 +28,7 @@ def test_a_known_fault_is_found(name: str) -> None:
 @pytest.mark.parametrize("name", TRIALS)
 def test_a_known_fault_is_found_by_the_first_histories(name: str) -> None:
     trial = TRIALS[name]
-    # what the checks say, and no fault of the mutant itself
+    # only errors of checks, no error of the mutant itself
     with trial.mutant(), pytest.raises(trial.shown):
         run(KINDS[trial.connector], trial.seeds)
 
@@ -48,7 +48,7 @@ def harmless() -> nullcontext[None]:
 
 HARMLESS = Trial(harmless, "postgres", range(3))
 SOON = replace(HARMLESS, mutant=mutants.acknowledged_as_read, seeds=range(20))
-"""A fault that nearly each history finds."""
+"""A mutant that nearly every history finds."""
 
 
 def test_seeds_that_find_nothing_any_more_say_how_to_find_them_anew() -> None:

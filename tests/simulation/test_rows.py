@@ -1,4 +1,4 @@
-"""Histories of tables with rows: snapshots, windows and altered tables, whatever dies."""
+"""Histories of tables with rows: snapshots, windows and altered tables, with faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HISTORIES = 500
 @pytest.mark.full
 def test_tables_are_delivered_as_they_were_and_wholly() -> None:
     totals = seeds.run("postgres-rows", range(HISTORIES))
-    # that anything happened
+    # enough has happened
     assert totals.starts > 2 * HISTORIES
     assert totals.changes > 10 * HISTORIES
     assert totals.lost < HISTORIES // 10
@@ -35,7 +35,7 @@ def test_a_standby_that_takes_over_between_two_sessions_loses_nothing() -> None:
 
 @pytest.mark.parametrize("seed", [10_070, 10_401])
 def test_a_snapshot_does_not_wait_for_what_a_standby_has_never_seen(seed: int) -> None:
-    """Histories in which an incremental snapshot once waited for transactions of the server before."""
+    """Histories in which an incremental snapshot once waited for transactions of the previous server."""
     seeds.run("postgres-rows-failover", [seed])
 
 
@@ -46,7 +46,7 @@ def test_what_is_seldom_elsewhere(kind: str) -> None:
 
 
 class Renaming(TableSession):
-    """A session beside which somebody renames a key while columns are asked for."""
+    """A session during whose queries of columns somebody renames a key."""
 
     def execute(self, statement: str | bytes, values: Sequence[Any] = (), *, binary: bool = False) -> Rows:
         found = super().execute(statement, values, binary=binary)

@@ -1,4 +1,4 @@
-"""Histories of altered tables on a real server: each copy equals its source, or was named with the remedy that helps.
+"""Histories of altered tables on a real server: each copy equals its source, or a warning named a remedy that helps.
 
 `make simulate ARGS=schema` runs others.
 """
@@ -13,7 +13,7 @@ from tests.simulation.schema import runs
 
 SEEDS = [range(first, first + sized(25, 125)) for first in (0, 1000, 2000, 3000)]
 SECONDS = sized(14.0, None)
-"""A part's share of what a short run has for them."""
+"""Seconds for each test in a short run."""
 
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: f"from {seeds.start} on")

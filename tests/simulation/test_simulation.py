@@ -1,6 +1,6 @@
-"""Histories of a simulated machine: whatever dies, whenever, nothing is lost and no order is broken.
+"""Histories of a simulated machine: despite all faults, nothing is lost or out of order.
 
-Those of the day are beside, in `test_histories.py`; here are the first ones of all, and single ones.
+The histories of the day are in `test_histories.py`; here are the first ones, and single ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BLOCK = 1_200
 @pytest.mark.parametrize("first", range(0, HISTORIES, BLOCK))
 def test_nothing_is_lost_in_the_first_histories(first: int) -> None:
     totals = seeds.run("postgres", range(first, first + BLOCK))
-    # that anything happened
+    # enough has happened
     assert totals.starts > 2 * BLOCK
     assert totals.changes > 20 * BLOCK
     assert 0 < totals.lost < BLOCK // 10
@@ -37,7 +37,7 @@ def test_what_lies_between_two_halves_of_a_slice_is_not_lost() -> None:
 
 
 def test_a_seed_is_one_history() -> None:
-    # one without a position of the machine's own time
+    # this seed has no position with the machine's real time
     one, two = History(2), History(2)
     one.run()
     two.run()

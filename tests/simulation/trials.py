@@ -1,8 +1,8 @@
-"""Trials of mutants: the histories that have to find each of them, and the seeds that are known to.
+"""Trials of mutants: the histories that must find each mutant, and the seeds known to find it.
 
-`python -m tests.simulation --mutants` looks for these seeds and writes them to a file. A test runs them. What a seed
-means depends on the generator of its histories, and on what the product asks its server for: the seeds have to be
-found anew when none of a mutant's does any more.
+`python -m tests.simulation --mutants` searches for these seeds and writes them to a file. A test runs them. The history
+of a seed depends on the generator and on the product's calls of its server. When no seed of a mutant finds it any more,
+the search must be repeated.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from tests.simulation.mutants import Mutant
 
 FILE = Path(__file__).with_name("seeds.json")
 ANEW = "make simulate ARGS=--mutants"
-"""The command that finds the seeds anew."""
+"""The command that repeats the search for seeds."""
 ENOUGH = 3
-"""So many seeds of a mutant are kept."""
+"""Number of seeds that are kept for a mutant."""
 FURTHER = 4
-"""So many times as far as its trial goes a search for them."""
+"""Length of a search for further seeds, as a multiple of the trial's."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A mutant, the histories that have to find it, and the errors by which they show it.
+    """A mutant, the kind of histories that must find it, and the errors by which they find it.
 
-    They are of one kind, and one of the `seeds` at least is that of a history that does.
+    At least one of the `seeds` must find it.
     """
 
     mutant: Mutant
@@ -41,7 +41,7 @@ class Trial:
     shown: tuple[type[Exception], ...] = (AssertionError,)
 
     def finds(self, seed: int) -> bool:
-        """Return True if the history of the seed finds the mutant. Another error is one of the mutant itself."""
+        """Return True if the history of the seed finds the mutant. Other errors, of the mutant itself, are raised."""
         try:
             with self.mutant():
                 self.run(seed)
@@ -50,7 +50,7 @@ class Trial:
         return False
 
     def run(self, seed: int) -> None:
-        """Run the history of the seed on the product as it is now."""
+        """Run the history of the seed without the mutant."""
         seeds.run(self.connector, [seed])
 
 
@@ -73,20 +73,20 @@ KINDS_OF: dict[Mutant, str] = {
     mutants.a_window_gives_what_has_changed: "mongodb-signalling",
     mutants.a_tail_is_taken_at_its_word: "mongodb-tailing",
 }
-"""The histories that find a fault soon, where others need many."""
+"""Mutants that a special kind of histories finds sooner than the general one."""
 SELDOM = {
-    # only one history in some hundred shows something
+    # only one of several hundred histories finds it
     mutants.rows_that_moved_are_not_looked_for: range(1500),
     mutants.what_a_transaction_drops_is_gone_before: range(2500),
-    # a start that fails and is tried again, with rows that no change repeats, is seldom
+    # rarely a start fails and is tried again while there are rows that no change repeats
     mutants.a_failed_call_is_not_rolled_back: range(150, 250),
 }
 SHOWN: dict[Mutant, tuple[type[Exception], ...]] = {
     mutants.the_open_transaction_outlives_its_session: (DecodeError,),
-    # a planner that is half begun knows of no database
+    # a half-started planner knows no database
     mutants.a_failed_call_is_not_rolled_back: (AssertionError, KeyError),
 }
-"""What else shows a fault than the checks."""
+"""Further errors by which mutants are found."""
 
 
 def _trials() -> Iterator[tuple[str, Trial]]:
@@ -113,13 +113,13 @@ TRIALS: dict[str, Trial] = dict(_trials())
 
 
 def known() -> dict[str, tuple[str, list[int]]]:
-    """Return what the file has of each mutant: the kind of the histories, and their seeds, the quickest one first."""
+    """Return the file's entries by mutant: the kind of histories, and their seeds, the quickest first."""
     entries = json.loads(FILE.read_text("utf-8"))
     return {name: (entry["connector"], entry["seeds"]) for name, entry in entries.items()}
 
 
 def write(found: dict[str, list[int]]) -> None:
-    """Write the seeds of some mutants to the file; those of the others stay."""
+    """Write the seeds of some mutants to the file, and keep those of others."""
     merged = {name: entry for name, entry in known().items() if name in TRIALS} if FILE.exists() else {}
     merged |= {name: (TRIALS[name].connector, seeds) for name, seeds in found.items()}
     lines = [
@@ -130,9 +130,9 @@ def write(found: dict[str, list[int]]) -> None:
 
 
 def killer(trial: Trial, known: tuple[str, Collection[int]], fresh: Collection[int]) -> int:
-    """Return the known seed that finds a mutant, and finds nothing where the product is as it is.
+    """Return the first known seed that finds a mutant; its history must pass without the mutant.
 
-    Raises AssertionError that says what to do where none does; whether one of some fresh ones does tells which.
+    If none finds it, raises AssertionError with the remedy, and says whether one of the `fresh` seeds does.
     """
     connector, numbers = known
     if connector == trial.connector:
@@ -150,8 +150,8 @@ def killer(trial: Trial, known: tuple[str, Collection[int]], fresh: Collection[i
 
 @dataclass(frozen=True)
 class Search:
-    """How a search has ended: the `seeds` that find the mutant, the quickest one first, and the number of histories
-    until the first of them, and until the last."""
+    """The result of a search: the `seeds` that find the mutant, the quickest first, and the number of histories until
+    the first of them and until the end."""
 
     name: str
     seeds: list[int]
@@ -165,9 +165,9 @@ class Search:
 
 
 def search(name: str, trial: Trial) -> Search:
-    """Look for the first seeds that find a mutant, and find nothing where the product is as it is.
+    """Search for the first seeds that find a mutant; their histories must pass without the mutant.
 
-    The first of them must be in the trial; for the others the search goes on behind it, where needed.
+    The first seed must be in the trial's range; for the others the search goes on after it if necessary.
     """
     took: dict[int, float] = {}
     first = number = 0
@@ -188,11 +188,11 @@ def _searched(name: str) -> Search:
 
 
 def _searches(names: Collection[str], processes: int) -> Iterator[Search]:
-    """Give the search of each mutant as it ends."""
+    """Yield the search of each mutant as it ends."""
     if processes == 1:
         yield from map(_searched, names)
         return
-    # those that may take longest begin first
+    # those that may take longest start first
     ordered = sorted(names, key=lambda name: -len(TRIALS[name].seeds))
     with ProcessPoolExecutor(processes) as pool:
         for done in as_completed([pool.submit(_searched, name) for name in ordered]):
@@ -200,7 +200,7 @@ def _searches(names: Collection[str], processes: int) -> Iterator[Search]:
 
 
 def search_all(names: Collection[str], processes: int, say: Callable[[str], None]) -> bool:
-    """Find the seeds of some mutants anew, and write those of each. Return True if each was found."""
+    """Search again for the seeds of some mutants, and write them. Return True if each mutant was found."""
     found = 0
     for one in _searches(names, processes):
         say(str(one))

@@ -1,7 +1,7 @@
-"""Time and threads of a simulated machine: everything runs in one real thread, in steps that a seed decides.
+"""Time and threads of a simulated machine: everything runs in one real thread, in steps chosen by a seed.
 
-A simulated thread is a greenlet. It runs until it waits or calls the server; then the World chooses who goes on. Time
-passes only when everyone waits, and then at once. A killed process ends at such a step, with nothing more done.
+A simulated thread is a greenlet. It runs until it waits or calls the server; then the World chooses the next thread.
+Time passes only when all threads wait, and then at once. A killed process ends at such a step.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ FOREVER = 1e12
 
 
 class Killed(BaseException):
-    """The process that a step belongs to is gone."""
+    """Raised in a step of a killed process."""
 
 
 class Stuck(AssertionError):
-    """Nothing happens any more, though something should."""
+    """Raised if nothing happens any more, though something should."""
 
 
 @contextmanager
 def noting(note: str) -> Iterator[None]:
-    """What fails inside has the note."""
+    """Add a note to errors raised inside the block."""
     try:
         yield
     except BaseException as error:
@@ -42,14 +42,14 @@ def noting(note: str) -> Iterator[None]:
 
 
 class Readable(Protocol):
-    """What a descriptor stands for."""
+    """The object behind a file descriptor."""
 
     def has_input(self) -> bool: ...
 
 
 @dataclass(eq=False)
 class Running:
-    """A thread of a process: where it stands, and what it waits for."""
+    """A thread of a process: its greenlet, and the time and condition for which it waits."""
 
     process: Process
     body: greenlet.greenlet
@@ -64,11 +64,11 @@ class Running:
 
 
 class World:
-    """Chooses who runs."""
+    """The scheduler of all threads."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
-        # as a machine that has been running for a while
+        # not 0, as on a machine that has been running for a while
         self.now = 1000.0
         self.hub = greenlet.getcurrent()
         self.threads: list[Running] = []
@@ -77,7 +77,7 @@ class World:
         self.turns = 0
 
     def file(self, one: Readable) -> int:
-        """A descriptor for it."""
+        """Return a new file descriptor for an object."""
         number = next(self.numbers)
         self.files[number] = one
         return number
@@ -103,7 +103,7 @@ class World:
         if not able:
             next_due = min(one.until for one in threads)
             if next_due >= FOREVER:
-                # only what is done outside of the process can help
+                # only an action outside of the process can help
                 return
             self.now = max(self.now, next_due)
             able = [one for one in threads if one.until <= self.now]
@@ -112,7 +112,7 @@ class World:
 
 @dataclass(eq=False)
 class Process:
-    """A process with its threads; the Runtime of what runs in it. `failure` is what a thread of it has ended with."""
+    """A process with its threads, and the Runtime for its code. `failure` is the error that has ended a thread."""
 
     world: World
     is_dead: bool = False
@@ -120,24 +120,24 @@ class Process:
     failure: BaseException | None = None
 
     def kill(self) -> None:
-        """End every thread where it stands."""
+        """End every thread at its current step."""
         self.is_dead = True
         for one in self.threads:
             if one.is_alive() and one.body is not greenlet.getcurrent():
-                # one that has not begun would pass it on
+                # a greenlet that has not begun would pass Killed on to its parent
                 one.body.throw(Killed() if one.body else greenlet.GreenletExit())
                 assert one.body.dead, "a killed thread goes on"
         self.threads.clear()
 
     def step(self, share: float = 0.3) -> None:
-        """Let others go first, perhaps."""
+        """Let other threads go first, with the probability `share`. Raises Killed."""
         if self.is_dead:
             raise Killed
         if self.world.rng.random() < share:
             self.wait(0.0, None)
 
     def wait(self, seconds: float | None, is_due: Callable[[], bool] | None) -> bool:
-        """Wait until `is_due`, at most so long; whether it is."""
+        """Wait until `is_due`, at most `seconds`; return True if it is. Raises Killed."""
         if self.is_dead:
             raise Killed
         current = greenlet.getcurrent()
@@ -203,7 +203,7 @@ class Process:
 
 
 class _Condition:
-    """A lock that its owner may take again, and the wait for a change of what it guards."""
+    """A reentrant lock, and the wait for changes of the guarded data."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -241,7 +241,7 @@ class _Condition:
 
 
 class _Helper:
-    """Does one thing after another in a simulated thread, which ends when there is nothing left."""
+    """Runs submitted calls one after another in a simulated thread, which ends when there are none left."""
 
     def __init__(self, process: Process, name: str) -> None:
         self._process = process

@@ -1,1 +1,1 @@
-"""Random alterations and writes on a real PostgreSQL; what is kept of its tables is compared with them at the end."""
+"""Random alterations and writes on a real PostgreSQL; the pipeline's copies are compared with its tables at the end."""

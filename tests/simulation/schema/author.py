@@ -1,4 +1,4 @@
-"""Random statements for the tables of a database, made of what its catalog has at that moment."""
+"""Random statements for the tables of a database, made from its current catalog."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ where a.attrelid = %s and a.attnum > 0 and not a.attisdropped order by a.attnum
 
 @dataclass(frozen=True)
 class Table:
-    """A table as the catalog has it."""
+    """A table in the catalog."""
 
     schema: str
     name: str
@@ -43,7 +43,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Column:
-    """A column as the catalog has it; `type` is what a domain is made of."""
+    """A column in the catalog; for a domain, `type` is its base type."""
 
     name: str
     type: str
@@ -80,7 +80,7 @@ MADE: dict[str, tuple[str, ...]] = {
         "t timestamptz)",
     ),
 }  # fmt: skip
-"""The kinds of tables that a history begins with."""
+"""The kinds of a history's first tables."""
 
 TYPES = ("int", "bigint", "text", "numeric(8,2)", "date", "timestamp", "timestamptz", "boolean", "mood", "even")
 WIDER = {
@@ -92,7 +92,7 @@ WIDER = {
 
 
 class Author:
-    """Writes statements by `dice`; `connection` is in autocommit mode."""
+    """Makes random statements by `dice`; `connection` is in autocommit mode."""
 
     def __init__(
         self, dice: random.Random, connection: psycopg.Connection[Any], alterations: Alterations | None = None
@@ -120,11 +120,11 @@ class Author:
         return [statement for _ in range(count) for statement in self._any()]
 
     def writes(self, count: int) -> list[str]:
-        """Return so many writes."""
+        """Return `count` writes."""
         return [self._write() for _ in range(count)]
 
     def touches(self) -> list[str]:
-        """Return a write for each table, so that the log tells what they are made of now."""
+        """Return a write for each table, so that the log shows the current columns."""
         found = []
         for table in self.tables():
             columns = [one for one in self.columns(table) if one.in_key or one.is_required]
@@ -145,14 +145,14 @@ class Author:
         kinds, weights = [one for one, _ in self._alterations], [weight for _, weight in self._alterations]
         return self._dice.choices(kinds, weights)[0](self)
 
-    # --- what there is -----------------------------------------------------------------------------------------------
+    # --- the catalog -------------------------------------------------------------------------------------------------
 
     def tables(self) -> list[Table]:
         """Return all tables."""
         return [Table(*row) for row in self._connection.execute(_TABLES).fetchall()]
 
     def table(self, wanted: Callable[[Table], bool] = lambda table: True) -> Table:
-        """Return a table of some kind; any where there is none of it."""
+        """Return a table of the wanted kind; any table if there is none."""
         found = self.tables() or [Table("public", "none", "r", False, False, 0)]
         return self._dice.choice([table for table in found if wanted(table)] or found)
 
@@ -161,12 +161,12 @@ class Author:
         return [Column(*row) for row in self._connection.execute(_COLUMNS, (table.oid,)).fetchall()]
 
     def column(self, table: Table, wanted: Callable[[Column], bool] = lambda column: not column.in_key) -> Column:
-        """Return a column of some kind; any where there is none of it."""
+        """Return a column of the wanted kind; any column if there is none."""
         found = self.columns(table) or [Column("none", "integer", "b", False, False, False, False)]
         return self._dice.choice([column for column in found if wanted(column)] or found)
 
     def fresh(self, prefix: str) -> str:
-        """Return a name that nothing has."""
+        """Return an unused name."""
         self._number += 1
         return f"{prefix}{self._number}"
 
@@ -197,14 +197,14 @@ class Author:
         return f' where "{keys[0].name}" % {self._dice.choice((2, 3, 5))} = {self._dice.randrange(2)}'
 
     def _unused(self, column: Column) -> str:
-        """Return a value that a key is not likely to have."""
+        """Return a value that is unlikely to be in use as a key."""
         number = self._dice.randrange(500, 900, 2)
         if column.is_identity:
             return "default"
         return str(number) if column.type in ("integer", "bigint", "smallint") else self._value(column)
 
     def _lower_bound(self, table: Table) -> str | None:
-        """Return the lowest value of the column `d` that a partition takes."""
+        """Return the lowest value of the column `d` in a partition."""
         row = self._connection.execute(
             "select substring(pg_get_expr(relpartbound, oid) from '\\((\\d+)\\)') from pg_class where oid = %s",
             (table.oid,),
@@ -413,7 +413,7 @@ class Author:
 
 
 Alterations = Sequence[tuple[Callable[[Author], list[str]], int]]
-"""Kinds of alterations, and how often each comes."""
+"""Kinds of alterations with their weights."""
 
 OF_COLUMNS: Alterations = (
     (Author.add, 8), (Author.add_and_drop_default, 3), (Author.add_counted, 2), (Author.drop, 5), (Author.rename, 4),

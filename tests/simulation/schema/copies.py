@@ -1,7 +1,6 @@
-"""Tables kept in memory by the sink's own decisions: `Target` and `Latest` over a `Stored` without Spark.
+"""Tables in memory, maintained by the sink's own `Target` and `Latest` over a `Stored` without Spark.
 
-What Spark would do with the rows of a batch is done here one row at a time, the plainest way: append, or put each row
-in the place of the one with its key.
+Spark's work on the rows of a batch is done here one row at a time: append the row, or replace the row with its key.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _TYPES: Mapping[str, types.DataType] = {
 
 
 def spark_type(text: str) -> types.DataType:
-    """Return the type that Spark writes as `text`."""
+    """Return the type whose simple string in Spark is `text`."""
     if found := re.fullmatch(r"decimal\((\d+),(\d+)\)", text):
         return types.DecimalType(int(found[1]), int(found[2]))
     if found := re.fullmatch(r"array<(.*)>", text):
@@ -60,7 +59,7 @@ def _constant(text: str) -> Any:
 
 
 class MemoryTable(Stored):
-    """A table in memory; `store` has the tables by their paths."""
+    """A table in memory; `store` has the tables by path."""
 
     title, marker, can_fill = "memory", "memory", True
 
@@ -128,7 +127,7 @@ class MemoryTable(Stored):
         self.put([*self.kept, *rows], once)
 
     def put(self, rows: list[Row], once: Once) -> None:
-        """Have these rows and no others; nothing where the batch was written before."""
+        """Replace all rows; does nothing if the batch was written before."""
         if self._newest.get(once.application, -1) < once.batch:
             self._newest[once.application] = once.batch
             self.kept = rows
@@ -144,7 +143,7 @@ class MemoryTable(Stored):
 
 
 class _Session:
-    """In the place of Spark's session: answers whether a new key tells the rows apart."""
+    """A substitute for Spark's session: answers the query for duplicates of a new key."""
 
     def __init__(self, table: MemoryTable) -> None:
         self._table = table
@@ -163,7 +162,7 @@ class _Session:
 
 
 class MemoryFormat(TableFormat):
-    """Tables in memory."""
+    """The table format of tables in memory."""
 
     name = title = marker = "memory"
     jars, settings = (), {}
@@ -181,7 +180,7 @@ class MemoryFormat(TableFormat):
 
 
 class Blocks:
-    """In the place of a frame: the blocks of a batch, keys and values."""
+    """A substitute for a DataFrame: the blocks of a batch, keys and values."""
 
     def __init__(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
         self.rows = rows
@@ -247,7 +246,7 @@ def _values(row: Mapping[str, Any], form: Form) -> Row:
 
 
 class Copies:
-    """The tables of a pipeline by `schema.table`; `write` brings a batch in, as a new process would."""
+    """The tables of a pipeline by `schema.table`; `write` writes a batch, as a new process would."""
 
     def __init__(self, policies: Policies) -> None:
         self.format = MemoryFormat()
@@ -255,11 +254,11 @@ class Copies:
         self.unknown_values = "stop"
 
     def follow(self, policies: Policies) -> None:
-        """Answer alterations by other policies from now on."""
+        """Use other policies for alterations from now on."""
         self._owner = replace(self._owner, policies=policies)
 
     def write(self, number: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write the blocks of a batch. Raises SinkError where a table cannot follow."""
+        """Write the blocks of a batch. Raises SinkError if a table cannot follow an alteration."""
         found: dict[tuple[str, str, str], list[tuple[bytes, bytes]]] = {}
         for row in rows:
             if row["op"] == BLOCK:
@@ -274,11 +273,11 @@ class Copies:
             latest.write(cast(Any, None), TableBatch(number, table, heads, cast(Any, Blocks(blocks)), 0))
 
     def rows(self, name: str) -> list[Row] | None:
-        """Return the rows of a table, None where there is none."""
+        """Return the rows of a table; None if it does not exist."""
         table = self.format.tables.get(name)
         return None if table is None else table.kept
 
     def columns(self, name: str) -> list[str]:
-        """Return the columns of a table, as far as it is there."""
+        """Return the columns of a table; none if it does not exist."""
         table = self.format.tables.get(name)
         return [] if table is None else list(table.kinds)

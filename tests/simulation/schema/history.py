@@ -1,4 +1,4 @@
-"""One history: a pipeline over tables that are altered and written at random, and the comparison at its end."""
+"""A history: a pipeline over tables that are altered and written at random, and the comparison at its end."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.fix_postgres import Database
 from tests.simulation.schema.author import ALTERATIONS, Alterations, Author
 from tests.simulation.schema.copies import Copies, Row
 
-# What the log can keep up of each published table, by a query that the product does not have. Before PostgreSQL 18 the
-# view lists generated columns, which no change carries.
+# The columns and rows of each published table that the log carries, by a query that the product does not use. Before
+# PostgreSQL 18 the view lists generated columns, which no change carries.
 _EXPECTED = """
 select p.schemaname, p.tablename, (
     select jsonb_agg(a.attname order by a.attnum) from pg_attribute a
@@ -54,21 +54,21 @@ _LEFT_OUT = re.compile(
 
 
 class _Unlisted(Exception):
-    """An error of which the machine knows no remedy."""
+    """An error for which this test knows no remedy."""
 
 
 def _names(table: str, text: str) -> bool:
-    """Return True where a warning names a table."""
+    """Return True if a warning names a table."""
     return re.search(rf"(?<![\\w.]){re.escape(table)}(?![\\w])", text) is not None
 
 
 @dataclass
 class Outcome:
-    """How a history has ended.
+    """The result of a history.
 
-    `equal`: without a stop. `mended`: after the remedies that errors and warnings had named. `silent`: a copy was
-    different, and nothing had named it. `unmended`: it was still different after the remedy. `unlisted`: an error of
-    which the machine knows no remedy.
+    `equal`: no stop. `mended`: equal after the remedies that errors and warnings had named. `silent`: a copy differed
+    without a warning. `unmended`: a copy still differed after the remedy. `unlisted`: an error for which this test
+    knows no remedy.
     """
 
     seed: int
@@ -78,12 +78,12 @@ class Outcome:
     statements: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        """Return the history as it can be read."""
+        """Return a readable report of the history."""
         return "\n".join([f"seed {self.seed}: {self.verdict}", *self.stops, *self.found, *self.statements])
 
 
 class _Warnings(logging.Handler):
-    """Keeps the texts of warnings."""
+    """Collects the texts of warnings."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -125,7 +125,7 @@ class History:
         self._begin()
 
     def _begin(self) -> None:
-        """Begin with a new checkpoint and new tables."""
+        """Start with a new checkpoint and new tables."""
         self._run_id = new_run_id()
         self._committed: dict[str, Any] | None = None
         self._batch = 0
@@ -163,7 +163,7 @@ class History:
                         self._go_on(connection, warnings)
                 for write in [*author.writes(3), *author.touches()]:
                     self._do(connection, [write])
-                # what came and went between two starts is told by the next one
+                # the next start warns of changes of the publication between two starts
                 for _ in range(2):
                     self._go_on(connection, warnings)
                 self._judge(connection, warnings)
@@ -174,7 +174,7 @@ class History:
     # --- remedies ----------------------------------------------------------------------------------------------------
 
     def _go_on(self, connection: psycopg.Connection[Any], warnings: list[str]) -> None:
-        """Write up to the present; an error is met with the remedy that it names. Raises _Unlisted."""
+        """Write up to the present, applying the remedies that errors name. Raises _Unlisted."""
         for _ in range(_MOST_STOPS):
             try:
                 self.drain()
@@ -196,7 +196,7 @@ class History:
             warnings.clear()
             self._begin()
         elif "added.default = null" in text:
-            # until the snapshot that is to follow everything is as good as unknown
+            # until the snapshot that must follow, the table may differ
             table = re.search(r"The table (\S+) cannot follow", text)
             assert table is not None
             self._sink["debezium.sink.tables.added.default"] = "null"
@@ -243,13 +243,13 @@ class History:
         outcome.verdict = "mended" if outcome.stops or different else "equal"
 
     def _apply(self, connection: psycopg.Connection[Any], different: Mapping[str, str], told: list[str]) -> None:
-        """Do what warnings have named: remove what goes no further, and read the rest by a snapshot."""
+        """Apply the remedies of warnings: remove copies of tables that are no longer published, snapshot the others."""
         published = self._expected(connection)
         for name in different:
             if name not in published:
                 del self.copies.format.tables[name]
             else:
-                # rows that are gone from the source are removed by hand: a snapshot does not tell of them
+                # rows deleted at the source are removed by hand, as a snapshot does not show deletes
                 if self.copies.rows(name):
                     self.copies.format.tables[name].kept = []
                 data = json.dumps({"data-collections": [name.replace(".", "\\.")], "type": "incremental"})
@@ -260,7 +260,7 @@ class History:
             self._go_on(connection, told)
 
     def _do(self, connection: psycopg.Connection[Any], statements: list[str]) -> None:
-        """Run the statements as one transaction; each that fails is left out of it."""
+        """Run the statements as one transaction, without those that fail."""
         done = []
         with connection.transaction():
             for statement in statements:
@@ -274,7 +274,7 @@ class History:
             self.outcome.statements.append("; ".join(done))
 
     def drain(self) -> None:
-        """Write up to the present, as a run with --once does."""
+        """Write up to the present, like a run with --once."""
         self.outcome.statements.append("▸")
         reader = ChangeStreamReader(self._config, self._run_id)
         try:
@@ -290,7 +290,7 @@ class History:
                 rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
                 self.copies.write(self._batch, rows)
                 if self._dice.random() < 0.1:
-                    # Spark's own commit is missing: the batch comes once more
+                    # as if Spark's commit were missing: the batch is written again
                     parts = reader.partitions(start, end)
                     rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
                     self.copies.write(self._batch, rows)
@@ -302,7 +302,7 @@ class History:
     # --- the comparison ----------------------------------------------------------------------------------------------
 
     def _expected(self, connection: psycopg.Connection[Any]) -> dict[str, str]:
-        """Return the query that shows what the log carries of each published table."""
+        """Return for each published table a query for the data that the log carries."""
         expected: dict[str, str] = {}
         for schema, table, columns, condition, kind in connection.execute(_EXPECTED).fetchall():
             listed = ", ".join(f'"{name}"' for name in columns or ())
@@ -312,7 +312,7 @@ class History:
         return {name: query for name, query in expected.items() if name not in self._excluded and name != SIGNALS}
 
     def _different(self, connection: psycopg.Connection[Any]) -> dict[str, str]:
-        """Return why each copy is different that is."""
+        """Return the reasons of copies that differ, by table."""
         expected = self._expected(connection)
         names = sorted(expected.keys() | self.copies.format.tables.keys() - self._excluded - {SIGNALS})
         found = {name: self._difference(connection, name, expected.get(name)) for name in names}
@@ -326,7 +326,7 @@ class History:
             source = cursor.execute(query.encode()).fetchall()
             named = [column.name for column in cursor.description or ()]
         if rows is None:
-            # a table without a key is no copy: its first change ends the run
+            # a table without a key has no copy: its first change ends the run
             keyed = connection.execute(_KEYED, (name,)).fetchone()
             return f"no copy, {len(source)} rows" if source and keyed else ""
         if set(named) != set(self.copies.columns(name)) and source:
@@ -338,7 +338,7 @@ class History:
 
 
 def _counted(rows: list[Row]) -> Counter[Any]:
-    """The rows, as values that compare: a text is shortened."""
+    """Count the rows, as comparable values; long texts are shortened."""
     return Counter(tuple(sorted((name, _plain(value)) for name, value in row.items())) for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""Histories of altered tables on a server, one after another: counted, and those that end badly shown."""
+"""Runs histories of altered tables on a server one after another, counts them, and shows those that end badly."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.fix_postgres import SETTINGS, Postgres, describe, give_back, owned, t
 from tests.simulation.schema.history import History, Outcome
 
 BAD = ("silent", "unmended", "unlisted")
-"""How a history must not end."""
+"""Verdicts with which a history must not end."""
 
 
 @dataclass
 class Runs:
-    """What histories have ended with; `bad` are those that ended badly, `seconds` how long all took."""
+    """The results of histories; `bad` are those that ended badly, `seconds` is the total time."""
 
     verdicts: Counter[str] = field(default_factory=Counter)
     stops: int = 0
@@ -35,7 +35,7 @@ class Runs:
 def run(
     postgres: Postgres, seeds: Iterable[int], seconds: float | None = None, show: Callable[[str], None] = print
 ) -> Runs:
-    """Run the histories of the seeds, no new one after so many seconds."""
+    """Run the histories of the seeds; starts no new one after `seconds`."""
     found, began = Runs(), time.monotonic()
     for seed in seeds:
         if seconds is not None and time.monotonic() - began > seconds:
@@ -55,6 +55,6 @@ def run(
 
 
 def on_own_server(binaries: Path | None, seeds: Iterable[int], show: Callable[[str], None] = print) -> Runs:
-    """The same on a server of its own: the embedded one, or another by its binaries."""
+    """Run the histories on a server of their own: the embedded one, or that of the given binaries."""
     with Server(binaries, SETTINGS) as server, owned(describe(server.dsn())) as postgres:
         return run(postgres, seeds, show=show)
