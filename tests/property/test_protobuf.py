@@ -36,10 +36,10 @@ CONNECT = "org.apache.kafka.connect.data."
 MESSAGES = tuple(CONNECT + name for name in ("Decimal", "Date", "Time", "Timestamp"))
 FIRST_DAY = date(1583, 1, 1)
 REFUSALS = (
-    "is no name that Protobuf allows",
+    "is not a name that Protobuf allows",
     "two fields with the name",
     "a null among its items",
-    "is not among those that Protobuf's own type has",
+    "is outside the range of Protobuf's own type",
 )
 
 

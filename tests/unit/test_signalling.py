@@ -71,7 +71,7 @@ def test_a_line_that_was_not_finished_stays_a_line_of_its_own(tmp_path: Path) ->
         (["stop-snapshot", "--surrogate-key", "n"], "--surrogate-key does not belong to stop-snapshot"),
         (["execute-snapshot", "--table", "a.b", "--filter", "a.b"], "--filter has no NAME=SQL"),
         (["execute-snapshot", "--table", "a.b", "--filter", "=id > 1"], "--filter has no NAME=SQL"),
-        (["execute-snapshot", "--table", "a.(b"], "is no regular expression"),
+        (["execute-snapshot", "--table", "a.(b"], "is not a regular expression"),
         (["execute-snapshot", "--table", " "], "must be a list of table names"),
         (["log", "--message", "x", "--channel", "kafka"], "The channel kafka is not enabled"),
         (["log", "--message", "x", "--channel", "source"], "The channel source is not enabled"),

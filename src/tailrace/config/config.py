@@ -267,7 +267,7 @@ class _Reading:
             value = option.stand_in if written in self._unknown else option.parse(text)
         except ValueError as fault:
             shown = columns.without_salt(name)
-            self.faults.append(f"{shown} has a value that is not taken" if option.hides(name) else f"{shown} {fault}")
+            self.faults.append(f"{shown} has an invalid value" if option.hides(name) else f"{shown} {fault}")
             return
         if not self._usable(option, written, text, value):
             return
@@ -304,7 +304,7 @@ class _Reading:
                                "each other")  # fmt: skip
             return False
         older = next(name for name in names if name != newer[0])
-        self._pass_over(older, f"{canonical} is given, and goes before it")
+        self._pass_over(older, f"{canonical} is given, and takes precedence")
         if older == before:
             self._used.discard(older.strip().lower())
         return newer[0] == written

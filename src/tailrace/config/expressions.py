@@ -77,9 +77,9 @@ def signal_expression(expression: str) -> Expression:
     try:
         return _compiled(expression, False, trusted=False)
     except linear.NotLinear as fault:
-        raise ValueError(f"{fault}, which is not taken from signals") from None
+        raise ValueError(f"{fault}, which is not accepted from signals") from None
     except ValueError:
-        raise ValueError("is no regular expression, or has what is not supported") from None
+        raise ValueError("is not a regular expression, or has an unsupported construct") from None
 
 
 @lru_cache(256)
@@ -132,7 +132,7 @@ def _parsed(expression: str, ignore_case: bool) -> tuple[linear.Tree, re.Pattern
             tree = linear.Tree(translated, ignore_case=ignore_case)
             return tree, re.compile(translated, re.ASCII | (re.IGNORECASE if ignore_case else 0))
     except (re.error, ValueError, OverflowError, RecursionError) as fault:
-        raise ValueError(f"{expression!r} is no regular expression: {fault}") from None
+        raise ValueError(f"{expression!r} is not a regular expression: {fault}") from None
 
 
 def _translate(expression: str) -> str:

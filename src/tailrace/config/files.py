@@ -261,14 +261,14 @@ def _connector_json(path: str | Path, text: str) -> dict[str, str]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"The file {path} is no JSON: {error}.", "Correct the file.") from None
+        raise ConfigError(f"The file {path} is not JSON: {error}.", "Correct the file.") from None
     if isinstance(document, list) and len(document) == 1:
         document = document[0]
     if isinstance(document, dict) and document.get("kind") == "KafkaConnector":
         document = _of_resource(document)
     inner = document.get("config", document) if isinstance(document, dict) else None
     if not isinstance(inner, dict):
-        raise ConfigError(f"The file {path} holds no connector.", 'Write {"name": …, "config": {…}} or the options.')
+        raise ConfigError(f"The file {path} contains no connector.", 'Write {"name": …, "config": {…}} or the options.')
     named = {"name": document["name"]} if inner is not document and "name" in document else {}
     return {name: _text(name, value) for name, value in (named | inner).items()}
 
@@ -346,7 +346,7 @@ class _Sorting:
 
     def _option(self, name: str, entry: str, text: str) -> None:
         if name in self.options and self.options[name] != text:
-            self._pass_over(self.origins[name], f"{entry} says otherwise, and comes later")
+            self._pass_over(self.origins[name], f"{entry} has another value and comes later")
         self.options[name] = text
         self.origins[name] = entry
 

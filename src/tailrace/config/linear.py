@@ -57,7 +57,7 @@ class Tree:
         try:
             self._root = parser.parse(expression, re.ASCII | (re.IGNORECASE if ignore_case else 0))
         except (OverflowError, RecursionError) as fault:
-            raise ValueError("it repeats or nests too much") from fault
+            raise ValueError("it has too many repetitions or nested groups") from fault
         self._flags: int = self._root.state.flags
 
     @property
@@ -86,7 +86,7 @@ class Tree:
         except pa.ArrowInvalid:
             raise NotLinear("repeats more than a thousand times, or is too large") from None
         except RecursionError:
-            raise NotLinear("nests too much") from None
+            raise NotLinear("is nested too deeply") from None
         return made
 
 

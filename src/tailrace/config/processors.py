@@ -102,7 +102,7 @@ def processors(values: Mapping[str, Any]) -> Made:
         if not kind:
             found.faults.append(f"{start}type is missing")
         elif kind.rpartition(".")[2] != RESELECT.rpartition(".")[2]:
-            found.faults.append(f"{start}type = {kind} is not supported: there is {RESELECT} alone")
+            found.faults.append(f"{start}type = {kind} is not supported: only {RESELECT} is")
         else:
             made.append(_reselection(start, own, signals, found))
     return found._replace(processors=tuple(one for one in made if one is not None))

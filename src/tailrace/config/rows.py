@@ -50,7 +50,7 @@ def _columns(names: list[str], typed: bool) -> str:
         if name not in known and name not in ((UPDATE,) if typed else FURTHER):
             close = difflib.get_close_matches(name.lower(), known, n=1)
             nearest = f"; the nearest is {close[0]}" if close else ""
-            return f"names {name}, which is no column of the rows{nearest}. They have {', '.join(known)}"
+            return f"names {name}, which is not a column of the rows{nearest}. They have {', '.join(known)}"
         if name in names[:place]:
             return f"names {name} twice"
     return "" if names else "names no column"

@@ -185,7 +185,7 @@ class _Reading:
 
     def _missing(self, reference: str) -> str:
         named = reference if self._may_show(reference) else "a variable, an entry or a file"
-        self.absent.append(f"{self.option} refers to {named}, which is not there")
+        self.absent.append(f"{self.option} refers to {named}, which does not exist")
         return ""
 
     def _may_show(self, reference: str) -> bool:

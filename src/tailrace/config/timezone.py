@@ -25,4 +25,4 @@ def timezone(name: str) -> dt.tzinfo:
             return zoneinfo.ZoneInfo(text)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
             pass
-    raise ValueError(f"must be a region, as Europe/Berlin, or an offset, as +02:00, not {text!r}")
+    raise ValueError(f"must be a region, such as Europe/Berlin, or an offset, such as +02:00, not {text!r}")

@@ -160,7 +160,7 @@ def _made(known: Extensions, kind: str, options: Mapping[str, str], methods: tup
     made = _maker(known, kind)(options)
     missing = [part for part in methods if not callable(getattr(made, part, None))]
     if missing:
-        raise ConfigError(f"It is no {known.kind}, for it has no {' and no '.join(missing)}.", "Mend its package.")
+        raise ConfigError(f"It is not a {known.kind}: it lacks {' and '.join(missing)}.", "Correct its package.")
     return made
 
 

@@ -49,8 +49,8 @@ class Admission:
             self._check_key(keyed)
         for column in unmasked(keyed, self._settings, self._form):
             self._warn(
-                f"column {column} of {table.id} is to be masked, but its type is none of text: its values are shown as "
-                "they are; leave it out with column.exclude.list"
+                f"column {column} of {table.id} is to be masked, but its type is not a text type, so its values are "
+                "shown unmasked; leave it out with column.exclude.list"
             )
         return keyed
 

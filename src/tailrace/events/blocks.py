@@ -82,7 +82,7 @@ def _target(batch: ChangeBatch, settings: EventSettings, truncated: bool) -> Tab
     if found is not None and truncated:
         raise ConversionError(
             f"{batch.table.id} was truncated, and its rows are in one table with those of others.",
-            "Delete them in place of that, or leave truncates out by skipped.operations = t.",
+            "Delete the rows instead of truncating, or skip truncates with skipped.operations = t.",
         )
     return found
 
@@ -319,7 +319,7 @@ class _Work:
         if old is None or (old.present is not None and not old.present[updates].all()):
             table = self.batch.table.id
             raise ConversionError(
-                f"The log does not carry the old row of an update of {table}, so that a change of its key is not seen.",
+                f"The log does not carry the old row of an update of {table}, so a change of its key is not seen.",
                 f"Let the old rows of {table} be captured too, as tailrace check says, or leave it out.",
             )
 

@@ -219,7 +219,7 @@ def too_large(
         aside = "event.processing.failure.handling.mode to warn to have the change put aside."
         if size is None:
             raise ConversionError(
-                f"A change of {change.table} is no event: that would have 2 GiB or more, {change}.",
+                f"A change of {change.table} cannot become an event: it would have 2 GiB or more, {change}.",
                 f"Leave columns out (column.exclude.list), or set {aside}",
             )
         raise ConversionError(

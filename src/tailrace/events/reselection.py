@@ -175,7 +175,7 @@ class _Work:
         if table.key and not key:
             _tell(
                 str(table.id), "key",
-                f"{NAME} reads no row of {table.id} again: the table has no key of its own. Set reselect.use.event.key "
+                f"{NAME} reselects nothing of {table.id}: the table has no key of its own. Set reselect.use.event.key "
                 "to look for rows by the event's key.",
             )  # fmt: skip
         return key if table.key else ()

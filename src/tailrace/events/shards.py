@@ -43,7 +43,7 @@ class Routing:
         parts = name.split(".", 2)
         if len(parts) < 3 or not all(parts):
             raise ConversionError(
-                f"The routing of {whole_name(table)} makes no name of a database, a schema and a table.",
+                f"The routing of {whole_name(table)} does not name a database, a schema and a table.",
                 "Write all three into debezium.sink.tables.route.replacement.",
             )
         return TableId(*parts)

@@ -123,7 +123,7 @@ class TypedBlock:
         if typed.table is None or not pa.types.is_struct(made.type):
             return
         if table != typed.table:
-            raise SchemaChanged(f"A change of {table} came, and the rows are typed as those of {typed.table}.", _REMEDY)
+            raise SchemaChanged(f"A change of {table} arrived, but the rows have the types of {typed.table}.", _REMEDY)
         further = list(_further(made.type, kind))
         if not further:
             return
@@ -154,7 +154,7 @@ class TypedBlock:
         return SchemaChanged(
             f"{self._kinds.table} has values of the type {fault.kind} in {fault.path}, in the changes from "
             f"the position {positions[0].as_py()} on, which the declared type {fault.declared} does not hold.",
-            "Name a schema yourself that does, as one with string: readStream.schema(…).",
+            "Name a schema with a type that does, such as string: readStream.schema(…).",
         )
 
     def unavailable(self) -> pa.Array:
@@ -199,7 +199,9 @@ def shown_rows(
             found = typed[name]()
             kind = held(found.type) if schema is None else schema.field(name).type
             if is_variant(found.type) and not is_variant(kind):
-                raise ConfigError(f"The schema names a type for {name}, and documents have none.", "Say variant.")
+                raise ConfigError(
+                    f"The schema declares a type for {name}, but documents have none.", "Declare variant."
+                )
             arrays.append(found if is_variant(found.type) else conform(found, kind, name))
         elif name in makers:
             arrays.append(makers[name]())

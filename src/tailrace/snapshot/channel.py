@@ -37,20 +37,20 @@ def parse(text: bytes, name: str) -> Signal:
     try:
         fields = json.loads(text.decode())
     except (ValueError, RecursionError):
-        raise MalformedSignal("it is no JSON in UTF-8") from None
+        raise MalformedSignal("it is not JSON in UTF-8") from None
     if not isinstance(fields, dict):
-        raise MalformedSignal("it is no JSON object")
+        raise MalformedSignal("it is not a JSON object")
     id_, kind, data = fields.get("id"), fields.get("type"), fields.get("data")
     if not isinstance(kind, str) or not kind:
         raise MalformedSignal("it has no type")
     if isinstance(id_, bool) or not isinstance(id_, str | int | None):
-        raise MalformedSignal("its id is no text")
+        raise MalformedSignal("its id is not a text")
     if not isinstance(data, str | dict | None):
-        raise MalformedSignal("its data are neither an object nor its text")
+        raise MalformedSignal("its data are neither an object nor a text")
     try:
         return Signal(name if id_ is None else str(id_), kind, json.dumps(data) if isinstance(data, dict) else data)
     except (ValueError, RecursionError):
-        raise MalformedSignal("its data nest too much") from None
+        raise MalformedSignal("its data are nested too deeply") from None
 
 
 def written(signal: Signal) -> str:

@@ -57,7 +57,7 @@ class FileChannel:
                 except MalformedSignal as fault:
                     if not ended:
                         break
-                    log.warning("a line of %s at byte %d is no signal and is skipped: %s", self._path, place, fault)
+                    log.warning("a line of %s at byte %d is not a signal and is skipped: %s", self._path, place, fault)
             if ended:
                 found.append((None, start))
         return found

@@ -141,7 +141,7 @@ class KafkaChannel:
         try:
             return parse(bytes(text), f"{self._topic}-{offset}")  # type: ignore[call-overload]
         except MalformedSignal as fault:
-            log.warning("a record of %s at offset %d is no signal and is skipped: %s", self._topic, offset, fault)
+            log.warning("a record of %s at offset %d is not a signal and is skipped: %s", self._topic, offset, fault)
             return None
 
     def _warn(self, error: KafkaError) -> None:
@@ -200,7 +200,7 @@ def client_options(config: Mapping[str, Any]) -> dict[str, Any]:
         if name in _OURS:
             raise ConfigError(
                 f"{full} is not supported: the channel sets {name} itself.",
-                "Use the option signal.kafka of the same meaning, or leave it out.",
+                "Use the signal.kafka option with the same meaning, or leave it out.",
             )
         if name.startswith(_JKS):
             raise ConfigError(

@@ -119,9 +119,9 @@ def _data(signal: Signal) -> dict[str, Any]:
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
-        raise MalformedSignal(f"the data of signal {signal.id} are no JSON") from None
+        raise MalformedSignal(f"the data of signal {signal.id} are not JSON") from None
     if not isinstance(fields, dict):
-        raise MalformedSignal(f"the data of signal {signal.id} are no JSON object")
+        raise MalformedSignal(f"the data of signal {signal.id} are not a JSON object")
     fault = _fault_of_data(fields)
     if fault:
         raise MalformedSignal(f"the data of signal {signal.id} {fault}")

@@ -38,7 +38,7 @@ def clock_us(found: re.Match[str], first: int = 1) -> int:
     hours, minutes, seconds, rest = found.group(first, first + 1, first + 2, first + 3)
     us = ((int(hours) * 60 + int(minutes)) * 60 + int(seconds)) * 1_000_000 + int((rest or "").ljust(6, "0"))
     if us > DAY_US:
-        raise ValueError("behind the end of the day")
+        raise ValueError("after the end of the day")
     return us
 
 
@@ -55,7 +55,7 @@ def clock_ns(text: str) -> int:
     seconds = int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3])
     ns = seconds * SECOND_NS + int((found[4] or "")[:9].ljust(9, "0"))
     if ns > DAY_NS:
-        raise ValueError("behind the end of the day")
+        raise ValueError("after the end of the day")
     return ns
 
 

@@ -64,7 +64,7 @@ def test_a_replay_gives_the_same_changes_in_other_columns(
     [
         (
             "topic,vaule",
-            "row.columns names vaule, which is no column of the rows; the nearest is value. They have topic",
+            "row.columns names vaule, which is not a column of the rows; the nearest is value. They have topic",
         ),
         ("topic,topic", "row.columns names topic twice"),
         (",", "row.columns names no column"),

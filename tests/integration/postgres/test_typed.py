@@ -215,7 +215,7 @@ def test_a_table_without_a_key_has_no_column_key(spark: SparkSession, database: 
 def test_what_is_refused(spark: SparkSession, database: Database) -> None:
     database.execute("create table t (id int primary key)")
     for more, said in (
-        ({"row.columns": "vaule"}, "row.columns names vaule, which is no column of the rows; the nearest is value"),
+        ({"row.columns": "vaule"}, "row.columns names vaule, which is not a column of the rows; the nearest is value"),
         ({"transforms": "a", "transforms.a.type": "x"}, "not supported with rows = typed"),
         ({"rows": "arrow"}, "rows must be one of bytes, typed"),
     ):

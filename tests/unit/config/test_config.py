@@ -48,9 +48,9 @@ def test_an_unknown_option_is_told_with_the_nearest_name() -> None:
     [
         (
             "Topic",
-            "row.columns names Topic, which is no column of the rows; the nearest is topic. They have topic, key,",
+            "row.columns names Topic, which is not a column of the rows; the nearest is topic. They have topic, key,",
         ),
-        ("key,xyz", "row.columns names xyz, which is no column of the rows. They have topic, key, value, headers,"),
+        ("key,xyz", "row.columns names xyz, which is not a column of the rows. They have topic, key, value, headers,"),
         ("key, value,key", "row.columns names key twice"),
         (" , ", "row.columns names no column"),
     ],

@@ -13,5 +13,5 @@ from tailrace.errors import ConfigError
 def test_a_connector_nested_without_end_is_no_json(tmp_path: Path) -> None:
     path = tmp_path / "connector.json"
     path.write_text('{"config":' + "[" * 50_000)
-    with pytest.raises(ConfigError, match="no JSON"):
+    with pytest.raises(ConfigError, match="is not JSON"):
         read(path)

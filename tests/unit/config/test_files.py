@@ -131,7 +131,7 @@ def test_a_secret_may_be_the_file_of_a_directory(tmp_path: Path, expressions: bo
     (tmp_path / "outside").write_text("no")
     reference = f"${{{provider}:{tmp_path}/mounted:password}}"
     assert resolve({"a": f"<{reference}>"}, {}, expressions=expressions) == {"a": "<p=ä}: 1>"}
-    with pytest.raises(ConfigError, match=r"a refers to .* which is not there"):
+    with pytest.raises(ConfigError, match=r"a refers to .* which does not exist"):
         resolve({"a": f"${{{provider}:{tmp_path}/mounted:../outside}}"}, {}, expressions=expressions)
 
 
@@ -246,8 +246,8 @@ def test_of_two_entries_for_one_option_the_later_counts(tmp_path: Path, monkeypa
     assert run.source["value.converter.schemas.enable"] is True
     told = [notice for notice in run.notices if notice.startswith("debezium.format.value.schemas.enable has no effect")]
     assert told == [
-        "debezium.format.value.schemas.enable has no effect: debezium.source.value.converter.schemas.enable says "
-        "otherwise, and comes later."
+        "debezium.format.value.schemas.enable has no effect: debezium.source.value.converter.schemas.enable has "
+        "another value and comes later."
     ]
 
 

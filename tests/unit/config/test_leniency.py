@@ -194,7 +194,7 @@ def test_todays_name_goes_before_an_older_one() -> None:
     given = {"table.whitelist": "a.b", "table.include.list": "c.d"}
     read = parse("postgres", NEEDED["postgres"] | given)
     assert read["table.include.list"] == ["c.d"]
-    assert "table.whitelist has no effect: table.include.list is given, and goes before it." in read.notices
+    assert "table.whitelist has no effect: table.include.list is given, and takes precedence." in read.notices
     turned = parse("postgres", NEEDED["postgres"] | dict(reversed(given.items())))
     assert turned["table.include.list"] == ["c.d"]
     older = {"database.server.name": "s"} | {

@@ -122,7 +122,7 @@ def test_hosts_name_a_replica_set(hosts: str, found: tuple[str, str]) -> None:
         (NEW | {"field.renames": "a.b.c"}, "must list database.collection.field:name"),
         (NEW | {"field.renames": "a.b.c:d.e"}, "must list database.collection.field:name"),
         (NEW | {"database.include.list": "a", "database.exclude.list": "b"}, "exclude each other"),
-        (NEW | {"collection.include.list": "a("}, "is no regular expression"),
+        (NEW | {"collection.include.list": "a("}, "is not a regular expression"),
         (NEW | {"json.serialization.mode": "relaxed"}, "Debezium 3.6, which has no other"),
         (NEW | {"topic.naming.strategy": "io.debezium.schema.SchemaTopicNamingStrategy"}, "would share one topic"),
         (NEW | {"snapshot.mode": "custom"}, "no Java plug-ins are loaded"),

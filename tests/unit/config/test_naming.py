@@ -89,7 +89,7 @@ def test_an_expression_sees_the_topic_without_illegal_characters_and_the_key_tel
         ({"topic.naming.strategy": "com.example.Own"}, "must be one of io.debezium"),
         ({"topic.regex": ".*"}, "topic.regex needs a topic.naming.strategy by expression"),
         ({"topic.naming.strategy": REGEX, "topic.regex": ".*"}, "topic.replacement is missing"),
-        ({"topic.naming.strategy": REGEX, "topic.regex": "(", "topic.replacement": "x"}, "no regular expression"),
+        ({"topic.naming.strategy": REGEX, "topic.regex": "(", "topic.replacement": "x"}, "not a regular expression"),
         ({"topic.naming.strategy": REGEX, "topic.regex": "(a)", "topic.replacement": "$2"}, "'$2' names no group"),
         ({"topic.naming.strategy": REGEX, "topic.regex": "(a)", "topic.replacement": "${b}"}, "names no group"),
     ],

@@ -70,7 +70,7 @@ def test_expressions_are_over_schema_table_and_column_without_regard_to_case() -
     ("options", "said"),
     [
         ({}, "post.processors.re.type is missing"),
-        ({"type": "x.Y"}, "post.processors.re.type = x.Y is not supported: there is io.debezium.processors.reselect."),
+        ({"type": "x.Y"}, "post.processors.re.type = x.Y is not supported: only io.debezium.processors.reselect."),
         ({"type": RESELECT, "reselect.null.value": "true"}, "the nearest is reselect.null.values"),
         ({"type": RESELECT, "reselect.null.values": "yes"}, "re.reselect.null.values must be true or false"),
         ({"type": RESELECT, "reselect.error.handling.mode": "skip"}, "must be one of warn, fail"),

@@ -120,7 +120,7 @@ def test_a_part_of_a_password_that_looks_like_a_reference_is_not_told(expression
             told = str(error)
         assert MARKER not in told
     # a reference that is the whole of the value is none of its secret's parts
-    with pytest.raises(ConfigError, match=r"refers to \$\{env:SHOP_PASSWORD\}, which is not there"):
+    with pytest.raises(ConfigError, match=r"refers to \$\{env:SHOP_PASSWORD\}, which does not exist"):
         resolve({"database.password": "${env:SHOP_PASSWORD}"}, {}, expressions=expressions)
 
 

@@ -135,7 +135,9 @@ def test_an_event_that_no_array_holds_is_named(monkeypatch: pytest.MonkeyPatch, 
     settings = replace(FAIL, most_change_bytes=0, processing_failure_mode=mode)
     changes: list[Change] = [("c", None, ("1", "a")), ("c", None, ("2", LONG * 2)), ("c", None, ("3", LONG))]
     if mode == "fail":
-        with pytest.raises(ConversionError, match=r"A change of public\.t is no event: that would have 2 GiB or more"):
+        with pytest.raises(
+            ConversionError, match=r"A change of public\.t cannot become an event: it would have 2 GiB or more"
+        ):
             read(batch(TABLE, changes), settings)
         return
     rows, _ = read(batch(TABLE, changes), settings)

@@ -113,7 +113,7 @@ def test_a_warning_is_logged_once_for_table_and_reason(
     ("size", "reason", "error"),
     [
         (6000, "the change is larger than event.max.change.bytes", "has 6000 bytes, more than the 5000"),
-        (None, "the event would have 2 GiB or more", "is no event: that would have 2 GiB or more"),
+        (None, "the event would have 2 GiB or more", "cannot become an event: it would have 2 GiB or more"),
     ],
 )
 def test_a_change_that_is_too_large_is_put_aside_without_its_values(size: int | None, reason: str, error: str) -> None:

@@ -231,7 +231,7 @@ def test_a_routing_names_the_table_that_rows_are_put_into() -> None:
     assert ROUTING.target(TableId("golden", "public", "orders")) is None
     # the whole name has to match, and a name of fewer parts is none
     assert ROUTING.target(TableId("golden", "public", "customers_shard10")) is None
-    with pytest.raises(ConversionError, match="makes no name of a database, a schema and a table"):
+    with pytest.raises(ConversionError, match="does not name a database, a schema and a table"):
         Routing(".*", "customers", "").target(T)
 
 

@@ -160,7 +160,7 @@ def test_a_column_that_a_change_does_not_have_is_null() -> None:
 
 def test_a_change_of_another_table_stops() -> None:
     other = table("other", COLUMNS, "id")
-    with pytest.raises(SchemaChanged, match=r"A change of public\.other came"):
+    with pytest.raises(SchemaChanged, match=r"A change of public\.other arrived"):
         rows(batch(other, [("c", None, ROW)]), settings_of(declared(TABLE), TABLE))
 
 

@@ -120,7 +120,7 @@ def test_the_name_of_the_datas_schema_may_come_from_a_header() -> None:
         assert made == "io.debezium.connector.postgresql.Data"
     with pytest.raises(ConversionError, match="the attribute dataSchemaName from a header"):
         events(settings(**chosen))
-    with pytest.raises(ConversionError, match="dataSchemaName, which is no constant text"):
+    with pytest.raises(ConversionError, match="dataSchemaName, which is not a constant text"):
         events(settings(Named(None), **chosen))
 
 
@@ -146,7 +146,9 @@ def test_options_of_json_are_those_of_the_data() -> None:
 def test_a_header_that_is_missing_is_an_error() -> None:
     with pytest.raises(ConversionError, match="a record has no headers source and op"):
         events(settings(metadata_source="header"))
-    with pytest.raises(ConversionError, match="the attribute id from a header, and a record has none of that name"):
+    with pytest.raises(
+        ConversionError, match="the attribute id from a header, but a record has no header of that name"
+    ):
         events(settings(metadata_source="value,id:header"))
 
 

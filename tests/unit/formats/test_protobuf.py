@@ -178,7 +178,7 @@ def test_a_field_that_may_be_null_can_be_a_message_of_one_value() -> None:
 @pytest.mark.parametrize(
     ("record", "words"),
     [
-        (struct(Field("a-b", STRING), name="R"), "a-b is no name that Protobuf allows"),
+        (struct(Field("a-b", STRING), name="R"), "a-b is not a name that Protobuf allows"),
         (struct(Field("a", array(array(STRING))), name="R"), "the list a, whose items are lists or maps"),
         (array(STRING), "a key or value that is a array alone"),
         (decimal(2, 5), "a key or value that is a org.apache.kafka.connect.data.Decimal alone"),

@@ -178,7 +178,7 @@ def test_a_moment_that_googles_messages_do_not_have_is_refused(
     registry: Registry, name: str, kind: LogicalType, value: int
 ) -> None:
     of = semantic(kind, CONNECT + ("Timestamp" if name == "timestamp" else "Time"))
-    with pytest.raises(ConversionError, match=f"A {name} of a record is not among those"):
+    with pytest.raises(ConversionError, match=f"A {name} of a record is outside the range"):
         formats.find(confluent(registry, "protobuf")).one(struct_of(v=Constant(value, of)), True, BARE)
 
 
@@ -243,7 +243,7 @@ def test_a_value_alone_is_one_of_googles_wrappers(
 
 def test_names_are_scrubbed_where_the_option_says_so(registry: Registry) -> None:
     kind = struct(Field("a-b", INT32), Field("9", STRING), Field("_x", STRING), name="my-app.t.Value-1")
-    with pytest.raises(ConversionError, match="is no name that Protobuf allows"):
+    with pytest.raises(ConversionError, match="is not a name that Protobuf allows"):
         formats.find(confluent(registry, "protobuf")).compile(unfilled(kind), True, BARE)
     form = confluent(registry, "protobuf", scrub_invalid_names="true")
     layout = struct_of(

@@ -234,7 +234,7 @@ def test_what_is_no_http_is_no_answer() -> None:
         address = f"http://127.0.0.1:{server.getsockname()[1]}/apis/registry/v2"
         given = {"apicurio.registry.url": address, "apicurio.registry.headers.enabled": "false"}
         client = Client(apicurio("value", Given("value.converter.", given)).access)
-        with pytest.raises(Unanswered, match="its answer is no HTTP"):
+        with pytest.raises(Unanswered, match="its answer is not HTTP"):
             client.find(apicurio("value", Given("value.converter.", given)), "a", "{}", "AVRO")
         thread.join()
 
@@ -286,7 +286,7 @@ def test_an_address_may_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
             "value.converter.value.subject.name.strategy = com.example.Own is not supported",
         ),
         (AVRO, "basic.auth.credentials.source=SASL_INHERIT", "credentials.source = SASL_INHERIT is not supported"),
-        (AVRO, "schema.registry.ssl.truststore.location=/t.jks", "schema.registry.ssl.truststore is one of Java's"),
+        (AVRO, "schema.registry.ssl.truststore.location=/t.jks", "schema.registry.ssl.truststore is a Java key store"),
         (AVRO, "generalized.sum.type.support=true", "generalized.sum.type.support = true is not supported"),
         (PROTOBUF, "wrapper.for.nullables=maybe", "value.converter.wrapper.for.nullables must be true or false"),
         (PROTOBUF, "skip.known.types=false", "value.converter.skip.known.types = false is not supported"),

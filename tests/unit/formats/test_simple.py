@@ -155,7 +155,7 @@ def test_what_is_no_bytes_goes_to_the_converter_beside() -> None:
     encoding = formats.find(Format("binary", "value", options))
     assert encoding.one(Constant("AQI=", BYTES), True, RECORD) == b"\1\2"
     assert encoding.one(Constant(7, INT32), True, RECORD) == b"7"
-    with pytest.raises(ConversionError, match="BinaryDataConverter writes bytes alone"):
+    with pytest.raises(ConversionError, match="BinaryDataConverter writes only bytes"):
         formats.find("binary").one(Constant(7, INT32), True, RECORD)
     binary = "io.debezium.converters.BinaryDataConverter"
     with pytest.raises(ConfigError, match="is the same converter"):

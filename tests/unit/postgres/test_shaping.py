@@ -248,13 +248,13 @@ def test_a_mask_over_a_type_that_is_no_text_is_told() -> None:
     ("options", "reason"),
     [
         ({"column.include.list": "a", "column.exclude.list": "b"}, "exclude each other"),
-        ({"column.exclude.list": "a("}, "is no regular expression"),
-        ({"column.propagate.source.type": "*"}, "is no regular expression"),
+        ({"column.exclude.list": "a("}, "is not a regular expression"),
+        ({"column.propagate.source.type": "*"}, "is not a regular expression"),
         ({"column.mask.with.3.chars": "["}, "column.mask.with.3.chars"),
         ({"column.truncate.to.0.chars": "a"}, "must leave at least one character"),
         ({"column.mask.hash.MD2.with.salt.pepper": "a"}, "names the digest MD2, which is not supported"),
         ({"message.key.columns": "public.t"}, "must list table:column"),
-        ({"message.key.columns": "public.(:id"}, "is no regular expression"),
+        ({"message.key.columns": "public.(:id"}, "is not a regular expression"),
         ({"sanitize.field.names": "true", "field.name.adjustment.mode": "none"}, "contradicts"),
     ],
 )

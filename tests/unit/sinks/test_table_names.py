@@ -77,7 +77,7 @@ def test_the_source_is_told_which_tables_are_one() -> None:
     assert routing.target(TableId("d", "s", "orders_12")) == TableId("d", "s", "orders")
     assert routing.target(TableId("d", "s", "customers")) is None
     assert "row.route" not in sinks.open("tables", {"path": "/x"}, parse("postgres", POSTGRES)).source_options()
-    with pytest.raises(ConversionError, match="no name of a database"):
+    with pytest.raises(ConversionError, match="does not name a database"):
         Routing(".*", "orders", "").target(TableId("d", "s", "t"))
 
 

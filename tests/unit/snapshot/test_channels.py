@@ -62,7 +62,7 @@ def test_a_malformed_line_is_told_without_its_content_and_skipped(
     assert [signal for signal, _ in found] == [None] * len(bad) + [LOG]
     assert len(caplog.messages) == len(bad)
     assert "secret" not in caplog.text
-    assert "at byte 0 is no signal and is skipped: it is no JSON" in caplog.messages[0]
+    assert "at byte 0 is not a signal and is skipped: it is not JSON" in caplog.messages[0]
 
 
 def test_a_file_that_has_shrunk_is_read_from_its_start(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_what_is_written_is_read_as_the_same_signal() -> None:
 
 def test_a_number_is_an_id_as_well() -> None:
     assert channels.parse(b'{"id":7,"type":"log"}', "n") == Signal("7", "log", None)
-    with pytest.raises(MalformedSignal, match="its id is no text"):
+    with pytest.raises(MalformedSignal, match="its id is not a text"):
         channels.parse(b'{"id":[],"type":"log"}', "n")
 
 

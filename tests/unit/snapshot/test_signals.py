@@ -75,9 +75,9 @@ def test_the_other_types() -> None:
     [
         ("nonsense", None, "has an unknown type; known are execute-snapshot"),
         ("EXECUTE-SNAPSHOT", "{}", "has an unknown type"),
-        ("execute-snapshot", "{s3cret", "are no JSON"),
-        ("execute-snapshot", '["s3cret"]', "are no JSON object"),
-        ("execute-snapshot", "null", "are no JSON object"),
+        ("execute-snapshot", "{s3cret", "are not JSON"),
+        ("execute-snapshot", '["s3cret"]', "are not a JSON object"),
+        ("execute-snapshot", "null", "are not a JSON object"),
         ("execute-snapshot", '{"data-collections": "s3cret"}', "must be a list of table names"),
         ("execute-snapshot", '{"data-collections": [7]}', "must be a list of table names"),
         ("execute-snapshot", '{"data-collections": ["  "]}', "must be a list of table names"),
@@ -94,7 +94,7 @@ def test_the_other_types() -> None:
         ("log", '{"message": ["s3cret"]}', "message of signal s1 must be a text"),
         ("execute-snapshot", '{"data-collections": ["s3cret\\u0000"]}', "a character that the server"),
         ("execute-snapshot", '{"data-collections": [], "additional-condition": "\\ud800s3cret"}', "a character that"),
-        ("execute-snapshot", "[" * 100_000, "are no JSON"),
+        ("execute-snapshot", "[" * 100_000, "are not JSON"),
     ],
 )
 def test_a_malformed_signal_is_told_by_its_id_and_never_by_its_data(kind: str, data: str | None, said: str) -> None:
@@ -125,7 +125,7 @@ def test_a_name_as_it_stands_comes_before_the_expression_that_it_also_is() -> No
     # as in the server, and in the recordings, A is not a
     assert matching("PUBLIC.A", TABLES) == []
     assert matching("a", TABLES) == []
-    with pytest.raises(MalformedSignal, match="is no regular expression"):
+    with pytest.raises(MalformedSignal, match="is not a regular expression"):
         matching("public.(", TABLES)
 
 

@@ -100,7 +100,7 @@ def test_a_schema_of_ones_own_takes_what_it_names(monkeypatch: pytest.MonkeyPatc
 
 def test_another_table_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = schema_of(monkeypatch, table(V))
-    with pytest.raises(SchemaChanged, match=r"A change of public\.u came, .* as those of public\.t"):
+    with pytest.raises(SchemaChanged, match=r"A change of public\.u arrived, .* the types of public\.t"):
         rows(batch(table(V, named=TableId("d", "public", "u")), (b"1", b"a")), schema)
 
 
@@ -153,8 +153,11 @@ def test_a_schema_that_allows_no_null_is_refused(kind: pa.DataType, said: str) -
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"row.columns": "beforr"}, "row.columns names beforr, which is no column of the rows; the nearest is before"),
-        ({"row.columns": "partition"}, "row.columns names partition, which is no column of the rows"),
+        (
+            {"row.columns": "beforr"},
+            "row.columns names beforr, which is not a column of the rows; the nearest is before",
+        ),
+        ({"row.columns": "partition"}, "row.columns names partition, which is not a column of the rows"),
         ({"transforms": "a", "transforms.a.type": "x"}, "is not supported with rows = typed"),
     ],
 )

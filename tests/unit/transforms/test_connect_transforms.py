@@ -290,7 +290,7 @@ def test_other_records_pass_through_chains_too() -> None:
     ("step", "said"),
     [
         (of("RegexRouter", regex="("), "It needs the option replacement"),
-        (of("RegexRouter", regex="(", replacement="x"), "regex: '(' is no regular expression"),
+        (of("RegexRouter", regex="(", replacement="x"), "regex: '(' is not a regular expression"),
         (of("RegexRouter", regex="a", replacement="$1"), "names no group of regex"),
         (of("RegexRouter", regex="a", replacement="b", flags="x"), "It has no option flags"),
         (of("ExtractField$Key"), "It needs the option field"),

@@ -133,7 +133,7 @@ def test_a_column_that_is_not_there_may_be_passed_over() -> None:
     [
         ({"table_fields_additional_placement": "id:body"}, "'id:body' places no column"),
         ({"route_topic_replacement": "${other}"}, "names no group of route.topic.regex"),
-        ({"route_topic_regex": "("}, "is no regular expression"),
+        ({"route_topic_regex": "("}, "is not a regular expression"),
         ({"table_field_event_ids": "x"}, "the nearest is table.field.event.id"),
     ],
 )

@@ -96,7 +96,7 @@ def test_a_record_that_is_left_out_passes_no_further_transform() -> None:
         ({"negate": "true"}, {}, "transforms.a.negate needs a predicate"),
         ({"predicate": "p", "negate": "no"}, {"p": TOMBSTONES}, "transforms.a.negate must be true or false"),
         ({}, {"p": {"type": "HasHeaderKey"}}, "predicates.p.type = HasHeaderKey is not supported: It needs the option"),
-        ({}, {"p": {"type": "TopicNameMatches", "pattern": "("}}, "Its pattern '(' is no regular expression"),
+        ({}, {"p": {"type": "TopicNameMatches", "pattern": "("}}, "Its pattern '(' is not a regular expression"),
         ({}, {"p": TOMBSTONES | {"name": "x"}}, "It has no option name"),
         ({}, {"p": {"type": "Nothing"}}, "There is no predicate 'Nothing'"),
         ({}, {"p": {}}, "predicates.p.type is missing"),

@@ -99,7 +99,7 @@ def _facts(value: Node, record: RecordLayout, options: Options) -> _Facts | None
         if source is None or op is None:
             if (value.name or "").endswith(".Envelope") or record.op in ("r", "c", "u", "d", "t"):
                 raise ConversionError(
-                    "CloudEventsConverter takes metadata from headers, and a record has no headers source and op.",
+                    "CloudEventsConverter takes metadata from headers, but a record has no headers source and op.",
                     "Let HeaderFrom copy source, op and transaction into headers, or leave metadata.source out.",
                 )
             return None
@@ -120,7 +120,7 @@ def _data_name(source: Node, record: RecordLayout, options: Options) -> str:
         return options.adjusted(f"io.debezium.connector.{_text(_part(source, 'connector'))}.Data")
     if not isinstance(named, Constant) or not isinstance(named.value, str):
         raise ConversionError(
-            "CloudEventsConverter takes the name of the data's schema from the header dataSchemaName, which is no "
+            "CloudEventsConverter takes the name of the data's schema from the header dataSchemaName, which is not a "
             "constant text.",
             "Add the header by InsertHeader.",
         )
@@ -259,8 +259,8 @@ def _chosen(where: str, name: str, record: RecordLayout) -> Node | None:
     found = _header(record, name)
     if found is None:
         raise ConversionError(
-            f"CloudEventsConverter takes the attribute {name} from a header, and a record has none of that name.",
-            "Add the header by InsertHeader or HeaderFrom, or have the attribute made: metadata.source=…,"
+            f"CloudEventsConverter takes the attribute {name} from a header, but a record has no header of that name.",
+            "Add the header by InsertHeader or HeaderFrom, or have the attribute generated: metadata.source=…,"
             f"{name}:generate.",
         )
     return found

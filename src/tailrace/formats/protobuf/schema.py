@@ -110,7 +110,7 @@ class _Maker:
             return scrubbed(name)
         if not _NAME.fullmatch(name):
             raise ConversionError(
-                f"{name} is no name that Protobuf allows.",
+                f"{name} is not a name that Protobuf allows.",
                 "Set scrub.invalid.names of the converter, or schema.name.adjustment.mode and "
                 "field.name.adjustment.mode of the connector to avro.",
             )

@@ -177,7 +177,7 @@ def _array(place: Place, rules: Rules) -> Writer:
             return place.null
         if any(part is None for part in value):
             raise ConversionError(
-                "A list of a record has a null among its items, and Protobuf's lists hold none.",
+                "A list of a record has a null among its items, which Protobuf's lists cannot hold.",
                 "Leave the column out (column.exclude.list), or use another converter.",
             )
         made = b"".join(map(item, value))
@@ -236,6 +236,6 @@ def _timestamp(ms: int) -> bytes:
 
 def _outside(what: str) -> ConversionError:
     return ConversionError(
-        f"A {what} of a record is not among those that Protobuf's own type has.",
+        f"A {what} of a record is outside the range of Protobuf's own type.",
         "Let time.precision.mode be adaptive, which shows numbers, or leave the column out (column.exclude.list).",
     )

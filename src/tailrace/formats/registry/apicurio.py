@@ -118,7 +118,7 @@ class Client:
         except OSError as error:
             raise Unanswered(str(error)) from None
         except http.client.HTTPException as error:
-            raise Unanswered(f"its answer is no HTTP ({type(error).__name__})") from None
+            raise Unanswered(f"its answer is not HTTP ({type(error).__name__})") from None
 
 
 def _server(url: str) -> tuple[str, str]:

@@ -52,8 +52,8 @@ def refused(registry: Registry, subject: str, status: int, said: str) -> Registr
         return RegistryError(
             f"The schema registry of {registry.option} refuses the schema of the subject {subject} (HTTP {status}): "
             f"{said}",
-            "Where it is not compatible with the subject's older versions, change the subject's compatibility, or undo "
-            "the change of the table. Where a name is not allowed, set schema.name.adjustment.mode and "
+            "If it is not compatible with the subject's older versions, change the subject's compatibility, or undo "
+            "the change of the table. If a name is not allowed, set schema.name.adjustment.mode and "
             "field.name.adjustment.mode to avro.",
         )
     return RegistryError(

@@ -107,8 +107,8 @@ def _answer(ask: Callable[[], _Found], registry: Registry) -> _Found:
             if not remaining:
                 raise RegistryError(
                     f"The schema registry of {registry.option} does not answer: {fault}.",
-                    "See whether it runs and can be reached from Spark's workers; then start the query again, which "
-                    "goes on where it stopped.",
+                    "Check that it runs and that Spark's workers can reach it; then start the query again: it goes on "
+                    "where it stopped.",
                 ) from None
             time.sleep(_WAIT * (_TRIES - remaining))
     raise AssertionError("unreachable")

@@ -87,8 +87,8 @@ class Registry:
             return topic
         if record is None:
             raise ConfigError(
-                f"The {self.part} of the records for {topic} is no record of Avro, so it has no name for its subject.",
-                f"Let {self.part}.converter have the strategy by topic.",
+                f"The {self.part} of the records for {topic} is not an Avro record, so it has no name for its subject.",
+                f"Use the strategy by topic for {self.part}.converter.",
             )
         short = record.rpartition(".")[2] if self.strategy in _SPACED else record
         return short if self.strategy in (_RECORD, _SPACED_RECORD) else f"{topic}-{short}"
@@ -136,7 +136,7 @@ def apicurio(part: str, given: Given) -> Registry:
             f"{option} holds a user or a password.", "Give them in apicurio.auth.username and apicurio.auth.password."
         )
     if url and not url.rstrip("/").endswith(("/v2", "/v3")):
-        raise ConfigError(f"{option} names no version of the registry's interface.", f"Let it end so that {_APIS}.")
+        raise ConfigError(f"{option} names no version of the registry's interface.", f"Name one: {_APIS}.")
     in_headers = given.boolean(prefix + "headers.enabled", True)
     for name in given.names(prefix + "headers."):
         if in_headers and name.lower() != "enabled":
@@ -224,7 +224,7 @@ def _tls(given: Given, prefix: str) -> _Tls:
         place = given.text(f"{prefix}{store}.location")
         if kind.upper() != "PEM" or place.lower().endswith((".jks", ".p12", ".pfx")):
             raise ConfigError(
-                f"{given.prefix}{prefix}{store} is one of Java's, which cannot be read.",
+                f"{given.prefix}{prefix}{store} is a Java key store, which cannot be read.",
                 f"Convert it to PEM, and set {given.prefix}{prefix}{store}.type to PEM.",
             )
     given.idle(

@@ -72,7 +72,7 @@ class BinaryData:
         if self.beside is None:
             topic = record.topic if isinstance(record.topic, str) else "a computed topic"
             raise ConversionError(
-                f"BinaryDataConverter writes bytes alone, and the record {record.op} for {topic} has something else.",
+                f"BinaryDataConverter writes only bytes, and the record {record.op} for {topic} has something else.",
                 f"Name the converter for it in value.converter.{_TYPE}.",
             )
         return self.beside

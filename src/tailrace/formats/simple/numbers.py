@@ -52,7 +52,7 @@ class Plain:
             topic = record.topic if isinstance(record.topic, str) else "a computed topic"
             raise ConversionError(
                 f"{self.name} cannot write a {layout.type.connect}, in the record {record.op} for {topic}.",
-                f"It takes {self.connect} alone: take the field out of its struct by the transform ExtractField, or "
+                f"It accepts only {self.connect}: take the field out of its struct by the transform ExtractField, or "
                 "name another converter.",
             )
         return _Document(layout, np.dtype(self.form).itemsize if self.form else 0)
