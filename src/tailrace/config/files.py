@@ -2,7 +2,7 @@
 
 Three kinds of files are understood: Debezium Server's `application.properties`; a Kafka Connect connector as JSON
 (`{"name": …, "config": {…}}`, the options alone, or Strimzi's resource); and a connector's plain `.properties`. The
-latter two name no sink, so entries `debezium.sink.*` beside the options do.
+latter two name no sink, so entries `debezium.sink.*` among the options do.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def is_typed(values: Mapping[str, Any]) -> bool:
 
 
 def keeps_copies(values: Mapping[str, Any]) -> bool:
-    """Return True if rows are for a table that must equal its source, instead of for Debezium's events alone."""
+    """Return True if rows are for a table that must equal its source; False if they are only Debezium's events."""
     return is_typed(values) or bool(values["row.blocks"]) or bool(values["row.copy"])
 
 

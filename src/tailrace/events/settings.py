@@ -132,7 +132,7 @@ class EventSettings:
 
     @property
     def copies(self) -> bool:
-        """True if rows are for a table that must equal its source, instead of for Debezium's events alone."""
+        """True if rows are for a table that must equal its source; False if they are only Debezium's events."""
         return self.copy or bool(self.blocks) or self.typed is not None
 
     @property

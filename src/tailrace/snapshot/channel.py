@@ -1,4 +1,4 @@
-"""Channel: a source of signals beside the log, and signals as JSON. Planner."""
+"""Channel: a source of signals other than the log, and signals as JSON. Planner."""
 
 from __future__ import annotations
 

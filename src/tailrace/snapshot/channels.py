@@ -1,4 +1,5 @@
-"""Channels: sources of signals beside the log, a file or a Kafka topic, and the positions up to which they were read.
+"""Channels: sources of signals other than the log, namely a file or a Kafka topic, and the positions up to which they
+were read.
 
 A channel stores no position. The planner stores the position after each signal in its offset and passes it back, so
 that a signal takes effect exactly once, whatever process is killed and when. Planner.
@@ -67,7 +68,7 @@ class FileChannel:
 
 
 class Channels:
-    """The channels of one query beside the log, each polled at most every `interval` seconds."""
+    """The channels of one query, each polled at most every `interval` seconds."""
 
     def __init__(
         self, channels: Mapping[str, Channel], interval: float, clock: Callable[[], float] = time.monotonic

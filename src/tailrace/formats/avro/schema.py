@@ -108,7 +108,7 @@ class _Maker:
         return made["type"] if len(made) == 1 else made
 
     def _properties(self, schema: LogicalType) -> dict[str, Any]:
-        """Return Connect's properties beside the type."""
+        """Return Connect's properties besides the type."""
         if not self.rules.properties:
             return {}
         made: dict[str, Any] = {}
