@@ -21,7 +21,6 @@ from tailrace.events.heartbeat import heartbeat_row
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.spark import reference, typed
-from tailrace.spark.holder import stay
 
 OPTIONS = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p", "rows": "typed"}
 T = TableId("d", "public", "t")
@@ -184,25 +183,3 @@ def test_the_page_of_types_is_up_to_date() -> None:
 @pytest.mark.parametrize("name", [name for name in registry.OWN if registry.find(name).listed])
 def test_every_listed_type_has_one_in_spark(name: str) -> None:
     assert "``" not in reference.table(name)
-
-
-class Snapshot:
-    """A snapshot that is read for a while."""
-
-    def __init__(self, *read: bool) -> None:
-        self.read = list(read)
-
-    def is_read(self) -> bool:
-        return self.read.pop(0) if self.read else False
-
-
-def test_a_snapshot_is_held_until_nobody_reads_it_or_spark_is_gone() -> None:
-    now = [0.0]
-
-    def pause(seconds: float) -> None:
-        now[0] += seconds
-
-    stay(Snapshot(False, True, True), 3.0, lambda: True, lambda: now[0], pause)  # type: ignore[arg-type]
-    assert now[0] == 6.0
-    stay(Snapshot(*[True] * 100), 3.0, lambda: now[0] < 10, lambda: now[0], pause)  # type: ignore[arg-type]
-    assert now[0] == 10.0
