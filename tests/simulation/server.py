@@ -1,5 +1,4 @@
-"""A simulated PostgreSQL: its log and slots, crashes and promotions, and sessions behind the interfaces of psycopg and
-ADBC.
+"""A simulated PostgreSQL: its log and slots, crashes and promotions, and sessions of psycopg and ADBC.
 
 It answers only the statements that a planner without a snapshot sends. At each call of a session others may go first,
 the session may be lost, or the process may be killed.
