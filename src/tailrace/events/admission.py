@@ -59,7 +59,9 @@ class Admission:
         topic = names.own_topic(settings, table)
         first = self._topics.setdefault(topic, table)
         if first != table:
-            self._warn(f"the tables {first} and {table} share the topic {topic}")
+            # tables are admitted in the order in which sessions happen to read them
+            both = " and ".join(sorted((str(first), str(table))))
+            self._warn(f"the tables {both} share the topic {topic}")
             return
         prefix = names.schema_prefix(settings, table)
         first = self._prefixes.setdefault(prefix, table)
