@@ -62,7 +62,6 @@ def asked(planned: Planned, action: str, place: int, count: int) -> Iterator[Seq
         connection = Client(planned.address, authkey=planned.key)
     except OSError:
         raise ProcessLost("The process that takes the snapshots of this DataFrame has ended.", _LOAD_AGAIN) from None
-    # closing the connection tells the holder that the partition is read
     with connection:
         try:
             connection.send((action, place, count))
@@ -72,6 +71,9 @@ def asked(planned: Planned, action: str, place: int, count: int) -> Iterator[Seq
         if isinstance(found, TailraceError):
             raise found
         yield found
+        # a task that dies does not come here: Spark runs it again, and it needs the same snapshot
+        with suppress(OSError):
+            connection.send(None)
 
 
 def planned(config: Config, settings: EventSettings) -> Planned:
@@ -215,9 +217,8 @@ def _answer(connection: Connection, snapshots: Snapshots) -> None:
         try:
             with snapshots.reading(action, place, count) as tasks:
                 connection.send(tasks)
-                with suppress(EOFError):
-                    # the worker closes the connection when it has read the partition
-                    connection.recv()
+                # EOFError means that the task ended before it had read the partition
+                connection.recv()
         except TailraceError as error:
             connection.send(error)
 

@@ -106,6 +106,16 @@ def test_tasks_ask_over_a_socket(world: World, planned: Planned) -> None:
         assert list(tasks) == ["1.0"]
 
 
+def test_a_task_that_dies_finds_its_snapshot_again(world: World, planned: Planned) -> None:
+    with pytest.raises(ZeroDivisionError), asked(planned, "1", 0, 1):
+        raise ZeroDivisionError
+    world.now = 3
+    with asked(planned, "2", 0, 1):
+        pass
+    with asked(planned, "1", 0, 1) as tasks:
+        assert list(tasks) == ["0.0", "0.1", "0.2"]
+
+
 def test_a_holder_that_has_ended_is_told(planned: Planned) -> None:
     gone = Planned((), f"{planned.address}-gone", b"key")
     with pytest.raises(ProcessLost, match="Load the DataFrame again"), asked(gone, "1", 0, 1):
