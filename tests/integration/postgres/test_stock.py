@@ -134,6 +134,22 @@ def test_a_copy_that_cannot_be_kept_any_more_ends_the_run(make: Callable[..., Qu
         run(query, "alter publication dbz_publication drop table u")
 
 
+def test_a_copy_whose_schema_leaves_the_publication_ends_the_run(
+    make: Callable[..., Query], database: Database
+) -> None:
+    """Neither the publication's own row of the catalog nor its list of tables tells of schemas."""
+    with database.connect() as connection:
+        if connection.info.server_version < 150000:
+            pytest.skip("publications have no schemas before PostgreSQL 15")
+    database.execute(
+        "drop publication dbz_publication", "create publication dbz_publication for tables in schema public"
+    )
+    query = make(row_copy="true")
+    run(query)
+    with pytest.raises(PrerequisiteError, match=r"public\.t: the publication does not have it"):
+        run(query, "alter publication dbz_publication drop tables in schema public")
+
+
 def test_a_query_that_goes_on_looks_now_and_then(
     make: Callable[..., Query], database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,13 +29,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 # Everything of the catalog that `Stock` goes by, as one text: names and kinds of tables, files of partitions, the
-# publication and its lists. A temporary table is nobody's.
+# publication, its lists, and the tables that it has by its lists and schemas. A temporary table is nobody's.
 LOOK = """
 select pg_catalog.md5(pg_catalog.string_agg(line, ';' order by line)) from (
   select pg_catalog.concat_ws(' ', 'p', oid, xmin) as line from pg_catalog.pg_publication where pubname = %s
   union all
   select pg_catalog.concat_ws(' ', 'r', r.oid, r.xmin) from pg_catalog.pg_publication_rel r
   join pg_catalog.pg_publication p on p.oid = r.prpubid where p.pubname = %s
+  union all
+  select pg_catalog.concat_ws(' ', 'l', pg_catalog.to_jsonb(l)) from pg_catalog.pg_publication_tables l
+  where l.pubname = %s
   union all
   select pg_catalog.concat_ws(' ', 't', c.oid, n.nspname, c.relname, c.relpersistence, c.relispartition,
     c.relrowsecurity, c.relreplident, case when c.relispartition then c.relfilenode end)
@@ -165,7 +168,7 @@ class Stock:
         self._looked = looked
 
     def _look(self, connection: psycopg.Connection[Any]) -> str:
-        row = connection.execute(LOOK, (self._name, self._name)).fetchone()
+        row = connection.execute(LOOK, (self._name,) * 3).fetchone()
         return "" if row is None else str(row[0])
 
     def _keep(self, connection: psycopg.Connection[Any], catalog: Catalog, before: Inventory, now: Inventory) -> None:
