@@ -45,7 +45,7 @@ class Treatment:
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """One entry of `message.key.columns`: the key columns of every table that `table` matches."""
+    """An entry of `message.key.columns`: the key columns of every table that `table` matches."""
 
     table: Expression
     columns: tuple[str, ...]

@@ -62,8 +62,9 @@ class Documents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """One connector. Parts are named `package.module:name`, or `package.module` for a whole module; "" if there is
-    none.
+    """The parts of a connector, each by its place: `package.module:name`, or `package.module` for a whole module.
+
+    A part that the connector does not have is "".
 
     - `title` is the database's name in texts, `class_name` Debezium's class of the connector. `names` are the last
       parts, in lower case, of the values of `connector.class` that select it.

@@ -18,7 +18,7 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One result. `subject` is a word or two, `text` a sentence, `remedy` the action to take; "" for ok."""
+    """The result of one check: a word or two, a sentence, and the action to take, which is "" for ok."""
 
     level: Level
     subject: str

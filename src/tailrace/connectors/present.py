@@ -19,7 +19,7 @@ Values = tuple[Sequence[int], list[pa.Array]]
 
 
 class PresentTable(Protocol):
-    """One table, as tasks read it. Picklable; holds the login, so its repr is only its name."""
+    """A table, as tasks read it. Picklable; holds the login, so its repr is only its name."""
 
     def values(self, key: Sequence[str], keys: Sequence[pa.Array], columns: Sequence[str]) -> Iterator[Values]:
         """Yield the values of `columns`, in the types of blocks, for the rows whose columns `key` have the values

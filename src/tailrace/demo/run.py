@@ -81,7 +81,7 @@ def main(keep: str | None = None, fast: bool = False) -> int:
 
 
 class Demo:
-    """One run of the demo. `run` is called once, on the main thread."""
+    """A run of the demo. `run` is called once, on the main thread."""
 
     def __init__(self, screen: Screen, keep: Path | None, fast: bool) -> None:
         self._screen = screen

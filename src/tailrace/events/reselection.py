@@ -134,7 +134,7 @@ def columns_of(
 
 @dataclass(slots=True)
 class _Work:
-    """One post-processor applied to the changes of one table version."""
+    """A post-processor applied to the changes of one table version."""
 
     processor: Reselection
     rows: Rows

@@ -32,7 +32,7 @@ def find(form: Format | str) -> Encoding:
 
 
 class Blocks:
-    """One block of records in every requested encoding. Keys, values and headers share the encoded columns.
+    """A block of records in every requested encoding. Keys, values and headers share the encoded columns.
 
     The columns must not refer to it: a reference cycle would keep both in memory until garbage collection.
     """

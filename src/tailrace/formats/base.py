@@ -26,7 +26,7 @@ class Document(Protocol):
 
 
 class Block(Protocol):
-    """One block of records. Its keys, values and headers share encoded columns."""
+    """A block of records. Its keys, values and headers share encoded columns."""
 
     def encode(self, documents: Sequence[Any], of: npt.NDArray[np.int32]) -> pa.Array:
         """Return one value per record: record r as `documents[of[r]]`, null if that is None.

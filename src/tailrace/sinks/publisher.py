@@ -122,7 +122,7 @@ def signer(seed: str) -> Callable[[str], bytes]:
 
 
 class Publisher:
-    """One connection with one of several servers. Everything raises Fault."""
+    """A connection with one of several servers. Everything raises Fault."""
 
     def __init__(self, servers: Sequence[Server], login: Login, timeout: float) -> None:
         """Connects to the first server that takes the login; no answer may take longer than `timeout` seconds."""

@@ -21,7 +21,7 @@ class RedisFault(Exception):
 
 
 class RedisConnection:
-    """One connection with a server. All calls raise OSError when it is lost or too slow; it is of no use then."""
+    """A connection with a server. All calls raise OSError when it is lost or too slow; it is of no use then."""
 
     def __init__(
         self, host: str, port: int, *, connecting: float, answering: float, tls: ssl.SSLContext | None = None

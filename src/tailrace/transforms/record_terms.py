@@ -66,7 +66,7 @@ class Headers:
 
 @dataclass(frozen=True, slots=True)
 class HeaderValue:
-    """One of them."""
+    """The value of one header of a record."""
 
     node: Node
 

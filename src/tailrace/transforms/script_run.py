@@ -89,7 +89,7 @@ def truth(values: pa.Array) -> Flags:
 
 
 class Run:
-    """One run over a block, by the rules of JavaScript or of Groovy."""
+    """A run over a block, by the rules of JavaScript or of Groovy."""
 
     def __init__(self, is_javascript: bool, where: str) -> None:
         self._is_javascript = is_javascript

@@ -65,7 +65,7 @@ DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
 
 @dataclass(frozen=True, slots=True)
 class CaptureTable:
-    """One change table and its coverage (SQL Server: a capture instance; Db2: a row of IBMSNAP_REGISTER).
+    """A change table and its coverage (SQL Server: a capture instance; Db2: a row of IBMSNAP_REGISTER).
 
     `name` is unique in its database (the capture instance; the CD table with its schema). `change_schema` and
     `change_table` are the table's own name. It holds the changes of `source` with commit position `>= start`, unless
@@ -153,7 +153,7 @@ class Described:
 
 
 class Session(Protocol):
-    """One connection to one database, used by one thread at a time. After ConnectionFailed it can only be closed."""
+    """A connection to one database, used by one thread at a time. After ConnectionFailed it can only be closed."""
 
     # --- the log ---------------------------------------------------------------------------------------------------
 

@@ -16,8 +16,7 @@ from tailrace.snapshot.progress import NO_PROGRESS, Progress
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """One database has been read through the commit at `position`; `eras` are its tables' change tables at this
-    position."""
+    """The progress of one database: it is read through the commit at `position`, where its change tables are `eras`."""
 
     position: Read
     eras: Eras

@@ -85,7 +85,7 @@ class _Images:
 
 @dataclass(slots=True)
 class Db2Session:
-    """One connection, used by one thread at a time; implements Session."""
+    """A connection to Db2, used by one thread at a time; implements Session."""
 
     connection: Connection
     config: Config

@@ -21,7 +21,7 @@ _ROWS, _NEWS, _LASTING, _CHANGES = "tailrace_rows", "tailrace_news", "tailrace_l
 
 
 class History(Kept):
-    """One table of versions, kept by appends of the initial snapshot and a MERGE for each batch after it.
+    """A table of versions, kept by appends of the initial snapshot and a MERGE for each batch after it.
 
     `unknown` says what a value becomes that nobody has.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Kept(ABC):
-    """One table in one mode: `mode` is its word, `source` the source's table. `write` is called for each batch;
+    """A table in one mode: `mode` is its word, `source` the source's table. `write` is called for each batch;
     `is_known` says that earlier batches are in the table.
 
     A mode says which columns rows have beside those of the source (`own`), what these are of an appended row, and how

@@ -18,7 +18,7 @@ _ROWS, _FILLED = "tailrace_rows", "tailrace_filled"
 
 
 class Latest(Kept):
-    """One table, kept by appends of the initial snapshot and a MERGE for each batch after it.
+    """A table, kept by appends of the initial snapshot and a MERGE for each batch after it.
 
     `unknown` says what a value becomes that nobody has; `again` reads such values from the source. Deleted rows stay
     where the owner keeps deletes.

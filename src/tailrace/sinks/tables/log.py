@@ -22,7 +22,7 @@ CHANGE = (
 
 
 class Log(Kept):
-    """One table of changes. `(__position, __ordinal, __part)` orders them, and identifies each.
+    """A table of changes. `(__position, __ordinal, __part)` orders them, and identifies each.
 
     `__missing` names the columns whose values neither the log nor an earlier change of the same batch had: they are
     those of the change of the row before, and null here.

@@ -76,7 +76,7 @@ holds a row group of a file and as many rows as are named here, of Arrow one bat
 
 
 class TablesSink(Sink):
-    """One table, of Delta Lake or Iceberg, for each captured table, under `path`.
+    """A table, of Delta Lake or Iceberg, for each captured table, under `path`.
 
     `mode` is `latest` (the rows that the source has), `history` (every version of them) or `log` (every change,
     appended). The source is asked for blocks of typed rows in place of events, so that what is said of events alone

@@ -40,7 +40,7 @@ class Owner:
 
 
 class Target:
-    """One table, of the source's table `source`. `own` are the columns that it has beside those.
+    """A table, of the source's table `source`. `own` are the columns that it has beside those.
 
     `prepare` comes first in each batch. `stored` is the table itself, in the session of the batch.
     """

@@ -22,7 +22,7 @@ NAMED = 20
 
 
 class Database:
-    """One database of a query.
+    """A source database as the planner reads it.
 
     `includes` tells which tables are captured, `admit` checks a schema when it appears. `reads` is True if a snapshot
     reads the tables that exist at the start. Every method raises TailraceError; after ConnectionFailed, `lose` ends the

@@ -18,7 +18,7 @@ from tailrace.connectors.changetables.log.rows import fixed
 
 
 class _Stream:
-    """One table's batches, and how far the first of them has been given out."""
+    """The batches of a table that are not delivered yet, and the first change of them that is not."""
 
     def __init__(self, batches: Iterator[ChangeBatch]) -> None:
         self._batches = batches

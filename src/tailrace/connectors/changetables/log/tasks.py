@@ -33,7 +33,7 @@ log = logging.getLogger("tailrace")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One span of a change table; `table` is the source table as events show it, with the columns that they need.
+    """A span of a change table; `table` is the source table as events show it, with the columns that they need.
 
     With transaction metadata `total_order` and `table_order` number the span's changes; see ChangeBatch.
     """

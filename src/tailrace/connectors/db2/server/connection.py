@@ -57,7 +57,7 @@ def driver() -> ModuleType:
 
 
 class Connection:
-    """One connection, used by one thread at a time. Each statement commits by itself outside of a transaction.
+    """A connection to Db2, used by one thread at a time. Each statement commits by itself outside of a transaction.
 
     Statements may take `database.query.timeout.ms` unless they are not limited. All methods raise TailraceError; after
     ConnectionFailed only `close` is of use.

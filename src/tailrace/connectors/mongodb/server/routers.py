@@ -1,5 +1,6 @@
-"""One router of a sharded cluster for cursors, because only the mongos that opened a cursor knows it. Planner and
-worker.
+"""Routers of a sharded cluster: all cursors use the same mongos, since only the one that opened a cursor knows it.
+
+Planner and worker.
 
 PyMongo takes any mongos for each command. Its own cursors remember theirs; ours are commands (see `raw`).
 """

@@ -73,7 +73,7 @@ def encoded(elements: Sequence[Element]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One entry of the options: the path within the document, and the new last name, or None to exclude the field."""
+    """An entry of the options: the path within the document, and the new last name, or None to exclude the field."""
 
     path: tuple[bytes, ...]
     new: bytes | None

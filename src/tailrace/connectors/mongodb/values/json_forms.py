@@ -62,7 +62,7 @@ class Compiled(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Form:
-    """One form. `refused` are types of BSON that Debezium cannot write in it: they end its connector."""
+    """A form of JSON text. Types of BSON in `refused` cannot be written in it: they end Debezium's connector."""
 
     name: str
     pieces: tuple[str, ...]

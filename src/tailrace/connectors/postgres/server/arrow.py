@@ -18,7 +18,7 @@ from tailrace.errors import ConnectionFailed
 
 
 class ArrowConnection:
-    """One connection in autocommit mode, as `address` says.
+    """A connection in autocommit mode, as `address` says.
 
     Raises adbc_driver_manager.Error, which has the server's `sqlstate`; ConnectionFailed where TLS fails;
     PrerequisiteError when an initial statement fails. The rows of a query must have been read, or given up with

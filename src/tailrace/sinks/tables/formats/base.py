@@ -54,7 +54,7 @@ class Commit:
 
 
 class Stored(ABC):
-    """One table of a format at `path`, which may not be there yet. `session` is used for nothing else."""
+    """A table of a format at `path`, which may not be there yet. `session` is used for nothing else."""
 
     title: ClassVar[str]
     """The format's name in texts."""
