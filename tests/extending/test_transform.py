@@ -93,7 +93,7 @@ def test_a_part_that_is_no_transform_is_refused(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "vain-1.0.dist-info" / "entry_points.txt").write_text("[tailrace.transforms]\nodd = vain:Odd\n")
     (tmp_path / "vain.py").write_text("class Odd:\n    def __init__(self, options):\n        pass\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match="It is no transform, for it has no rewrite"):
+    with pytest.raises(ConfigError, match="It is not a transform: it lacks rewrite"):
         parse("postgres", POSTGRES | {"transforms": "odd", "transforms.odd.type": "odd"})
 
 

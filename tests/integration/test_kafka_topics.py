@@ -22,6 +22,7 @@ from tailrace.connectors.registry import from_entries, parse
 from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.failures import cause
 from tailrace.pipeline import Pipeline, read_columns
+from tailrace.sinks import brokers
 from tests.fix_kafka import Kafka
 from tests.fix_postgres import Database
 from tests.integration.frames import Frames
@@ -151,14 +152,21 @@ def test_a_name_that_kafka_refuses_is_one_clear_error_without_creation_too(
     assert "Kafka refuses the topic name 'bad name/é'" in found.message
 
 
-def test_brokers_that_do_not_answer_are_a_lost_connection(spark: SparkSession, tmp_path: Path, kafka: Kafka) -> None:
+def test_brokers_that_do_not_answer_are_a_lost_connection(
+    spark: SparkSession, tmp_path: Path, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the start, and while a batch is written."""
     source = parse(
         "postgres", OPTIONS | {f"topic.creation.default.{name}": "1" for name in ("partitions", "replication.factor")}
     )
     options = {"bootstrap.servers": "127.0.0.1:9", "default.api.timeout.ms": "1000", "request.timeout.ms": "500"}
     sink = sinks.open("kafka", {f"producer.{name}": text for name, text in options.items()}, source)
+    frame = stream(spark, tmp_path / "rows", [row("t", 1)])
+    with pytest.raises(ConnectionFailed, match="No broker of Kafka answers: 127.0.0.1:9: Connection refused"):
+        drain(sink, frame, tmp_path / "checkpoint")
+    monkeypatch.setattr(brokers, "fault", lambda servers, protocol: "")
     with pytest.raises(StreamingQueryException) as failed:
-        drain(sink, stream(spark, tmp_path / "rows", [row("t", 1)]), tmp_path / "checkpoint")
+        drain(sink, frame, tmp_path / "checkpoint")
     assert isinstance(cause(failed.value, sink.failure), ConnectionFailed), failed.value
 
 

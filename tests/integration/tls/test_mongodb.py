@@ -109,7 +109,7 @@ def test_a_reader_that_waits_says_what_for(caplog: pytest.LogCaptureFixture) -> 
         patiently(read, 1, 0, 0)
     assert "no authority that is known here vouches" in caplog.text
     handshake = explained_error(pymongo.errors.AutoReconnect("db:1: [SSL: WRONG_VERSION_NUMBER] wrong version number"))
-    assert "none of TLS" in handshake.message
+    assert "does not answer in TLS" in handshake.message
     asked = explained_error(pymongo.errors.AutoReconnect("db:1: [SSL] tlsv13 alert certificate required"))
     assert "mongodb.ssl.keystore" in asked.remedy
 
