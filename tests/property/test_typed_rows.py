@@ -27,7 +27,7 @@ from tailrace.values.texts import VALUE
 from tests.extent import examples
 from tests.property import captured_batches, json_batches
 from tests.property.test_typed import logical
-from tests.property.typed_values import fits, found_in, same, wanted
+from tests.property.typed_values import INFINITE, fits, found_in, instant_us, same, wanted
 
 NOW = 1_795_222_828_465_236_739
 PLAIN = ("topic", "op", "database", "schema", "table", "position", "ordinal", "transaction", "source_ts", "snapshot")
@@ -39,6 +39,26 @@ TIMES = {
     "org.apache.kafka.connect.data.Time": (3, 1_000_000),
 }
 MILLISECONDS = {"io.debezium.time.Timestamp", "org.apache.kafka.connect.data.Timestamp"}
+DATES = {"io.debezium.time.Date", "org.apache.kafka.connect.data.Date"}
+INSTANTS = {*MILLISECONDS, "io.debezium.time.MicroTimestamp", "io.debezium.time.ZonedTimestamp"}
+NANOSECONDS = "io.debezium.time.NanoTimestamp"
+# The days since 1970 of 9999-12-31 and 0001-01-03, which stand for the infinite values that JSON shows.
+LATEST, EARLIEST = 2_932_896, -719_160
+DAY = 86_400_000_000
+
+
+def infinite_end(value: Any, name: str) -> int | None:
+    """Return the day that stands for an infinite date, or its first µs for a timestamp; None for a finite value."""
+    least, largest = INFINITE["-infinity"], INFINITE["infinity"]
+    if name in DATES:
+        return {2**31 - 1: LATEST, -(2**31): EARLIEST}.get(value)
+    if name == NANOSECONDS:
+        return {2**63 - 1: LATEST * DAY, -(2**63): EARLIEST * DAY}.get(value)
+    if name in INSTANTS:
+        unit = 1000 if name in MILLISECONDS else 1
+        ends = {largest // unit: LATEST * DAY, least // unit: EARLIEST * DAY}
+        return ends.get(instant_us(value) if isinstance(value, str) else value)
+    return None
 
 
 def held_value(value: Any, kind: LogicalType) -> Any:
@@ -46,13 +66,15 @@ def held_value(value: Any, kind: LogicalType) -> Any:
     name = kind.name or ""
     if value is None:
         return None
+    if (end := infinite_end(value, name)) is not None:
+        return end
     if name in TIMES:
         digits, unit = TIMES[name]
         seconds, rest = divmod(value * unit, 1_000_000_000)
         return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest // unit:0{digits}}"
     if name in MILLISECONDS:
         return value * 1000
-    if name == "io.debezium.time.NanoTimestamp":
+    if name == NANOSECONDS:
         return value // 1000
     if kind.connect == "array" and kind.items is not None:
         return [held_value(item, kind.items) for item in value]
