@@ -17,7 +17,7 @@ from tailrace.connectors.postgres.protocol.position import FlushedLsn
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
 from tailrace.log import engine
-from tailrace.log.dispatch import DispatchInterval
+from tailrace.log.timing import DispatchInterval
 from tailrace.runtime import Threads
 from tests import fix_invariant
 from tests.fix_postgres import Database

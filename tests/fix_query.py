@@ -20,8 +20,8 @@ from tailrace.connectors.postgres.snapshot.rows import read_chunk
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal, SnapshotTask
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
-from tailrace.log.beside import BoundaryTask, HeartbeatTask, NotificationTask
-from tailrace.log.planner import Task
+from tailrace.log.contracts import Task
+from tailrace.log.control_tasks import BoundaryTask, HeartbeatTask, NotificationTask
 from tailrace.snapshot.incremental import Notification
 from tests import fix_invariant
 from tests.fix_capture import has_read

@@ -12,7 +12,7 @@ from typing import Any
 from tailrace.connectors import registry
 from tailrace.connectors.source_status import SourceStatus
 from tailrace.events.settings import EventSettings
-from tailrace.log.planner import Task
+from tailrace.log.contracts import Task
 from tests.contract.subject import TABLE, Subject
 
 Row = dict[str, Any]

@@ -21,8 +21,8 @@ from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.connectors.postgres.opened import OpenedLog
 from tailrace.connectors.postgres.protocol.position import FlushedLsn
 from tailrace.connectors.registry import known
+from tailrace.log.contracts import Planner
 from tailrace.log.engine import LogEngine
-from tailrace.log.planner import Planner
 from tailrace.spark.source import ChangeDataSource, ChangeStreamReader, data_source, new_run_id
 
 PREFIX = "watched-"

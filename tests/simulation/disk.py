@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from tailrace.log import spool
-from tailrace.log.spill import Place, Spill, spool_failed
+from tailrace.log.spool import Place, Spill, spool_failed
 
 
 class Disk:

@@ -26,7 +26,7 @@ from tailrace.connectors.postgres.protocol.segment import MessageSegment, MixedS
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import Address
 from tailrace.errors import ConnectionFailed, PositionLost, SpoolFailed
-from tailrace.log.planner import Offset
+from tailrace.log.contracts import Offset
 from tests.simulation.course import Course, configured
 from tests.simulation.disk import Disk
 from tests.simulation.log import BEGIN_LSN, CAPTURED, Reading, Transaction

@@ -29,8 +29,8 @@ from tailrace.connectors.mongodb.server.outside import Outside
 from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.connectors.mongodb.snapshot.chunks import SnapshotTask
 from tailrace.errors import ConnectionFailed, PositionLost, SpoolFailed
-from tailrace.log.beside import BoundaryTask
-from tailrace.log.planner import Offset
+from tailrace.log.contracts import Offset
+from tailrace.log.control_tasks import BoundaryTask
 from tests.simulation.course import TURNS, Course, configured
 from tests.simulation.disk import Disk
 from tests.simulation.mongo_client import Client

@@ -29,8 +29,7 @@ from tailrace.connectors.postgres.schema import catalog, evolution, relations
 from tailrace.connectors.postgres.snapshot import chunks, keyed, reconcile, windows
 from tailrace.errors import SpoolFailed
 from tailrace.log import reader, spool
-from tailrace.log.engine import LogEngine
-from tailrace.log.undo import Undo
+from tailrace.log.engine import LogEngine, Undo
 from tailrace.snapshot.windows import Windows
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from tailrace.errors import ConnectionFailed
-from tailrace.log.planner import Offset, Planner, Task
+from tailrace.log.contracts import Offset, Planner, Task
 from tests.simulation.world import Process
 
 Row = tuple[Any, ...]

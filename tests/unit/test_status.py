@@ -21,7 +21,7 @@ from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin
 from tailrace.connectors.postgres.snapshot.session import SnapshotProgress as PostgresProgress
 from tailrace.connectors.registry import OWN, find
 from tailrace.connectors.source_status import SnapshotStatus, SourceStatus, TableProgress
-from tailrace.log.planner import Offset
+from tailrace.log.contracts import Offset
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot
 from tailrace.snapshot.plan import PlannedTable, SnapshotPlan
 from tailrace.snapshot.progress import Progress

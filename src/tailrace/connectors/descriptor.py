@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tailrace.connectors.present import Opening
     from tailrace.connectors.source_status import Offsets, SourceStatus
     from tailrace.events.settings import EventSettings
-    from tailrace.log.planner import Planner
+    from tailrace.log.contracts import Planner
     from tailrace.records.layout import RecordLayout, Struct
     from tailrace.records.transform import Rewritten
     from tailrace.snapshot.signals import Signal

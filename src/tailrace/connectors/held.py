@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tailrace.config import Config
     from tailrace.events.form import SourceForm
     from tailrace.events.settings import EventSettings
-    from tailrace.log.planner import Task
+    from tailrace.log.contracts import Task
 
 
 class Held(Protocol):

@@ -1,27 +1,247 @@
-"""Contracts between the engine, which plans batches over a log, and each database. No I/O.
+"""Contracts of the log engine: what Spark calls, what a database brings so that its log is read, and how it is planned.
 
-`O` is the type of a database's offsets, `P` of positions in its log, `T` of the target at which a query that ends at
-the present stops. Each connector has separate types for four kinds of positions, so that they are never mixed up:
-
-- *read*: derived only from data that the server has sent, never from what was requested;
-- *planned*: the end of a batch that is, or will be, in Spark's offset log;
-- *committed*: the position from which Spark continues; it is in Spark's commit log;
-- *forgettable*: derived from committed positions alone.
-
-The effects of a call are kept only if it succeeds; see `Source.has_kept`.
-"""
+`Planner` and `Task` are Spark's side. `LogFeed` reads a log and `Stretch` keeps what was read. `Source`, `Snapshots`
+and `WindowSource` say what a batch has. No I/O."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+import pyarrow as pa
+
+from tailrace.columns.batch import Bytes, Int64s
 from tailrace.log.notifications import PendingNotifications
-from tailrace.log.planner import Offset, Task
 from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.windows import Windows
+
+# --- planner and tasks ------------------------------------------------------------------------------------------------
+
+Offset = dict[str, Any]
+"""A position as Spark stores it: strings, integers and booleans; equal positions have equal JSON text."""
+
+
+class Task(Protocol):
+    """A part of a batch. Pickled by the planner, read by workers, possibly several times."""
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield record batches of `EventSettings.row_schema`, in order; the same events at every call."""
+        ...
+
+
+class Planner(Protocol):
+    """The only reader of a source, in the planner process. Construction does no I/O; the first call may.
+
+    A position lies at the end of a transaction or within one; a batch is `(start, end]`. All methods raise
+    TailraceError.
+    """
+
+    def initial_offset(self) -> Offset:
+        """Return the constant offset at which a query without checkpoint starts."""
+        ...
+
+    def latest_offset(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
+        """Return the end of the next batch after `start`. Spark has committed `start`, so the source may discard all
+        before.
+
+        Waits a moment for changes; returns `start` if there are none. None means no limit.
+        """
+        ...
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[Task]:
+        """Return the tasks of the batch `(start, end]`, which may have been planned before a restart."""
+        ...
+
+    def stop_at_present(self) -> None:
+        """Let `latest_offset` go no further than what is committed in the database now (Trigger.AvailableNow)."""
+        ...
+
+    def status(self) -> Offset | None:
+        """Return the newest position that is known to exist in the database."""
+        ...
+
+    def close(self) -> None:
+        """Release connections; calls after it are errors."""
+        ...
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+# Retries when the disk refuses data: it does not become free by itself, and the server keeps its log meanwhile.
+DISK_RETRIES = 8
+
+
+class Position(Protocol):
+    """A place in the log."""
+
+    def is_before(self, other: Self, /) -> bool: ...
+
+
+Pos = TypeVar("Pos", bound=Position)
+Upto = TypeVar("Upto")
+Committed = TypeVar("Committed")
+Taken = TypeVar("Taken")
+Upto_contra = TypeVar("Upto_contra", contravariant=True)
+Committed_contra = TypeVar("Committed_contra", contravariant=True)
+Taken_co = TypeVar("Taken_co", covariant=True)
+
+
+class Stretch(Protocol[Pos, Upto_contra, Taken_co]):
+    """A run of the log: its raw bytes, and its rows, which are the captured changes in them, in log order."""
+
+    @property
+    def data(self) -> Bytes:
+        """The raw bytes, which may be on disk."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    def first_after(self, position: Pos, /) -> int:
+        """Return the index of the first row after `position`."""
+
+    def rows_upto(self, upto: Upto_contra, /) -> int:
+        """Return the number of rows of a batch that must not pass `upto`."""
+
+    def size(self, first: int, last: int, /) -> int:
+        """Return the bytes from row `first` to the end of row `last` - 1; 0 without rows."""
+
+    def sizes(self, first: int, last: int, /) -> Int64s:
+        """Return the bytes from row `first` to the end of each of the rows `[first, last)`."""
+
+    def end(self, start: Pos, first: int, last: int, upto: Upto_contra | None, /) -> Pos | None:
+        """Return the last place among the rows up to `last` where a batch should end; None if there is none.
+
+        The batch begins at `start` and has the rows from `first` on; -1: it already has rows of earlier stretches.
+        """
+
+    def cut(self, row: int, start: Pos, /) -> Pos:
+        """Return the position after `row`, even within a transaction, for a batch that begins at `start`."""
+
+    def leads_to(self, before: Pos, /) -> Pos:
+        """Return the position up to which the log has been read with this stretch; without it, that was `before`."""
+
+    def is_passed(self, position: Pos, /) -> bool:
+        """Return True if batches that begin at `position` need nothing of this stretch."""
+
+    def joined(self, other: Self, /) -> Self | None:
+        """Return this stretch and the next one as one; None to keep both."""
+
+    def extent(self, first: int, last: int, /) -> tuple[int, int]:
+        """Return the part of `data` that the rows `[first, last)` need."""
+
+    def without_data(self) -> Self:
+        """Return a copy without raw bytes. Its positions are still known."""
+
+    def with_data(self, data: Bytes, low: int, high: int, /) -> Self:
+        """Return a copy with `data`, the part `[low, high)` of the raw bytes, enough for the rows to be taken."""
+
+    def taken(self, first: int, last: int, /) -> Taken_co:
+        """Return the rows `[first, last)` in the form that a batch delivers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[Pos, Upto, Taken]):
+    """The result of one read: a stretch to keep. If `is_wanted` is False, nothing is lost without it."""
+
+    stretch: Stretch[Pos, Upto, Taken]
+    is_wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Setback:
+    """A reason for a session's end that another session may mend.
+
+    Failures of one `kind` are retried `limit` times in a row (-1: for ever), with pauses that double from `first` to
+    `longest` seconds. `text` is for the log file and contains no data.
+    """
+
+    kind: str
+    text: str
+    limit: int
+    first: float
+    longest: float
+
+    def of_disk(self) -> Setback:
+        """Return a copy for a disk that has refused data."""
+        return replace(self, kind="disk", limit=DISK_RETRIES if self.limit < 0 else min(self.limit, DISK_RETRIES))
+
+    def pause(self, failures: int) -> float:
+        """Return the seconds to wait after so many earlier failures in a row."""
+        return min(self.longest, self.first * 2.0 ** min(failures, 64))
+
+
+class LogFeed(Protocol[Pos, Committed_contra, Upto, Taken]):
+    """A database's log after the part that has been kept. It knows nothing of Spark.
+
+    The reader's thread calls the first part: `open`, then `read` and `keep` in turn, and `close` at the end of each
+    session, whatever ended it. The planner's thread calls the second part meanwhile; its answers advance only once the
+    stretch has been kept.
+    """
+
+    def open(self) -> None:
+        """Begin a session after the last stretch that was kept."""
+
+    def read(self, is_asked: bool, is_hurried: Callable[[], bool], /) -> Step[Pos, Upto, Taken] | None:
+        """Return the next step; None if there is nothing new for a while.
+
+        With `is_asked` a caller waits for what the server has sent until now. While `read` waits for the server, each
+        `hurry` makes it ask `is_hurried` again; if that is True, it returns what is available.
+        """
+
+    def keep(self, step: Step[Pos, Upto, Taken], /) -> None:
+        """Note that the stretch of the latest step has been kept. Never fails."""
+
+    def rest(self) -> None:
+        """Answer the server while nothing can be read, so that the session lasts."""
+
+    def close(self) -> None:
+        """End the session, if there is one."""
+
+    def setback(self, error: Exception, /) -> Setback | None:
+        """Return how to go on after `error` has ended the session; None if another session would fail too."""
+
+    def lasting(self, error: BaseException, /) -> BaseException:
+        """Return the error that the planner raises when no session follows."""
+
+    @property
+    def progress(self) -> int:
+        """A number that grows with what the server has sent. Growth resets the count of failures."""
+
+    @property
+    def is_behind(self) -> bool:
+        """True while a backlog is being read."""
+
+    @property
+    def is_prompt(self) -> bool:
+        """True if `read` returns within a moment when it is asked."""
+
+    def hurry(self) -> None:
+        """Let `read` ask `is_hurried` again."""
+
+    def want(self, target: int, /) -> None:
+        """Read up to `target` soon, because a caller waits for it."""
+
+    def has_read(self, target: int, /) -> bool:
+        """Return True if everything before `target`, a place in the database's own numbers, has been kept."""
+
+    def has_passed(self, position: Pos, /) -> bool:
+        """Return True if no row up to `position` can follow any more."""
+
+    def reached(self) -> Callable[[Pos], Pos]:
+        """Return a function that moves a position to where the log has been read by now, if no row follows it.
+
+        It returns the position unchanged if that is not earlier.
+        """
+
+    def forget(self, position: Committed_contra, /) -> Pos:
+        """Let the server discard, in time, everything up to `position`; return it as a position."""
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+pass
 
 Result = TypeVar("Result")
 IDLE_BYTES = 16 << 20

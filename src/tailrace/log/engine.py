@@ -1,4 +1,4 @@
-"""LogEngine: plans a query's batches, from its first position to its last. Planner."""
+"""LogEngine: how a query is planned, batch after batch, from its first position to its last. Planner."""
 
 from __future__ import annotations
 
@@ -7,22 +7,50 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tailrace.columns.blocks import ROWS
 from tailrace.config import Config
 from tailrace.errors import ConfigError
 from tailrace.events.settings import EventSettings
-from tailrace.log.beside import HeartbeatTask, NotificationTask
-from tailrace.log.contracts import Limits, O, OpenLog, P, Source, T
-from tailrace.log.delay import StreamingDelay
-from tailrace.log.dispatch import DispatchInterval
-from tailrace.log.heartbeats import Heartbeats
-from tailrace.log.planner import Offset, Task
-from tailrace.log.undo import Undo
+from tailrace.log.contracts import Limits, O, Offset, OpenLog, P, Source, T, Task
+from tailrace.log.control_tasks import HeartbeatTask, NotificationTask
+from tailrace.log.timing import DispatchInterval, Heartbeats, StreamingDelay
 from tailrace.runtime import Runtime
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.snapshot.progress import Progress
+
+
+class Undo:
+    """The state of some objects, restored when a call fails.
+
+    It covers every attribute of `parts`; lists, dictionaries and sets are copied. Any other value is restored as the
+    same object: it must be immutable, or be one of `parts`.
+    """
+
+    def __init__(self, *parts: object) -> None:
+        self._parts = parts
+
+    @contextmanager
+    def on_failure(self) -> Iterator[None]:
+        """Run a call; if it raises, restore the parts."""
+        before = [_copied(part) for part in self._parts]
+        try:
+            yield
+        except BaseException:
+            for part, attributes in zip(self._parts, before, strict=True):
+                vars(part).clear()
+                vars(part).update(attributes)
+            raise
+
+
+def _copied(part: object) -> dict[str, Any]:
+    return {name: value.copy() if isinstance(value, list | dict | set) else value for name, value in vars(part).items()}
+
+
+# --- engine -----------------------------------------------------------------------------------------------------------
+
+pass
 
 log = logging.getLogger("tailrace")
 Result = TypeVar("Result")
@@ -55,7 +83,7 @@ class _Memory:
 
 
 class LogEngine(Generic[O, P, T]):
-    """Implements `tailrace.log.planner.Planner` over a `Source`; `offsets` is the type of its offsets.
+    """Implements `tailrace.log.contracts.Planner` over a `Source`; `offsets` is the type of its offsets.
 
     The first call of `latest_offset` or `partitions` connects. The server's preparation and a snapshot come first; the
     log is opened when no snapshot runs. A call that fails changes nothing.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Generic
+from abc import abstractmethod
+from typing import Any, Generic
 
 from tailrace.errors import SpoolFailed
-from tailrace.log.feed import Committed, LogFeed, P, Setback, Step, Taken, Upto
+from tailrace.log.contracts import UNLIMITED, Committed, Limits, LogFeed, O, OpenLog, P, Pos, Setback, Step, Taken, Upto
 from tailrace.log.spool import Spool
 from tailrace.runtime import THREADS, Runtime, Thread
 
@@ -18,7 +19,7 @@ REFRESH_SECONDS = 0.02
 REST_SECONDS = 0.2
 
 
-class LogReader(Generic[P, Committed, Upto, Taken]):
+class LogReader(Generic[Pos, Committed, Upto, Taken]):
     """Reads what `feed` returns after `start` into a spool until it is closed.
 
     The spool holds up to `memory_limit` bytes in memory and `disk_limit` more on disk; while it is full, nothing is
@@ -29,8 +30,8 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
 
     def __init__(
         self,
-        feed: LogFeed[P, Committed, Upto, Taken],
-        start: P,
+        feed: LogFeed[Pos, Committed, Upto, Taken],
+        start: Pos,
         *,
         memory_limit: int,
         disk_limit: int,
@@ -40,7 +41,7 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         self._feed = feed
         self._name = name
         self._runtime = runtime
-        self.spool: Spool[P, Upto, Taken] = Spool(start, memory_limit, disk_limit, runtime)
+        self.spool: Spool[Pos, Upto, Taken] = Spool(start, memory_limit, disk_limit, runtime)
         # Calls of `refresh`, how many of them the reader has answered, and whether a caller waits for a change.
         self._asked = self._answered = 0
         self._is_awaited = False
@@ -98,7 +99,7 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
             self.spool.wait(min(left, 0.25))
         return True
 
-    def demand(self, end: P) -> None:
+    def demand(self, end: Pos) -> None:
         """Read on to `end` even if the spool is full: one batch must hold all of it."""
         self.spool.require(end)
 
@@ -136,7 +137,7 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         is_behind = self._feed.is_behind or (target is not None and not self.has_read(target))
         return is_behind and not self.spool.full and not self.has_failed and 2 * self.spool.size < max_bytes
 
-    def plan(self, start: P, max_rows: int, max_bytes: int, upto: Upto | None = None) -> P:
+    def plan(self, start: Pos, max_rows: int, max_bytes: int, upto: Upto | None = None) -> Pos:
         """Call `Spool.plan`. If a single unfinished transaction fills the spool, return a cut in it.
 
         Without `upto`, raises the error that ended the thread if there is nothing to deliver.
@@ -150,7 +151,7 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
             raise failure
         return end
 
-    def take(self, start: P, end: P) -> list[Taken]:
+    def take(self, start: Pos, end: Pos) -> list[Taken]:
         """Return the rows in `(start, end]`, waiting until they have been read (a replay after a restart).
 
         The spool accepts them whatever its limits are. Raises SpoolFailed, or the error that ended the thread.
@@ -169,7 +170,7 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         """Release everything up to `position`, which Spark has committed, and let the server discard it in time."""
         self.spool.release(self._feed.forget(position))
 
-    def idle_position(self, start: P) -> P:
+    def idle_position(self, start: Pos) -> Pos:
         """Return `start` moved over what the server has sent since without a captured change; `start` if rows wait.
 
         Committing such a position lets the server discard log: an idle captured table beside a busy one must not hold
@@ -248,7 +249,7 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         self._feed.rest()
         self.spool.wait(REST_SECONDS, seen)
 
-    def _keep(self, step: Step[P, Upto, Taken]) -> None:
+    def _keep(self, step: Step[Pos, Upto, Taken]) -> None:
         """Keep a step's stretch, then tell the feed.
 
         If the disk refuses it, wait, as for a full spool, until Spark has committed some of the rest. Raises
@@ -269,3 +270,53 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
             while self.spool.full and not self._stop.is_set():
                 self._rest(seen)
                 seen = self.spool.version
+
+
+# --- an open log that is read ahead -----------------------------------------------------------------------------------
+
+pass
+
+
+class ReadLog(OpenLog[O, P, int]):
+    """The log in `reader`'s spool; a target is a place in the database's own numbers.
+
+    A connector adds what is committed, when an idle position is far, and the tasks of a batch.
+    """
+
+    reader: LogReader[P, Any, Any, Any]
+
+    @staticmethod
+    @abstractmethod
+    def upto(target: int) -> Any:
+        """Return `target` as a limit of the spool."""
+
+    def refresh(self) -> None:
+        self.reader.refresh()
+
+    def check(self) -> None:
+        self.reader.check()
+
+    @property
+    def version(self) -> int:
+        return self.reader.spool.version
+
+    def wait(self, seconds: float, since: int) -> None:
+        self.reader.wait(seconds, since)
+
+    def is_filling(self, max_bytes: int, target: int | None = None) -> bool:
+        return self.reader.is_filling(max_bytes, target)
+
+    def plan(self, start: P, limits: Limits, target: int | None) -> P:
+        return self.reader.plan(start, limits.rows, limits.bytes, None if target is None else self.upto(target))
+
+    def whole(self, start: P) -> P:
+        return self.reader.plan(start, UNLIMITED, UNLIMITED)
+
+    def has_read(self, target: int) -> bool:
+        return self.reader.has_read(target)
+
+    def idle_position(self, start: P) -> P:
+        return self.reader.idle_position(start)
+
+    def close(self) -> None:
+        self.reader.close()

@@ -1,22 +1,140 @@
-"""Spool: the log that was read and that Spark has not committed yet, bounded in memory and on disk. Planner.
-
-Two threads use it: the reader puts; the query's calls plan, take and release.
-"""
+"""Spool: what the reader has read and Spark has not committed yet, bounded in memory and on disk. Planner."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Generic
+from typing import IO, Generic
 
 import numpy as np
 
+from tailrace.columns.batch import Bytes
 from tailrace.errors import SpoolFailed
-from tailrace.log.feed import P, Stretch, Taken, Upto
-from tailrace.log.spill import Place, Spill
+from tailrace.log.contracts import Pos, Stretch, Taken, Upto
 from tailrace.runtime import THREADS, Runtime
+
+# --- temporary files --------------------------------------------------------------------------------------------------
+
+# A file of this size gets no more: it is freed only when all its pieces have been released.
+FILE_BYTES = 32 << 20
+
+
+def spool_failed(error: OSError) -> SpoolFailed:
+    """Return the error for a failure of a temporary file."""
+    try:
+        directory = tempfile.gettempdir()
+    except OSError:
+        directory = "the directory for temporary files"
+    return SpoolFailed(
+        f"Changes that wait for Spark cannot be kept in {directory}: {error.strerror or error}.",
+        "Make room there, or name another directory with TMPDIR. max.queue.size.in.bytes bounds what waits, and what "
+        "is kept of transactions in progress.",
+    )
+
+
+@dataclass(eq=False, slots=True)
+class _File:
+    """A file whose first `end` bytes are used, with `places` pieces still held."""
+
+    file: IO[bytes]
+    end: int = 0
+    places: int = 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Place:
+    """The place of `size` bytes in a file."""
+
+    file: _File
+    start: int
+    size: int
+
+
+class Spill:
+    """Keeps pieces of bytes in files of some `file_bytes`. One thread appends, others read and release."""
+
+    def __init__(self, file_bytes: int = FILE_BYTES) -> None:
+        self._file_bytes = file_bytes
+        self._lock = threading.Lock()
+        self._last: _File | None = None
+        self._open: set[_File] = set()
+
+    @property
+    def files(self) -> int:
+        """The number of open files, and so of descriptors."""
+        return len(self._open)
+
+    def append(self, data: Bytes) -> Place:
+        """Keep `data`. On SpoolFailed nothing of it is kept."""
+        try:
+            place = self._reserve(int(data.nbytes))
+        except OSError as error:
+            raise spool_failed(error) from error
+        try:
+            _write(place.file.file.fileno(), data, place.start)
+        except OSError as error:
+            # give back the room of the part that was written
+            with suppress(OSError):
+                os.ftruncate(place.file.file.fileno(), place.start)
+            self.release(place)
+            raise spool_failed(error) from error
+        place.file.end += place.size
+        return place
+
+    def read(self, place: Place, first: int, last: int) -> Bytes:
+        """Return the bytes `[first, last)` of a piece. Raises SpoolFailed."""
+        data = np.empty(last - first, np.uint8)
+        try:
+            _read(place.file.file.fileno(), data, place.start + first)
+        except OSError as error:
+            raise spool_failed(error) from error
+        return data
+
+    def release(self, place: Place) -> None:
+        """Release a piece. A file without pieces is closed, which frees its room."""
+        with self._lock:
+            place.file.places -= 1
+            if not place.file.places:
+                self._open.discard(place.file)
+                if self._last is place.file:
+                    self._last = None
+                place.file.file.close()
+
+    def _reserve(self, size: int) -> Place:
+        with self._lock:
+            if self._last is None or self._last.end >= self._file_bytes:
+                # `release` closes it
+                file = tempfile.TemporaryFile(buffering=0, prefix="tailrace-spool-")  # noqa: SIM115
+                self._last = _File(file)
+                self._open.add(self._last)
+            self._last.places += 1
+            return Place(self._last, self._last.end, size)
+
+
+def _write(descriptor: int, data: Bytes, start: int) -> None:
+    left = np.ascontiguousarray(data).data
+    while left:
+        written = os.pwrite(descriptor, left, start)
+        left, start = left[written:], start + written
+
+
+def _read(descriptor: int, data: Bytes, start: int) -> None:
+    left = data.data
+    while left:
+        count = os.preadv(descriptor, [left], start)
+        if not count:
+            raise OSError(f"a temporary file ends {len(left)} bytes too early")
+        left, start = left[count:], start + count
+
+
+# --- the spool --------------------------------------------------------------------------------------------------------
+
+pass
 
 # A stretch below both limits is joined with the next small one. A stream brings one stretch per commit, and every step
 # of a batch runs once per stretch.
@@ -25,14 +143,14 @@ JOINED_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Held(Generic[P, Upto, Taken]):
+class _Held(Generic[Pos, Upto, Taken]):
     """A stretch and the size of its raw bytes. If the bytes are on disk, at `place`, the stretch itself has none."""
 
-    stretch: Stretch[P, Upto, Taken]
+    stretch: Stretch[Pos, Upto, Taken]
     size: int
     place: Place | None
 
-    def loaded(self, spill: Spill, first: int, last: int) -> Stretch[P, Upto, Taken]:
+    def loaded(self, spill: Spill, first: int, last: int) -> Stretch[Pos, Upto, Taken]:
         """Return the stretch with the bytes of its rows `[first, last)` in memory."""
         if self.place is None:
             return self.stretch
@@ -40,7 +158,7 @@ class _Held(Generic[P, Upto, Taken]):
         return self.stretch.with_data(spill.read(self.place, low, high), low, high)
 
 
-class Spool(Generic[P, Upto, Taken]):
+class Spool(Generic[Pos, Upto, Taken]):
     """Stretches in log order, after `start`.
 
     Beyond `memory_limit` bytes, the raw bytes of further stretches go to disk. Beyond `memory_limit + disk_limit`
@@ -49,16 +167,16 @@ class Spool(Generic[P, Upto, Taken]):
     released.
     """
 
-    def __init__(self, start: P, memory_limit: int, disk_limit: int, runtime: Runtime = THREADS) -> None:
+    def __init__(self, start: Pos, memory_limit: int, disk_limit: int, runtime: Runtime = THREADS) -> None:
         self._memory_limit = memory_limit
         self._limit = memory_limit + disk_limit
-        self._held: deque[_Held[P, Upto, Taken]] = deque()
+        self._held: deque[_Held[Pos, Upto, Taken]] = deque()
         self._spill = Spill()
         self._bytes = 0
         self._in_memory = 0
         self._is_refused = False
         self._reached = start
-        self._required: P | None = None
+        self._required: Pos | None = None
         self._changed = runtime.condition()
         # counts the changes, for callers that have looked and are going to wait
         self.version = 0
@@ -83,18 +201,18 @@ class Spool(Generic[P, Upto, Taken]):
         """Return the number of stretches held."""
         return len(self._held)
 
-    def has_reached(self, position: P) -> bool:
+    def has_reached(self, position: Pos) -> bool:
         """Return True if every row up to `position` has been put here."""
         return not self._reached.is_before(position)
 
-    def require(self, end: P) -> None:
+    def require(self, end: Pos) -> None:
         """Accept rows whatever the limits are, until every row up to `end` is here."""
         required = self._required
         if required is None or required.is_before(end):
             self._require(end)
 
     @contextmanager
-    def requiring(self, end: P) -> Iterator[None]:
+    def requiring(self, end: Pos) -> Iterator[None]:
         """Call `require` for the duration of the context.
 
         `end` ends a batch that is planned already, perhaps under larger limits: nothing is delivered or released before
@@ -107,12 +225,12 @@ class Spool(Generic[P, Upto, Taken]):
         finally:
             self._require(before)
 
-    def _require(self, end: P | None) -> None:
+    def _require(self, end: Pos | None) -> None:
         with self._changed:
             self._required = end
             self._notify()
 
-    def put(self, stretch: Stretch[P, Upto, Taken], is_wanted: bool = True) -> None:
+    def put(self, stretch: Stretch[Pos, Upto, Taken], is_wanted: bool = True) -> None:
         """Keep a stretch, which follows the last one. On SpoolFailed the content is unchanged and the spool is full.
 
         If the stretch is not wanted, only note how far the log has been read.
@@ -135,7 +253,7 @@ class Spool(Generic[P, Upto, Taken]):
             self._reached = reached
             self._notify()
 
-    def _hold(self, held: _Held[P, Upto, Taken]) -> None:
+    def _hold(self, held: _Held[Pos, Upto, Taken]) -> None:
         if held.place is None and self._held and self._held[-1].place is None:
             last = self._held[-1]
             if last.size + held.size <= JOINED_BYTES and len(last.stretch) + len(held.stretch) <= JOINED_ROWS:
@@ -164,7 +282,7 @@ class Spool(Generic[P, Upto, Taken]):
             if since is None or since == self.version:
                 self._changed.wait(seconds)
 
-    def release(self, position: P) -> None:
+    def release(self, position: Pos) -> None:
         """Drop the stretches that have nothing to deliver after `position`."""
         with self._changed:
             while self._held and self._held[0].stretch.is_passed(position):
@@ -177,7 +295,7 @@ class Spool(Generic[P, Upto, Taken]):
                 self._is_refused = False
             self._notify()
 
-    def plan(self, start: P, max_rows: int, max_bytes: int, upto: Upto | None = None, *, cut: bool = False) -> P:
+    def plan(self, start: Pos, max_rows: int, max_bytes: int, upto: Upto | None = None, *, cut: bool = False) -> Pos:
         """Return the end of the next batch after `start`: the last good end within the limits, or a cut after some row.
 
         The batch does not pass `upto`. Returns `start` if the available rows have no good end and stay within the
@@ -188,7 +306,7 @@ class Spool(Generic[P, Upto, Taken]):
             stretches = [held.stretch for held in self._held]
         best = start
         # the stretch and the row after which the batch may be cut
-        last: tuple[Stretch[P, Upto, Taken], int] | None = None
+        last: tuple[Stretch[Pos, Upto, Taken], int] | None = None
         rows = size = 0
         for stretch in stretches:
             first = stretch.first_after(start)
@@ -209,7 +327,7 @@ class Spool(Generic[P, Upto, Taken]):
                 break
         return last[0].cut(last[1], start) if cut and last is not None and best is start else best
 
-    def take(self, start: P, end: P) -> list[Taken]:
+    def take(self, start: Pos, end: Pos) -> list[Taken]:
         """Return the rows after `start` up to and including `end`, in log order. Raises SpoolFailed."""
         with self._changed:
             held = list(self._held)
@@ -220,12 +338,12 @@ class Spool(Generic[P, Upto, Taken]):
                 found.append(one.loaded(self._spill, first, last).taken(first, last))
         return found
 
-    def holds_rows_after(self, position: P) -> bool:
+    def holds_rows_after(self, position: Pos) -> bool:
         with self._changed:
             return any(held.stretch.first_after(position) < len(held.stretch) for held in self._held)
 
 
-def _fitting(stretch: Stretch[P, Upto, Taken], first: int, limit: int, max_rows: int, max_bytes: int) -> int:
+def _fitting(stretch: Stretch[Pos, Upto, Taken], first: int, limit: int, max_rows: int, max_bytes: int) -> int:
     """Return the end of the rows `[first, …)` of the stretch, at most `limit`, that stay within the limits."""
     last = min(limit, first + max(max_rows, 0))
     if last <= first or stretch.size(first, last) <= max_bytes:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tailrace.config import Config
     from tailrace.connectors.held import Held
     from tailrace.events.settings import EventSettings
-    from tailrace.log.planner import Task
+    from tailrace.log.contracts import Task
 
 log = logging.getLogger("tailrace")
 

@@ -34,7 +34,7 @@ from tailrace.config import Config
 from tailrace.config.rows import is_typed
 from tailrace.connectors import registry
 from tailrace.connectors.descriptor import Descriptor
-from tailrace.log.planner import Planner
+from tailrace.log.contracts import Planner
 from tailrace.spark.ahead import ahead
 from tailrace.spark.batch import SnapshotReader, demand
 from tailrace.spark.options import unpacked

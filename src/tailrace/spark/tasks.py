@@ -21,12 +21,12 @@ from typing import IO, TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from tailrace.errors import ProcessLost
-from tailrace.log.spill import spool_failed
+from tailrace.log.spool import spool_failed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tailrace.log.planner import Offset, Task
+    from tailrace.log.contracts import Offset, Task
 
 PACKED_BYTES = 1 << 20
 """A task of at most so many bytes travels in Spark's plan."""

@@ -32,7 +32,7 @@ from tailrace.verify.keys import values_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tailrace.log.planner import Task
+    from tailrace.log.contracts import Task
     from tailrace.verify.hashes import Summary
 
 _GROUPS = 3

@@ -21,7 +21,7 @@ import pytest
 
 from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.errors import ConnectionFailed
-from tailrace.log.planner import Offset
+from tailrace.log.contracts import Offset
 from tests.extent import sized
 from tests.fix_mongodb import Mongo, MongoDatabase, running, through
 from tests.integration.mongodb.capture import COMMENT, Capture, Event, after

@@ -14,7 +14,7 @@ from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError
 from tailrace.events.settings import EventSettings
-from tailrace.log.planner import Task
+from tailrace.log.contracts import Task
 from tests.fix_postgres import Database
 
 CATALOG = (

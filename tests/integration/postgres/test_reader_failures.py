@@ -16,7 +16,7 @@ from tailrace.connectors.postgres.log.reading import ReaderSettings
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.errors import SpoolFailed
-from tailrace.log import spill
+from tailrace.log import spool
 from tailrace.log.spool import Spool
 from tests.fix_capture import reader_of
 from tests.fix_postgres import Database
@@ -200,7 +200,7 @@ def test_a_session_that_is_lost_while_a_transaction_is_handed_out_loses_and_repe
 def test_a_full_disk_loses_nothing(database: Database, query: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings(monkeypatch, memory_limit=4000, disk_limit=1 << 20)
     monkeypatch.setattr(gears.Streaming, "RUN_BYTES", 5000)
-    write = spill._write
+    write = spool._write
     calls: list[int] = []
 
     def full(descriptor: int, data: Any, start: int) -> None:
@@ -210,7 +210,7 @@ def test_a_full_disk_loses_nothing(database: Database, query: Any, monkeypatch: 
             raise OSError(28, "No space left on device")
         write(descriptor, data, start)
 
-    monkeypatch.setattr(spill, "_write", full)
+    monkeypatch.setattr(spool, "_write", full)
     database.execute("create table t (id int primary key, v text)")
     one = query(**NO_SNAPSHOT)
     one.step()
@@ -230,7 +230,7 @@ def test_on_a_disk_that_stays_full_a_large_transaction_goes_through_memory(
 ) -> None:
     settings(monkeypatch, memory_limit=20_000, disk_limit=1 << 20, max_retries=0)
     monkeypatch.setattr(gears.Streaming, "RUN_BYTES", 5000)
-    monkeypatch.setattr(spill, "_write", full)
+    monkeypatch.setattr(spool, "_write", full)
     database.execute("create table t (id int primary key, v text)")
     one = query(**NO_SNAPSHOT)
     one.step()
@@ -251,7 +251,7 @@ def test_a_replay_that_a_full_disk_does_not_take_ends_in_its_own_words(
     settings(monkeypatch, memory_limit=4000, disk_limit=1 << 20, retry_delay=0.01)
     monkeypatch.setattr(gears.Streaming, "RUN_BYTES", 5000)
     with monkeypatch.context() as patch:
-        patch.setattr(spill, "_write", full)
+        patch.setattr(spool, "_write", full)
         one.kill()
         with pytest.raises(SpoolFailed, match=r"No space left.* TMPDIR"):
             one.step()

@@ -11,7 +11,7 @@ from tailrace.columns.table import TableId
 from tailrace.connectors.changetables.log.tasks import SchemaTask
 from tailrace.errors import ConfigError
 from tailrace.events.schema_changes import SchemaChange
-from tailrace.log.beside import BoundaryTask, HeartbeatTask
+from tailrace.log.control_tasks import BoundaryTask, HeartbeatTask
 from tests.unit.changetables.driving import Query, batches_for_rows  # noqa: F401
 from tests.unit.changetables.memory import Server, at
 

@@ -21,7 +21,7 @@ from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.changetables.log.tasks import LogTask, SchemaTask, SnapshotTask, WindowTask
 from tailrace.connectors.changetables.snapshot import initial
 from tailrace.errors import ConnectionFailed
-from tailrace.log.beside import BoundaryTask, HeartbeatTask, NotificationTask
+from tailrace.log.control_tasks import BoundaryTask, HeartbeatTask, NotificationTask
 from tailrace.runtime import Threads
 from tests.extent import sized
 from tests.unit.changetables.driving import Event, Query, batches_for_rows  # noqa: F401

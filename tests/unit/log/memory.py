@@ -14,10 +14,9 @@ import pyarrow as pa
 
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
-from tailrace.log.contracts import Limits, OpenLog, Snapshots, Source
+from tailrace.log.contracts import Limits, Offset, OpenLog, Snapshots, Source, Task
 from tailrace.log.engine import LogEngine
 from tailrace.log.notifications import PendingNotifications
-from tailrace.log.planner import Offset, Task
 from tailrace.runtime import Thread, Threads
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from tailrace.errors import ConfigError, ConnectionFailed
-from tailrace.log.beside import BoundaryTask
 from tailrace.log.contracts import UNLIMITED, Limits
+from tailrace.log.control_tasks import BoundaryTask
 from tailrace.snapshot.incremental import Collection
 from tailrace.snapshot.progress import Progress
 from tests.unit.log.memory import At, Place, Query, Read, again, loading, query

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.log.feed import DISK_RETRIES, Setback
+from tailrace.log.contracts import DISK_RETRIES, Setback
 
 LOST = Setback("session", "it is gone", -1, 0.2, 10.0)
 

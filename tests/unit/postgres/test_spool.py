@@ -14,7 +14,7 @@ from tailrace.connectors.postgres.log.endings import classify, exhausted
 from tailrace.connectors.postgres.log.stretch import Stretch
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.errors import SpoolFailed
-from tailrace.log import spill
+from tailrace.log import spool as spill
 from tailrace.log.spool import Spool
 from tests.property.logs import Change, index, rows, rows_of
 

@@ -30,7 +30,7 @@ from tailrace.errors import ConfigError, TailraceError
 from tailrace.events.admission import Admission
 from tailrace.events.form import SourceForm
 from tailrace.events.settings import EventSettings
-from tailrace.log.planner import Task
+from tailrace.log.contracts import Task
 from tailrace.runtime import THREADS
 from tailrace.snapshot.selection import selected
 from tailrace.snapshot.signals import WINDOW_CLOSE

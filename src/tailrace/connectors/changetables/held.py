@@ -29,8 +29,8 @@ from tailrace.errors import ConfigError, PrerequisiteError
 from tailrace.events.admission import Admission
 from tailrace.events.captured import position_of
 from tailrace.events.settings import EventSettings
+from tailrace.log.contracts import Task
 from tailrace.log.guardrail import guard_number
-from tailrace.log.planner import Task
 from tailrace.snapshot.selection import overrides, selected
 
 log = logging.getLogger("tailrace")

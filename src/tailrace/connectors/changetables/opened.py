@@ -19,9 +19,8 @@ from tailrace.connectors.changetables.snapshot.windows import Changes, Increment
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
 from tailrace.log import contracts
-from tailrace.log.beside import BoundaryTask
-from tailrace.log.contracts import Limits
-from tailrace.log.planner import Offset, Task
+from tailrace.log.contracts import Limits, Offset, Task
+from tailrace.log.control_tasks import BoundaryTask
 from tailrace.runtime import Runtime
 from tailrace.snapshot.progress import Progress
 

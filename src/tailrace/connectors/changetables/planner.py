@@ -26,9 +26,9 @@ from tailrace.events.admission import Admission
 from tailrace.events.form import SourceForm
 from tailrace.events.settings import EventSettings
 from tailrace.log import contracts
+from tailrace.log.contracts import Offset, Task
 from tailrace.log.engine import LogEngine
 from tailrace.log.guardrail import guard_number
-from tailrace.log.planner import Offset, Task
 from tailrace.runtime import THREADS, Runtime
 from tailrace.snapshot.mode import snapshot_mode
 
@@ -36,7 +36,7 @@ log = logging.getLogger("tailrace")
 
 
 class ChangeTablesPlanner(LogEngine[TablesOffset, TablesPosition, Target]):
-    """Implements `tailrace.log.planner.Planner` over a dialect."""
+    """Implements `tailrace.log.contracts.Planner` over a dialect."""
 
     def __init__(
         self, config: Config, settings: EventSettings, dialect: Dialect, form: SourceForm, runtime: Runtime = THREADS

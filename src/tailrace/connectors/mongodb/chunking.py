@@ -22,7 +22,7 @@ from tailrace.connectors.mongodb.snapshot.notifications import CollectionNotific
 from tailrace.connectors.mongodb.snapshot.plan import SnapshotPlan, SnapshotProgress
 from tailrace.errors import ConfigError
 from tailrace.log import contracts
-from tailrace.log.planner import Task
+from tailrace.log.contracts import Task
 from tailrace.runtime import Runtime
 from tailrace.snapshot.mode import snapshot_mode
 

@@ -36,7 +36,7 @@ from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.errors import PrerequisiteError
 from tailrace.events.form import SourceForm
 from tailrace.events.settings import EventSettings
-from tailrace.log.planner import Task
+from tailrace.log.contracts import Task
 from tailrace.values.fragments import json_array
 
 if TYPE_CHECKING:

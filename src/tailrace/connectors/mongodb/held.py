@@ -29,8 +29,8 @@ from tailrace.connectors.mongodb.snapshot import chunks as snapshot
 from tailrace.connectors.mongodb.snapshot.plan import Chunk, planned
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.settings import EventSettings
+from tailrace.log.contracts import Task
 from tailrace.log.guardrail import guard_number
-from tailrace.log.planner import Task
 from tailrace.runtime import THREADS
 
 if TYPE_CHECKING:

@@ -19,10 +19,9 @@ from tailrace.connectors.mongodb.snapshot.placing import placed
 from tailrace.connectors.mongodb.snapshot.windows import Changes, Incremental, LogPlace
 from tailrace.connectors.mongodb.values import fields
 from tailrace.log import contracts
-from tailrace.log.beside import BoundaryTask
-from tailrace.log.contracts import Limits
-from tailrace.log.planner import Offset, Task
-from tailrace.log.readlog import ReadLog
+from tailrace.log.contracts import Limits, Offset, Task
+from tailrace.log.control_tasks import BoundaryTask
+from tailrace.log.reader import ReadLog
 from tailrace.snapshot.progress import Progress
 
 

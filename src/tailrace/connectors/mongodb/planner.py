@@ -37,9 +37,9 @@ from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.settings import EventSettings
 from tailrace.log import contracts
+from tailrace.log.contracts import Offset, Task
 from tailrace.log.engine import LogEngine
 from tailrace.log.guardrail import guard_number
-from tailrace.log.planner import Offset, Task
 from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ TARGET_AWAIT_MS = 50
 
 
 class MongoPlanner(LogEngine[MongoOffset, Position, int]):
-    """Implements `tailrace.log.planner.Planner` for MongoDB."""
+    """Implements `tailrace.log.contracts.Planner` for MongoDB."""
 
     def __init__(self, config: Config, settings: EventSettings, outside: Outside = OUTSIDE) -> None:
         source = MongoSource(config, settings, outside)

@@ -24,7 +24,7 @@ from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgr
 from tailrace.connectors.postgres.snapshot.tasks import with_settings
 from tailrace.events.settings import EventSettings
 from tailrace.log import contracts
-from tailrace.log.planner import Task
+from tailrace.log.contracts import Task
 from tailrace.snapshot.incremental import Collection
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.snapshot.plan import SnapshotPlan

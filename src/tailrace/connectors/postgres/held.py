@@ -29,7 +29,7 @@ from tailrace.connectors.postgres.snapshot.tasks import Consecutive, SnapshotTas
 from tailrace.errors import PrerequisiteError
 from tailrace.events.admission import Admission
 from tailrace.events.settings import EventSettings
-from tailrace.log.planner import Task
+from tailrace.log.contracts import Task
 from tailrace.records.hypertables import NO_HYPERTABLES
 
 if TYPE_CHECKING:

@@ -28,10 +28,9 @@ from tailrace.events import names
 from tailrace.events.reselection import Reread
 from tailrace.events.settings import EventSettings
 from tailrace.log import contracts
-from tailrace.log.beside import BoundaryTask
-from tailrace.log.contracts import UNLIMITED, Limits
-from tailrace.log.planner import Offset, Task
-from tailrace.log.readlog import ReadLog
+from tailrace.log.contracts import UNLIMITED, Limits, Offset, Task
+from tailrace.log.control_tasks import BoundaryTask
+from tailrace.log.reader import ReadLog
 from tailrace.snapshot.progress import Progress
 
 # A window of an incremental snapshot is opened when the log is at most so many bytes behind, and given up when it has

@@ -37,10 +37,10 @@ from tailrace.errors import PositionLost
 from tailrace.events.admission import Admission
 from tailrace.events.settings import EventSettings
 from tailrace.log import contracts
+from tailrace.log.contracts import Offset, Task
 from tailrace.log.engine import LogEngine
 from tailrace.log.guardrail import guard_number
-from tailrace.log.patience import Patience
-from tailrace.log.planner import Offset, Task
+from tailrace.log.retrying import Patience
 from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ log = logging.getLogger("tailrace")
 
 
 class PostgresPlanner(LogEngine[PostgresOffset, LogPosition, int]):
-    """Implements `tailrace.log.planner.Planner` for PostgreSQL."""
+    """Implements `tailrace.log.contracts.Planner` for PostgreSQL."""
 
     def __init__(self, config: Config, settings: EventSettings, outside: Outside = OUTSIDE) -> None:
         source = PostgresSource(config, settings, outside)

@@ -11,7 +11,7 @@ from tailrace.columns import TableId
 from tailrace.config import Config, TableFilter
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
-from tailrace.log.planner import Offset, Task
+from tailrace.log.contracts import Offset, Task
 from toylog import log
 from toylog.events import FORM, change_batch
 

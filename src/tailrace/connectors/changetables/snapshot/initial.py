@@ -18,7 +18,7 @@ from tailrace.connectors.changetables.eras import Era
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.tasks import SnapshotTask, Source
 from tailrace.connectors.changetables.offset import Reached, SnapshotChunk, TablesSnapshot
-from tailrace.log.planner import Task
+from tailrace.log.contracts import Task
 from tailrace.runtime import THREADS, Runtime
 from tailrace.snapshot.plan import Chunk, PlannedTable
 from tailrace.snapshot.selection import by_row_count, overrides, selected

@@ -11,8 +11,8 @@ from tailrace.connectors.mongodb.log.stretch import Rows, Stretch
 from tailrace.connectors.mongodb.server.connection import retries
 from tailrace.connectors.mongodb.server.faults import explained_error, is_passing
 from tailrace.errors import SpoolFailed
-from tailrace.log import feed, reader
-from tailrace.log.feed import Setback
+from tailrace.log import contracts, reader
+from tailrace.log.contracts import Setback
 from tailrace.runtime import THREADS, Runtime
 
 # The spool's limits in bytes, unless max.queue.size.in.bytes is set.
@@ -62,7 +62,7 @@ class ReaderSettings:
 
 
 class MongoFeed:
-    """The changes of `source` after `start`. Implements `tailrace.log.feed.LogFeed`.
+    """The changes of `source` after `start`. Implements `tailrace.log.contracts.LogFeed`.
 
     A server's answer cannot be hurried: it comes when something has changed, or after a while.
     """
@@ -85,16 +85,16 @@ class MongoFeed:
         # stretches that were read but not kept come again
         self._source.caught_up_at = self._read_to
 
-    def read(self, is_asked: bool, is_hurried: Callable[[], bool]) -> feed.Step[Position, Position, Rows] | None:
+    def read(self, is_asked: bool, is_hurried: Callable[[], bool]) -> contracts.Step[Position, Position, Rows] | None:
         stretch = self._source.read()
         self.progress += 1
         if stretch is not None:
-            return feed.Step(stretch, len(stretch) > 0)
+            return contracts.Step(stretch, len(stretch) > 0)
         self._read_to = self._source.caught_up_at
         self.is_behind = False
         return None
 
-    def keep(self, step: feed.Step[Position, Position, Rows]) -> None:
+    def keep(self, step: contracts.Step[Position, Position, Rows]) -> None:
         stretch = step.stretch
         assert isinstance(stretch, Stretch)
         self.reached_position = stretch.reached

@@ -48,8 +48,8 @@ from tailrace.connectors.postgres.protocol.position import (
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.schema.relations import Relations
 from tailrace.errors import PositionLost, TailraceError
-from tailrace.log import feed
-from tailrace.log.feed import Setback
+from tailrace.log import contracts
+from tailrace.log.contracts import Setback
 from tailrace.runtime import THREADS, Runtime
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ TARGET_SECONDS = 0.05
 
 
 class PostgresFeed:
-    """The messages of the slot behind `since`, run by run. Implements `tailrace.log.feed.LogFeed`.
+    """The messages of the slot behind `since`, run by run. Implements `tailrace.log.contracts.LogFeed`.
 
     `relations` turns Relation messages into the table versions that segments need. With `comments` schemas hold the
     comments of columns. `streamed` gets every transaction that is read.
@@ -143,7 +143,7 @@ class PostgresFeed:
         assert self._runs is not None
         return next(self._runs)
 
-    def keep(self, step: feed.Step[LogPosition, int, Rows]) -> None:
+    def keep(self, step: contracts.Step[LogPosition, int, Rows]) -> None:
         assert isinstance(step, Step)
         self.indexer.keep(step)
         if step.after.open is not None:

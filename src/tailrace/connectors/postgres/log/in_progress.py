@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from tailrace.errors import ConnectionFailed, DecodeError
-from tailrace.log.spill import spool_failed
+from tailrace.log.spool import spool_failed
 
 _BEGIN = struct.Struct(">cqqI")
 _COMMIT = struct.Struct(">cBqqq")

@@ -19,7 +19,7 @@ from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.relations import UNCAPTURED
 from tailrace.connectors.postgres.schema.versions import Run, Tables, Versions
 from tailrace.errors import DecodeError
-from tailrace.log import feed
+from tailrace.log import contracts
 
 # PostgreSQL counts from 2000-01-01, in µs.
 EPOCH_US = 946_684_800_000_000
@@ -52,7 +52,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Step(feed.Step[LogPosition, int, Rows]):
+class Step(contracts.Step[LogPosition, int, Rows]):
     """The stretch of a run, and how far the indexer has come once that is kept.
 
     It is not wanted when it has no row, and no commit that others wait for.

@@ -15,7 +15,7 @@ from tailrace.connectors.postgres.protocol.position import ForgettableLsn, LogPo
 from tailrace.connectors.postgres.server.connection import Connect
 from tailrace.connectors.postgres.snapshot.session import quoted
 from tailrace.errors import PrerequisiteError
-from tailrace.log.feed import Setback
+from tailrace.log.contracts import Setback
 from tailrace.runtime import Runtime
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tailrace.connectors.postgres.snapshot.windows import Read
-    from tailrace.log.planner import Task
+    from tailrace.log.contracts import Task
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from typing import Any
 
 from tailrace.config import Config
 from tailrace.errors import ConnectionFailed
-from tailrace.log.contracts import O, P, Result, T
+from tailrace.log.contracts import O, Offset, P, Result, T, Task
 from tailrace.log.engine import LogEngine
-from tailrace.log.planner import Offset, Task
 
 log = logging.getLogger("tailrace")
 
