@@ -21,8 +21,8 @@ from bench.report import PLAIN, PLAIN_SCHEMAS
 from tailrace.columns import ChangeBatch, Column, Image, TableId, TableSchema, Transactions
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tailrace.pipeline import read_columns
 from tailrace.sinks.console import NoopSink
 from tailrace.spark.session import LOCAL_SETTINGS

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from tailrace.columns import TableSchema
 from tailrace.columns.logical import LogicalType
 from tailrace.events.envelope import Envelopes
-from tailrace.events.form import SourceForm
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
 from tailrace.records.layout import AFTER
 from tailrace.values.conversion import ColumnPlan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tailrace.connectors.registry import find
-from tailrace.events.settings import TODAY, EventSettings
+from tailrace.events.event_settings import TODAY, EventSettings
 
 
 def event_settings(

@@ -15,7 +15,7 @@ from tailrace.connectors.postgres.opened import OpenedLog
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.protocol.position import FlushedLsn
 from tailrace.connectors.registry import parse
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log import engine
 from tailrace.log.timing import DispatchInterval
 from tailrace.runtime import Threads

@@ -19,7 +19,7 @@ from tailrace.connectors.postgres.snapshot.keyed import read_rows
 from tailrace.connectors.postgres.snapshot.rows import read_chunk
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal, SnapshotTask
 from tailrace.connectors.registry import parse
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Task
 from tailrace.log.control_tasks import BoundaryTask, HeartbeatTask, NotificationTask
 from tailrace.snapshot.incremental import Notification

@@ -24,7 +24,7 @@ from tailrace.connectors import registry
 from tailrace.connectors.findings import SHOWN, Finding
 from tailrace.errors import ConfigError, SinkError
 from tailrace.events import names
-from tailrace.events.settings import TODAY, EventSettings
+from tailrace.events.event_settings import TODAY, EventSettings
 from tailrace.sinks.base import Sink
 
 _LITERAL = re.compile(r"(?:[\w$ \-]|\\\.|\.)+")

@@ -11,7 +11,7 @@ from typing import Any
 
 from tailrace.connectors import registry
 from tailrace.connectors.source_status import SourceStatus
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Task
 from tests.contract.subject import TABLE, Subject
 

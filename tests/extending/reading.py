@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tailrace.connectors import registry
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 
 
 def read(connector: str, given: Mapping[str, str]) -> list[dict[str, Any]]:

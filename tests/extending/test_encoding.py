@@ -15,8 +15,7 @@ from tailrace.connectors.mongodb.records.records import numbered_rows
 from tailrace.connectors.mongodb.records.segment import read_documents
 from tailrace.connectors.registry import from_entries, parse
 from tailrace.errors import ConfigError
-from tailrace.events.boundaries import boundary_rows
-from tailrace.events.heartbeat import heartbeat_row
+from tailrace.events.control_records import boundary_rows, heartbeat_row
 from tailrace.spark import options, register
 from tests.event_settings import event_settings
 from tests.extending.reading import read

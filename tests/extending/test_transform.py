@@ -18,9 +18,9 @@ from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tailrace.events import names
-from tailrace.events.heartbeat import heartbeat_row
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.control_records import heartbeat_row
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tailrace.spark import options, register
 from tests.event_settings import event_settings
 from tests.extending.reading import read

@@ -28,7 +28,7 @@ from tailrace.connectors.mongodb.values.fields import Bytes
 from tailrace.connectors.mongodb.values.plain_json import items, plain_text
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, ConversionError, DecodeError, TailraceError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tests.fuzz.guarded import Guarded
 from tests.fuzz.machine import Difference, Target
 from tests.unit.mongodb.bson_bytes import array, binary, document, scoped, text

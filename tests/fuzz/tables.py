@@ -17,9 +17,9 @@ from tailrace.columns import Column, TableId, TableSchema
 from tailrace.columns.batch import ChangeBatch
 from tailrace.connectors.changetables.dialect import ChangeRows, CommitTimes
 from tailrace.connectors.changetables.log.rows import Assembly, Times, whole
-from tailrace.events.form import SourceForm
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
+from tailrace.events.record_assembly import to_rows
 from tailrace.events.table_plan import table_plan
 from tests.event_schemas import event_schemas
 from tests.fuzz import texts
@@ -49,7 +49,7 @@ def _events(batch: ChangeBatch, chosen: EventSettings, form: SourceForm) -> None
     reference = Reference(plan.columns, plan.key, schemas.key, schemas.value, chosen, form, _NOW, None)
     wanted = [(event.op, event.key, event.value) for event in reference.events(batch)]
     found = []
-    with patch("tailrace.events.records.time.time_ns", lambda: _NOW):
+    with patch("tailrace.events.record_assembly.time.time_ns", lambda: _NOW):
         for rows in to_rows(batch, chosen, form):
             rows.validate(full=True)
             found += [(row["op"], row["key"], row["value"]) for row in rows.to_pylist()]

@@ -16,8 +16,8 @@ from tailrace.columns import Column, TableId, TableSchema
 from tailrace.connectors.db2.values.conversions import TYPES as DB2
 from tailrace.connectors.postgres.values.conversions import TYPES as POSTGRES
 from tailrace.connectors.sqlserver.values.conversions import TYPES as SQL_SERVER
-from tailrace.events.plans import Types, shown_columns
-from tailrace.events.settings import EventSettings
+from tailrace.events.column_plans import Types, shown_columns
+from tailrace.events.event_settings import EventSettings
 from tailrace.values import geometry, lists
 from tailrace.values import texts as values_texts
 from tailrace.values.conversion import ColumnPlan

@@ -19,8 +19,8 @@ from tailrace.assembly.json_text import schema_text
 from tailrace.columns import TableId, TableSchema
 from tailrace.columns.logical import LogicalType
 from tailrace.connectors.postgres.log.form import FORM
-from tailrace.events import boundaries, heartbeat, messages
-from tailrace.events.settings import EventSettings
+from tailrace.events import control_records
+from tailrace.events.event_settings import EventSettings
 from tests.event_schemas import event_schemas
 from tests.event_settings import event_settings
 from tests.golden import case as cases
@@ -31,12 +31,12 @@ ENVELOPE = "Envelope"
 COMMON = "io.debezium.connector.common."
 CONNECTOR = "io.debezium.connector.postgresql."
 OTHERS: dict[str, Callable[[EventSettings], LogicalType]] = {
-    COMMON + "TransactionMetadataKey": boundaries.key_schema,
-    COMMON + "TransactionMetadataValue": boundaries.value_schema,
-    COMMON + "ServerNameKey": heartbeat.key_schema,
-    COMMON + "Heartbeat": heartbeat.value_schema,
-    CONNECTOR + "MessageKey": messages.key_schema,
-    CONNECTOR + "MessageValue": lambda settings: messages.value_schema(settings, FORM),
+    COMMON + "TransactionMetadataKey": control_records.boundary_key_schema,
+    COMMON + "TransactionMetadataValue": control_records.boundary_value_schema,
+    COMMON + "ServerNameKey": control_records.heartbeat_key_schema,
+    COMMON + "Heartbeat": control_records.heartbeat_value_schema,
+    CONNECTOR + "MessageKey": control_records.message_key_schema,
+    CONNECTOR + "MessageValue": lambda settings: control_records.message_value_schema(settings, FORM),
 }
 
 

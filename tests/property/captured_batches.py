@@ -14,7 +14,7 @@ from tailrace.columns import CapturedTransactions, ChangeBatch, Column, TableId,
 from tailrace.connectors.db2.form import FORM as DB2
 from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
 from tailrace.events.captured import CapturedForm
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tests.event_settings import event_settings
 from tests.property.drawn import TEXT, images, modes
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from tailrace.columns import ChangeBatch, Column, Image, TableId, TableSchema, Transactions
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tests.event_settings import event_settings
 from tests.property.drawn import TEXT, images, modes
 

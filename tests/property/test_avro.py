@@ -19,9 +19,9 @@ from tailrace.columns.logical import LogicalType
 from tailrace.config.formats import Format
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.errors import ConversionError
-from tailrace.events.form import SourceForm
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
+from tailrace.events.record_assembly import to_rows
 from tailrace.formats.registry.apicurio import Client
 from tailrace.formats.registry.options import Registry
 from tests.extent import examples
@@ -133,7 +133,7 @@ def lacks(value: Any, kind: LogicalType) -> bool:
 
 
 def rows(batch: ChangeBatch, chosen: EventSettings, form: SourceForm) -> list[dict[str, Any]]:
-    with patch("tailrace.events.records.time.time_ns", lambda: NOW):
+    with patch("tailrace.events.record_assembly.time.time_ns", lambda: NOW):
         return [row for part in to_rows(batch, chosen, form) for row in part.to_pylist()]
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tailrace.columns import Column, Marker, Transactions
 from tailrace.columns.blocks import EVERY, KEPT, LAST, Head
 from tailrace.connectors.postgres.log.form import FORM
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tailrace.sinks.tables.rows import Opening, Reducing, row_schema
 from tailrace.sinks.tables.versions import Lasting
 from tests.event_settings import event_settings

@@ -14,9 +14,9 @@ from tailrace.columns import ROW_SCHEMA, ChangeBatch, Column, TableId, TableSche
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.values.conversions import plan_columns
 from tailrace.events import names
-from tailrace.events.form import SourceForm
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
+from tailrace.events.record_assembly import to_rows
 from tailrace.events.table_plan import table_plan
 from tailrace.values.fragments import column_fragment, json_array, plain_json
 from tests.event_schemas import event_schemas
@@ -30,7 +30,7 @@ NOW = 1_795_222_828_465_236_739
 
 def columnar(batch: ChangeBatch, chosen: EventSettings, form: SourceForm = FORM) -> list[Event]:
     events: list[Event] = []
-    with patch("tailrace.events.records.time.time_ns", lambda: NOW):
+    with patch("tailrace.events.record_assembly.time.time_ns", lambda: NOW):
         for rows in to_rows(batch, chosen, form):
             rows.validate(full=True)
             assert rows.schema == ROW_SCHEMA

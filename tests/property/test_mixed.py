@@ -24,8 +24,7 @@ from tailrace.connectors.postgres.log.tasks import LogTask
 from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
 from tailrace.errors import TailraceError
 from tailrace.events import names
-from tailrace.events.settings import EventSettings
-from tailrace.events.shaping import Shaping
+from tailrace.events.event_settings import EventSettings, Shaping
 from tests.event_settings import event_settings
 from tests.extent import examples
 from tests.property import json_batches
@@ -45,7 +44,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(mixed, "MOST_PLACES", 9)
     monkeypatch.setattr(mixed, "_MOST_CELLS", 60)
     monkeypatch.setattr(segments, "MIXED_TABLES", 1)
-    with patch("tailrace.events.records.time.time_ns", lambda: NOW):
+    with patch("tailrace.events.record_assembly.time.time_ns", lambda: NOW):
         yield
 
 

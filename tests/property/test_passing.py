@@ -17,8 +17,8 @@ from tailrace.connectors.changetables.dialect import DELETE, INSERT, ChangeRows
 from tailrace.connectors.changetables.log.rows import Assembly, Times, together, whole
 from tailrace.connectors.db2.form import FORM
 from tailrace.connectors.registry import parse
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tests.extent import examples
 
 TABLE = TableSchema(

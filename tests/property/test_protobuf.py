@@ -19,8 +19,8 @@ from tailrace.columns.logical import STRING, LogicalType
 from tailrace.config.formats import Format
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.errors import ConversionError
-from tailrace.events.form import SourceForm
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
 from tailrace.formats.protobuf import encoding
 from tailrace.formats.protobuf.schema import Rules
 from tailrace.formats.registry.options import Registry

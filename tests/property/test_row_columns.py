@@ -20,15 +20,12 @@ from tailrace.connectors.mongodb.records.segment import OPLOG
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
-from tailrace.events.boundaries import boundary_rows
-from tailrace.events.form import Place
-from tailrace.events.heartbeat import heartbeat_row
-from tailrace.events.messages import message_rows
-from tailrace.events.notifications import notification_rows
+from tailrace.events.control_records import boundary_rows, heartbeat_row, message_rows, notification_rows
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import Place
 from tailrace.events.quarantine import Change, too_large
-from tailrace.events.records import to_rows
+from tailrace.events.record_assembly import to_rows
 from tailrace.events.schema_changes import SchemaChange, schema_change_rows
-from tailrace.events.settings import EventSettings
 from tailrace.snapshot.incremental import InitialNotifications
 from tailrace.spark.source import ChangeStreamReader, TaskPartition, row_type
 from tests.event_settings import event_settings
@@ -61,7 +58,7 @@ def read(columns: tuple[str, ...], batches: list[pa.RecordBatch]) -> list[pa.Rec
 
 def same(columns: tuple[str, ...], rows: Callable[[tuple[str, ...]], list[pa.RecordBatch]]) -> None:
     """Compare what `rows` makes of all columns with what it makes where a query wants some."""
-    with patch("tailrace.events.records.time.time_ns", lambda: NOW):
+    with patch("tailrace.events.record_assembly.time.time_ns", lambda: NOW):
         whole, made = rows(COLUMNS), rows(made_columns(columns))
     for batch in made:
         batch.validate(full=True)

@@ -22,7 +22,7 @@ from tailrace.connectors.postgres.log.tasks import LogTask
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.protocol.segment import Segment
 from tailrace.events import names
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log import interleaving
 from tailrace.log.spool import Spool
 from tests.event_settings import event_settings

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tailrace.columns import ChangeBatch
 from tailrace.columns.logical import Field, LogicalType
 from tailrace.connectors.postgres.log.form import FORM
-from tailrace.events.form import SourceForm
-from tailrace.events.records import to_rows, typed_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
+from tailrace.events.record_assembly import to_rows, typed_rows
 from tests.extent import examples
 from tests.property import captured_batches, json_batches
 from tests.property.typed_values import fits, found_in, same, wanted
@@ -58,7 +58,7 @@ def matches(found: pa.Scalar, value: Any, kind: LogicalType) -> None:
 
 def compare(batch: ChangeBatch, chosen: EventSettings, form: SourceForm) -> None:
     chosen = replace(chosen, key_schemas_enable=True, value_schemas_enable=True)
-    with patch("tailrace.events.records.time.time_ns", lambda: NOW):
+    with patch("tailrace.events.record_assembly.time.time_ns", lambda: NOW):
         rows = [row for part in to_rows(batch, chosen, form) for row in part.to_pylist()]
         typed = list(typed_rows(batch, chosen, form))
     for keys, values in typed:

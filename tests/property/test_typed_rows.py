@@ -19,9 +19,9 @@ from tailrace.columns import ChangeBatch, Image
 from tailrace.columns.logical import LogicalType
 from tailrace.columns.typed import TYPED_COLUMNS, TypedRows
 from tailrace.connectors.postgres.log.form import FORM
-from tailrace.events.form import SourceForm
-from tailrace.events.records import numbered_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
+from tailrace.events.record_assembly import numbered_rows
 from tailrace.values.conversion import ColumnPlan, plain_value
 from tailrace.values.texts import VALUE
 from tests.extent import examples
@@ -129,7 +129,7 @@ def compare(batch: ChangeBatch, chosen: EventSettings, form: SourceForm) -> None
     chosen = replace(chosen, value_schemas_enable=True, key_schemas_enable=True, tombstones_on_delete=False)
     chosen = replace(chosen, replace_null_with_default=False)
     plans = {plan.name: plan for plan in form.columns(batch.table, chosen)[0]}
-    with patch("tailrace.events.records.time.time_ns", lambda: NOW):
+    with patch("tailrace.events.record_assembly.time.time_ns", lambda: NOW):
         rows = [(row, int(at)) for part, at_of in numbered_rows(batch, chosen, form)
                 for row, at in zip(part.to_pylist(), at_of, strict=True)]  # fmt: skip
         typed = list(numbered_rows(batch, chosen.as_typed(TypedRows(), TYPED_COLUMNS), form))

@@ -19,7 +19,7 @@ from tailrace.connectors.changetables.offset import TablesOffset
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.connectors.changetables.snapshot import initial
 from tailrace.errors import ConnectionFailed, PositionLost
-from tailrace.events import records
+from tailrace.events import record_assembly
 from tailrace.runtime import Threads
 from tests.simulation.course import Counts, configured
 from tests.simulation.mutants import replaced
@@ -387,7 +387,7 @@ def simulated() -> Iterator[None]:
     """Patch tasks to return plain events, and chunks to be small."""
     with ExitStack() as stack:
         stack.enter_context(replaced(parts, "form", lambda connector: FORM))
-        stack.enter_context(replaced(records, "to_rows", lambda batch, settings, form: shown(batch)))
+        stack.enter_context(replaced(record_assembly, "to_rows", lambda batch, settings, form: shown(batch)))
         stack.enter_context(replaced(initial, "CHUNK_ROWS", 2))
         yield
         close_idle()

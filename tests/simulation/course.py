@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from tailrace.config import Config
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Planner
 from tests.simulation.spark import Checkpoint, Limits, Meaning, Query
 from tests.simulation.world import Process, World, noting

@@ -17,7 +17,7 @@ from tailrace.connectors.postgres.protocol import pgoutput
 from tailrace.connectors.postgres.snapshot import session, tasks
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal, SnapshotTask
 from tailrace.errors import ConnectionFailed, PrerequisiteError
-from tailrace.events import records
+from tailrace.events import record_assembly
 from tests.simulation.database import NAMES, SIGNALS, Database
 from tests.simulation.history import History, Segments
 from tests.simulation.log import BEGIN_LSN, UNCHANGED, Reading, Transaction
@@ -425,7 +425,7 @@ def small_chunks() -> Iterator[None]:
             (session, "CHUNK_PAGES", CHUNK_PAGES),
             (session, "LEAST_CHUNK_PAGES", 1),
             (tasks, "KeptConnection", Kept),
-            (records, "to_rows", lambda batch, settings, form: _reads(batch)),
+            (record_assembly, "to_rows", lambda batch, settings, form: _reads(batch)),
         ):
             stack.enter_context(replaced(owner, name, value))
         yield

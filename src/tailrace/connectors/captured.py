@@ -10,8 +10,8 @@ from tailrace.columns.table import TableSchema
 
 if TYPE_CHECKING:
     from tailrace.config import Config
-    from tailrace.events.form import SourceForm
-    from tailrace.events.settings import EventSettings
+    from tailrace.events.event_settings import EventSettings
+    from tailrace.events.mapping import SourceForm
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tailrace.connectors.held import Comparing, Reading
     from tailrace.connectors.present import Opening
     from tailrace.connectors.source_status import Offsets, SourceStatus
-    from tailrace.events.settings import EventSettings
+    from tailrace.events.event_settings import EventSettings
     from tailrace.log.contracts import Planner
     from tailrace.records.layout import RecordLayout, Struct
     from tailrace.records.transform import Rewritten
@@ -119,7 +119,7 @@ class Descriptor:
     @property
     def forked(self) -> tuple[str, ...]:
         """The modules that a fork server imports for planners and tasks."""
-        return (*self.loaded, "tailrace.events.settings", self.planner.partition(":")[0], *self.drivers)
+        return (*self.loaded, "tailrace.events.event_settings", self.planner.partition(":")[0], *self.drivers)
 
     @property
     def parts(self) -> dict[str, str]:

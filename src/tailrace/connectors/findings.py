@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tailrace.errors import PrerequisiteError
 
 if TYPE_CHECKING:
-    from tailrace.events.settings import EventSettings
+    from tailrace.events.event_settings import EventSettings
 
 Level = Literal["ok", "warning", "error"]
 SHOWN = 10

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from tailrace.columns.table import TableSchema
     from tailrace.config import Config
-    from tailrace.events.form import SourceForm
-    from tailrace.events.settings import EventSettings
+    from tailrace.events.event_settings import EventSettings
+    from tailrace.events.mapping import SourceForm
     from tailrace.log.contracts import Task
 
 

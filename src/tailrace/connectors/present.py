@@ -9,7 +9,7 @@ import pyarrow as pa
 
 if TYPE_CHECKING:
     from tailrace.config import Config
-    from tailrace.events.settings import EventSettings
+    from tailrace.events.event_settings import EventSettings
 
 Name = tuple[str, str, str]
 """A table's database, schema and name."""

@@ -13,9 +13,9 @@ import pyarrow as pa
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.errors import ConfigError
 from tailrace.events import names
-from tailrace.events.form import SourceForm
-from tailrace.events.settings import EventSettings
-from tailrace.events.shaped import unmasked
+from tailrace.events.column_plans import unmasked
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
 from tailrace.values.arrow import arrow_type_of
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.shapes import ByteTruncation, Digest, Mask, Truncation

@@ -13,9 +13,9 @@ from tailrace.columns import CapturedTransactions, ChangeBatch, Image, Marker, T
 from tailrace.columns import Column as TableColumn
 from tailrace.columns.batch import Int64s
 from tailrace.columns.logical import INT64, STRING
-from tailrace.events.form import Place, PlainSource, Records
-from tailrace.events.plans import Types, key_columns, shown_columns
-from tailrace.events.settings import EventSettings
+from tailrace.events.column_plans import Types, key_columns, shown_columns
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import Place, PlainSource, Records
 from tailrace.records.columns import Same
 from tailrace.records.layout import TRANSACTION, Column, Constant, Member, Node
 from tailrace.values.conversion import ColumnPlan

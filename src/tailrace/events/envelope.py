@@ -9,11 +9,11 @@ from tailrace.columns import TableId
 from tailrace.columns.batch import Marker
 from tailrace.columns.logical import INT64, STRING, semantic
 from tailrace.events import names
+from tailrace.events.event_settings import EventSettings
 from tailrace.events.expansion import AFTER as OF_AFTER
 from tailrace.events.expansion import NO_IMAGE, TOMBSTONE
-from tailrace.events.form import SourceForm
 from tailrace.events.headers import context
-from tailrace.events.settings import EventSettings
+from tailrace.events.mapping import SourceForm
 from tailrace.records.layout import (
     AFTER,
     BEFORE,

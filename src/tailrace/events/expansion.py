@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tailrace.columns import ChangeBatch
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 
 Flags = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.uint8]

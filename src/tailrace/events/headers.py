@@ -14,7 +14,7 @@ from tailrace import formats
 from tailrace.columns.logical import STRING, LogicalType
 from tailrace.columns.row import HEADERS
 from tailrace.config.formats import Format
-from tailrace.events.settings import TASK_ID, EventSettings
+from tailrace.events.event_settings import TASK_ID, EventSettings
 from tailrace.formats import Block
 from tailrace.formats.base import WithHeaders
 from tailrace.records.layout import Constant, Header, RecordLayout

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tailrace.columns import TableId
 from tailrace.columns.adjustment import adjusted
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.records.transform import routed
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")

@@ -18,9 +18,9 @@ from tailrace.columns import ChangeBatch, Image, Marker, TableId
 from tailrace.columns.logical import BYTES, INT64, STRING, Field, struct
 from tailrace.errors import ConversionError, TransformError
 from tailrace.events import names
-from tailrace.events.form import Place, SourceForm
-from tailrace.events.settings import EventSettings
-from tailrace.events.single import own_rows
+from tailrace.events.control_records import own_rows
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import Place, SourceForm
 from tailrace.records.layout import RecordLayout, constants
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.fragments import plain_json

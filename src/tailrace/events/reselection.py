@@ -22,9 +22,9 @@ from tailrace.buffers import text_buffers
 from tailrace.columns import ChangeBatch, Image, TableSchema
 from tailrace.columns.logical import ABSENT
 from tailrace.config.processors import RESELECT, Reselection
-from tailrace.events.form import SourceForm
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
 from tailrace.events.quarantine import refused_error
-from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import table_plan
 from tailrace.values.conversion import ColumnPlan
 

@@ -1,8 +1,4 @@
-"""Schema change records, for `include.schema.changes`, on the topic named by the prefix. Worker.
-
-The 1.0 format has none. Statements are unknown, so `ddl` is what the reference writes: null for a table that a snapshot
-found, `N/A` for one that changed in the log.
-"""
+"""Schema changes: records of a table's new version, for `include.schema.changes`, on the prefix's own topic. Worker."""
 
 from __future__ import annotations
 
@@ -18,12 +14,43 @@ from tailrace.columns import CapturedTransactions, ChangeBatch, Marker, TableId,
 from tailrace.columns.logical import BOOLEAN, INT32, INT64, STRING, Field, LogicalType, array, struct
 from tailrace.events import names
 from tailrace.events.captured import CapturedForm, Described, position_of
-from tailrace.events.envelope import source_layout
+from tailrace.events.control_records import Single, single_rows
+from tailrace.events.envelope import marker_text, source_layout
+from tailrace.events.event_settings import EventSettings
 from tailrace.events.headers import context
-from tailrace.events.settings import EventSettings
-from tailrace.events.single import Single, single_rows
-from tailrace.events.source import plain_source
+from tailrace.events.mapping import SourceForm
 from tailrace.records.layout import RecordLayout, constants
+
+# --- source blocks in plain values ------------------------------------------------------------------------------------
+
+
+def marker_of(batch: ChangeBatch, change: int) -> Marker:
+    return Marker.FALSE if batch.marker is None else Marker(batch.marker[change])
+
+
+def plain_source(batch: ChangeBatch, change: int, settings: EventSettings, form: SourceForm) -> dict[str, Any]:
+    """Return the source block of one change."""
+    us = int(batch.transactions.commit_us[batch.transaction[change]])
+    marker = marker_of(batch, change)
+    own = form.source(batch, change, marker, settings)
+    source: dict[str, Any] = {
+        "version": settings.version,
+        "connector": settings.connector,
+        "name": settings.logical_name,
+        "ts_ms": us // 1000,
+        "snapshot": marker_text(marker, settings),
+        "db": batch.table.id.database,
+    }
+    if settings.has_sequence:
+        source["sequence"] = own.sequence
+    if settings.has_nanos:
+        source |= {"ts_us": us, "ts_ns": us * 1000}
+    return source | {"schema": batch.table.id.schema, "table": batch.table.id.table, **own.tail}
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+pass
 
 OP = "schema"
 """The column `op` of these rows."""

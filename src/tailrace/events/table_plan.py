@@ -14,10 +14,10 @@ from tailrace import formats
 from tailrace.columns import TableId, TableSchema
 from tailrace.events import names
 from tailrace.events.envelope import Envelopes, Kind
-from tailrace.events.form import SourceForm
+from tailrace.events.event_settings import EventSettings
 from tailrace.events.headers import Pairs, compiled
-from tailrace.events.settings import EventSettings
-from tailrace.events.typed import as_typed
+from tailrace.events.mapping import SourceForm
+from tailrace.events.typed_rows import as_typed
 from tailrace.records.layout import AFTER, Computed, Leaf, Node, Struct
 from tailrace.records.transform import LeftOut, Rewritten, Varying, rewritten
 from tailrace.values.conversion import ColumnPlan

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tailrace.columns.batch import Boundary
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +23,7 @@ class BoundaryTask:
     settings: EventSettings
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        from tailrace.events.boundaries import boundary_rows
+        from tailrace.events.control_records import boundary_rows
 
         yield boundary_rows(self.boundaries, self.settings)
 
@@ -37,7 +37,7 @@ class HeartbeatTask:
     settings: EventSettings
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        from tailrace.events.heartbeat import heartbeat_row
+        from tailrace.events.control_records import heartbeat_row
 
         yield heartbeat_row(self.at_ms, self.position, self.settings)
 
@@ -51,7 +51,7 @@ class NotificationTask:
     settings: EventSettings
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        from tailrace.events.notifications import notification_rows
+        from tailrace.events.control_records import notification_rows
 
         # higher than the numbers of changes and of rows in chunks
         yield notification_rows(self.notifications, self.settings, self.position, 1 << 62)

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from tailrace.columns.blocks import ROWS
 from tailrace.config import Config
 from tailrace.errors import ConfigError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Limits, O, Offset, OpenLog, P, Source, T, Task
 from tailrace.log.control_tasks import HeartbeatTask, NotificationTask
 from tailrace.log.timing import DispatchInterval, Heartbeats, StreamingDelay

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from tailrace.events.notifications import write_to_log
+from tailrace.events.control_records import write_to_log
 from tailrace.runtime import Runtime
 from tailrace.snapshot.incremental import InitialNotifications, Notification
 from tailrace.snapshot.progress import Progress

@@ -75,7 +75,7 @@ class SnapshotReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Take a snapshot and return its tasks in partitions. Planning process; raises TailraceError."""
         # imported late: Spark imports this module at the start of every session, in search of formats
-        from tailrace.events.settings import EventSettings
+        from tailrace.events.event_settings import EventSettings
         from tailrace.spark.holder import planned
 
         assert self.config is not None

@@ -19,10 +19,10 @@ from tailrace.columns.typed import TYPED_COLUMNS, TypedRows
 from tailrace.config import Config
 from tailrace.connectors import registry
 from tailrace.connectors.descriptor import load
-from tailrace.events.form import SourceForm
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
 from tailrace.events.table_plan import table_plan
-from tailrace.events.typed import table_kinds
+from tailrace.events.typed_rows import table_kinds
 
 PAGE = Path("docs", "guide", "typed-rows.md")
 _BEGIN = "<!-- types of {}: written by `python -m tailrace.spark.reference`; do not edit -->"

@@ -75,7 +75,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _plan(self) -> Planner:
         if self._planner is None:
             with _uncollected():
-                from tailrace.events.settings import EventSettings
+                from tailrace.events.event_settings import EventSettings
 
                 load_planner = registry.find(self._config.connector).load_planner()
             settings = EventSettings.from_options(self._config, self._run_id)

@@ -15,9 +15,9 @@ from tailrace.config import Config
 from tailrace.connectors import registry
 from tailrace.connectors.captured import Captured
 from tailrace.errors import ConfigError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.events.table_plan import table_plan
-from tailrace.events.typed import table_kinds
+from tailrace.events.typed_rows import table_kinds
 
 _MARK = "tailrace"
 """The key in a column's metadata for the captured table of the column's type, and for the log position of that type."""

@@ -20,7 +20,7 @@ from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors import registry
 from tailrace.connectors.held import Compared as Snapshot
 from tailrace.errors import ConfigError, SinkError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.sinks.tables.names import Names
 from tailrace.sinks.tables.statements import DELETED
 from tailrace.spark.lock import is_held

@@ -16,9 +16,9 @@ import pyarrow as pa
 from tailrace.columns.blocks import DOCUMENTS, Form
 from tailrace.columns.table import TableSchema
 from tailrace.errors import SinkError
-from tailrace.events.blocks import storable, stored
-from tailrace.events.form import SourceForm
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
+from tailrace.events.packed_changes import storable, stored
 from tailrace.events.table_plan import table_plan
 from tailrace.sinks.tables.formats.base import Stored
 from tailrace.sinks.tables.formats.known import found_at

@@ -13,7 +13,7 @@ from tailrace.columns.table import TableSchema
 from tailrace.connectors import registry
 from tailrace.connectors.held import Compared
 from tailrace.errors import ConfigError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.runtime import THREADS
 from tdsserver.process import TestDatabase
 from tests.fix_db2 import Db2Database

@@ -17,7 +17,7 @@ from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.changetables.snapshot import held_tasks
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, PositionLost, PrerequisiteError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.failures import cause
 from tailrace.spark import options
 from tdsserver.process import TestDatabase

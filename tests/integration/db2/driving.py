@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tailrace.connectors.changetables.start import planner
 from tailrace.connectors.registry import parse
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Planner
 from tests.fix_db2 import Db2Database
 from tests.fix_positions import check_commit

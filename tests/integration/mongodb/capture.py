@@ -15,7 +15,7 @@ from pymongo.errors import PyMongoError
 
 from tailrace.connectors.mongodb.planner import MongoPlanner
 from tailrace.connectors.registry import parse
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Offset
 from tests import fix_capture
 from tests.fix_mongodb import Mongo

@@ -18,7 +18,7 @@ from tailrace.connectors.mongodb.held import HeldDocuments, HeldTask, held
 from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.connectors.registry import parse
 from tailrace.errors import PositionLost, PrerequisiteError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.failures import cause
 from tailrace.spark import options
 from tests.fix_mongodb import Mongo, MongoDatabase

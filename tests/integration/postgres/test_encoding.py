@@ -12,7 +12,7 @@ import pytest
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConversionError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tests.fix_postgres import Database, Postgres, drop
 
 NAME = "test_no_encoding"

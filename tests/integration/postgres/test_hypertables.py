@@ -13,7 +13,7 @@ from tailrace.connectors.postgres.held import held
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Task
 from tests.fix_postgres import Database
 

@@ -13,7 +13,7 @@ from tailrace.connectors.postgres.log.reading import ReaderSettings
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.registry import parse
 from tailrace.errors import PositionLost, PrerequisiteError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tests.fix_capture import StillClock, reader_of
 from tests.fix_postgres import Database
 from tests.fix_query import Change, Query, row

@@ -17,7 +17,7 @@ from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.setup.prerequisites import check
 from tailrace.connectors.registry import parse
 from tailrace.errors import PrerequisiteError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tests import waiting
 from tests.fix_postgres import Database
 from tests.fix_query import Query

@@ -13,7 +13,7 @@ import pytest
 from tailrace.connectors.postgres.held import held
 from tailrace.connectors.registry import parse
 from tailrace.errors import PrerequisiteError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tests import waiting
 from tests.fix_postgres import Database
 from tests.fix_query import Query

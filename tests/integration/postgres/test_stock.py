@@ -12,7 +12,7 @@ from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.status import describe
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, SchemaChanged
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log import engine
 from tests import waiting
 from tests.fix_postgres import Database

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from tailrace.connectors.registry import find, parse
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tdsserver.process import TestDatabase
 from tests.fix_capture import Event, strict
 from tests.fix_positions import check_commit

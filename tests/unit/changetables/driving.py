@@ -14,7 +14,7 @@ from tailrace.columns.batch import ChangeBatch, Marker
 from tailrace.connectors.changetables.log.tasks import LogTask, SnapshotTask, WindowTask
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.connectors.registry import parse
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.runtime import THREADS
 from tests.unit.changetables.memory import MemoryDialect, Row, Server
 
@@ -71,11 +71,11 @@ def batches_for_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks give their batches themselves, as plain events; no session of an earlier test is left."""
     from tailrace.connectors.changetables import parts
     from tailrace.connectors.changetables.log.sessions import close_idle
-    from tailrace.events import records
+    from tailrace.events import record_assembly
 
     close_idle()
     monkeypatch.setattr(parts, "form", lambda connector: FORM)
-    monkeypatch.setattr(records, "to_rows", lambda batch, settings, form: shown(batch))
+    monkeypatch.setattr(record_assembly, "to_rows", lambda batch, settings, form: shown(batch))
 
 
 def shown(batch: ChangeBatch) -> Iterator[Event]:

@@ -18,9 +18,9 @@ from tailrace.connectors.changetables.log.tasks import changed
 from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.form import FORM
 from tailrace.errors import ConversionError
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
-from tailrace.events.shards import Routing
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
+from tailrace.events.table_routing import Routing
 from tests.unit.changetables.test_rows import TABLE, rows
 
 SOURCE = {

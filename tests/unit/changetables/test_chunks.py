@@ -18,7 +18,7 @@ from tailrace.connectors.changetables.log.sessions import Retries
 from tailrace.connectors.changetables.log.tasks import SnapshotTask, Source
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, StatementCutOff, TailraceError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.plan import Chunk, PlannedTable
 from tests.unit.changetables.driving import OPTIONS
 from tests.unit.changetables.memory import MemoryDialect, MemorySession, Server

@@ -10,7 +10,7 @@ import pytest
 from tailrace.config import Config, Kind
 from tailrace.connectors.registry import parse, table
 from tailrace.errors import ConfigError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 
 REQUIRED = {"database.hostname": "db", "database.user": "reader", "database.dbname": "shop"}
 

@@ -10,7 +10,7 @@ from tailrace.config.naming import substituted
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tailrace.events import names
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 
 REQUIRED = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "dbserver1"}
 REGEX = "io.debezium.schema.SchemaRegexTopicNamingStrategy"

@@ -13,7 +13,7 @@ from tailrace.connectors.registry import from_entries, parse, table
 from tailrace.connectors.sqlserver.options import signal_tables
 from tailrace.connectors.sqlserver.server.driver import keywords
 from tailrace.errors import ConfigError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 
 REQUIRED = {"database.hostname": "db", "database.user": "reader", "database.names": "shop"}
 

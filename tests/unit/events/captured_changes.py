@@ -12,8 +12,8 @@ import pyarrow as pa
 from tailrace.columns import CapturedTransactions, ChangeBatch, Column, TableId, TableSchema
 from tailrace.connectors.db2.form import FORM as DB2
 from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tests.unit.events.changes import Row, image
 
 FORMS = {"sqlserver": SQL_SERVER, "db2": DB2}

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from tailrace.columns import ChangeBatch, Column, Image, TableId, TableSchema, Transactions
 from tailrace.connectors.postgres.log.form import FORM
-from tailrace.events.form import SourceForm
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
+from tailrace.events.record_assembly import to_rows
 from tests.event_settings import event_settings
 
 Row = Sequence[str | None] | None

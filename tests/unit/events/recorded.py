@@ -27,9 +27,9 @@ from tailrace.connectors.postgres.log.form import FORM as POSTGRES
 from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
 from tailrace.events.admission import Admission
-from tailrace.events.form import SourceForm
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
+from tailrace.events.record_assembly import to_rows
 from tests.golden.case import Case, load, version
 from tests.unit.events.changes import image
 

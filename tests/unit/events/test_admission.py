@@ -10,7 +10,7 @@ from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.form import FORM as CAPTURED
 from tailrace.errors import ConfigError
 from tailrace.events.admission import Admission
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tests.event_settings import event_settings
 
 NUMERIC = Column("id", "numeric", 1700, (12 << 16 | 2) + 4, nullable=False)

@@ -14,8 +14,7 @@ from tailrace.columns import Column
 from tailrace.columns.row import COLUMNS
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.events import warnings
-from tailrace.events.records import numbered_rows, to_rows
-from tailrace.events.size import large_records, record_size
+from tailrace.events.record_assembly import large_records, numbered_rows, record_size, to_rows
 from tests.unit.events.changes import Change, batch, plain_settings, read, rows, table
 
 TABLE = table("t", [Column("id", "int4", 23, nullable=False), Column("v", "text", 25)], "id")

@@ -15,9 +15,9 @@ from tailrace.columns.blocks import EVERY, KEPT, LAST, ROWS, Head
 from tailrace.columns.blocks import read as opened
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.errors import ConversionError
-from tailrace.events.blocks import block_row, storable, stored
-from tailrace.events.records import numbered_rows, to_rows
-from tailrace.events.shards import Routing
+from tailrace.events.packed_changes import block_row, storable, stored
+from tailrace.events.record_assembly import numbered_rows, to_rows
+from tailrace.events.table_routing import Routing
 from tests.unit.events.changes import COMMIT_US, Change, batch, plain_settings, table
 
 TABLE = table("t", [Column("id", "int4", 23, nullable=False), Column("v", "text", 25)], "id")

@@ -16,10 +16,9 @@ from tailrace.connectors.registry import parse
 from tailrace.errors import ConversionError
 from tailrace.events import names
 from tailrace.events.admission import Admission
-from tailrace.events.boundaries import boundary_rows
 from tailrace.events.captured import position_of
-from tailrace.events.heartbeat import heartbeat_row
-from tailrace.events.settings import EventSettings
+from tailrace.events.control_records import boundary_rows, heartbeat_row
+from tailrace.events.event_settings import EventSettings
 from tailrace.values.lsns import lsn_text
 from tests.unit.events.captured_changes import (
     AT_US,

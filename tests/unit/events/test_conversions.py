@@ -23,7 +23,7 @@ from tailrace.columns import Column, TableId, TableSchema
 from tailrace.connectors.db2.form import FORM as DB2
 from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
 from tailrace.events.captured import CapturedForm
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.fragments import column_fragment, json_array, plain_json
 from tests.event_settings import event_settings

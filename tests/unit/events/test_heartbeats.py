@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.events.heartbeat import heartbeat_row
+from tailrace.events.control_records import heartbeat_row
 from tests.unit.events.changes import plain_settings
 from tests.unit.events.recorded import line_of, lines_of, settings_of
 

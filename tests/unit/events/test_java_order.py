@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.events.java import in_java_order
+from tailrace.events.control_records import in_java_order
 
 
 @pytest.mark.parametrize(

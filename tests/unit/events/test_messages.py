@@ -11,7 +11,7 @@ import pytest
 
 from tailrace.columns.batch import LogicalMessage
 from tailrace.connectors.postgres.log.form import FORM
-from tailrace.events.messages import message_rows
+from tailrace.events.control_records import message_rows
 from tests.unit.events.changes import plain_settings
 from tests.unit.events.recorded import line_of, lines_of, settings_of
 

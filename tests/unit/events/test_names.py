@@ -7,7 +7,7 @@ import pytest
 from tailrace.columns import TableId
 from tailrace.errors import ConfigError
 from tailrace.events import names
-from tailrace.events.settings import placeholder_bytes
+from tailrace.events.event_settings import placeholder_bytes
 from tests.event_settings import event_settings
 
 ODD = TableId("golden", "Odd Schema", "Tab le-é")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.events.notifications import notification_rows, write_to_log
+from tailrace.events.control_records import notification_rows, write_to_log
 from tailrace.snapshot.incremental import (
     Collection,
     Cursor,

@@ -12,7 +12,7 @@ import pytest
 from tailrace.columns import Column, Marker, TableId
 from tailrace.errors import ConversionError
 from tailrace.events import quarantine
-from tailrace.events.form import Place
+from tailrace.events.mapping import Place
 from tailrace.events.quarantine import Change, put_aside, report, too_large
 from tests.unit.events import changes as by_hand
 from tests.unit.events.changes import batch, plain_settings, read, table

@@ -11,7 +11,7 @@ import pytest
 from tailrace.columns import Column
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.values.plain import precision_and_scale
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tests.event_settings import event_settings
 from tests.unit.events.changes import batch, table
 from tests.unit.events.recorded import RUN, lines_of, steady, written

@@ -19,9 +19,9 @@ from tailrace.connectors.registry import parse
 from tailrace.errors import TransformError
 from tailrace.events import reselection
 from tailrace.events.admission import Admission
-from tailrace.events.records import to_rows
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tailrace.events.reselection import Found, Key, Reread, Unreadable
-from tailrace.events.settings import EventSettings
 from tests.unit.events.changes import Change, batch, table
 
 PLACEHOLDER = "__debezium_unavailable_value"

@@ -14,8 +14,8 @@ from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import TopicNaming
 from tailrace.errors import ConversionError
 from tailrace.events import names
-from tailrace.events.settings import EventSettings
-from tailrace.events.shards import Routing
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.table_routing import Routing
 from tests.event_settings import event_settings
 from tests.unit.events.changes import Change, batch, plain_settings, read, table
 from tests.unit.events.recorded import recorded, settings_of

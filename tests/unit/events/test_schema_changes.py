@@ -19,17 +19,10 @@ from tailrace.columns import ROW_SCHEMA, Column, Marker, TableId, TableSchema
 from tailrace.columns.logical import LogicalType
 from tailrace.connectors.db2.form import FORM as DB2
 from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
-from tailrace.events import boundaries, heartbeat, names, notifications, schema_changes
+from tailrace.events import control_records, names, schema_changes
 from tailrace.events.captured import CapturedForm
-from tailrace.events.schema_changes import (
-    ALTER,
-    CREATE,
-    Preceding,
-    SchemaChange,
-    quoted_name,
-    schema_change_rows,
-)
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.schema_changes import ALTER, CREATE, Preceding, SchemaChange, quoted_name, schema_change_rows
 from tests.event_schemas import event_schemas
 from tests.event_settings import event_settings
 
@@ -60,12 +53,12 @@ def of_table(chosen: EventSettings, form: CapturedForm, kind: str) -> LogicalTyp
 OURS: dict[str, Callable[[EventSettings, CapturedForm], LogicalType | None]] = {
     "envelope": lambda chosen, form: of_table(chosen, form, "value"),
     "key": lambda chosen, form: of_table(chosen, form, "key"),
-    "heartbeat key": lambda chosen, _: heartbeat.key_schema(chosen),
-    "heartbeat value": lambda chosen, _: heartbeat.value_schema(chosen),
-    "transaction key": lambda chosen, _: boundaries.key_schema(chosen),
-    "transaction value": lambda chosen, _: boundaries.value_schema(chosen),
-    "notification key": lambda chosen, _: notifications.key_schema(chosen),
-    "notification value": lambda chosen, _: notifications.value_schema(chosen),
+    "heartbeat key": lambda chosen, _: control_records.heartbeat_key_schema(chosen),
+    "heartbeat value": lambda chosen, _: control_records.heartbeat_value_schema(chosen),
+    "transaction key": lambda chosen, _: control_records.boundary_key_schema(chosen),
+    "transaction value": lambda chosen, _: control_records.boundary_value_schema(chosen),
+    "notification key": lambda chosen, _: control_records.notification_key_schema(chosen),
+    "notification value": lambda chosen, _: control_records.notification_value_schema(chosen),
     "schema change key": lambda chosen, _: schema_changes.key_schema(chosen),
     "schema change value": schema_changes.value_schema,
 }

@@ -11,9 +11,8 @@ import pytest
 
 from tailrace.columns import ChangeBatch, Column, Image, TableSchema
 from tailrace.connectors.postgres.log.form import FORM
-from tailrace.events.pool import Pool
-from tailrace.events.records import rows_of_tables
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import Pool, rows_of_tables
 from tailrace.events.table_plan import TablePlans
 from tests.unit.events.changes import Change, batch, plain_settings, rows, table
 from tests.unit.events.recorded import settings_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tailrace.columns import Boundary, Column, Counts
-from tailrace.events.boundaries import boundary_rows, numbered_name
+from tailrace.events.control_records import boundary_rows, numbered_name
 from tests.unit.events.changes import Change, batch, plain_settings, read, table
 from tests.unit.events.recorded import line_of, lines_of, recorded, settings_of, steady
 

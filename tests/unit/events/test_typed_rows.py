@@ -13,12 +13,11 @@ from tailrace.columns import ChangeBatch, Column, TableSchema
 from tailrace.columns.typed import OF_TABLES, TYPED_COLUMNS, TypedRows, typed_schema
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.errors import SchemaChanged
-from tailrace.events.boundaries import boundary_rows
-from tailrace.events.heartbeat import heartbeat_row
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.control_records import boundary_rows, heartbeat_row
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tailrace.events.table_plan import table_plan
-from tailrace.events.typed import shown_rows, table_kinds
+from tailrace.events.typed_rows import shown_rows, table_kinds
 from tests.unit.events.changes import Change, batch, plain_settings, table
 
 COLUMNS = [

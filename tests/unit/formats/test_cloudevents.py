@@ -14,10 +14,9 @@ from tailrace.config.formats import Format
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConversionError
-from tailrace.events.heartbeat import heartbeat_row
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
-from tailrace.events.single import own_rows
+from tailrace.events.control_records import heartbeat_row, own_rows
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tailrace.formats.cloudevents.options import options_of
 from tailrace.formats.given import Given
 from tailrace.records.layout import Constant, Header, RecordLayout, Struct

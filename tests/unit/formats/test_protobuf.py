@@ -30,8 +30,8 @@ from tailrace.connectors.mongodb.records.segment import read_documents
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConversionError, RegistryError
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tailrace.formats.avro.pieces import array_piece as avro_piece
 from tailrace.formats.avro.schema import Rules as AvroRules
 from tailrace.formats.protobuf.pieces import array_piece, json_piece

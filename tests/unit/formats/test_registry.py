@@ -15,9 +15,9 @@ from tailrace.connectors.mongodb.records.segment import read_documents
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, RegistryError
-from tailrace.events.heartbeat import heartbeat_row
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.control_records import heartbeat_row
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tailrace.events.table_plan import table_plan
 from tailrace.formats.given import Given
 from tailrace.formats.registry import ids

@@ -29,8 +29,8 @@ from tailrace.config.formats import Format
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConversionError
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tailrace.formats.simple.java import in_header, to_string
 from tailrace.records.layout import Computed, Constant, RecordLayout
 from tests.event_settings import event_settings

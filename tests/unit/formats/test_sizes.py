@@ -10,8 +10,8 @@ import pytest
 from tailrace.columns import ChangeBatch
 from tailrace.config.formats import Format
 from tailrace.connectors.registry import parse
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tailrace.formats.registry import ids
 from tests.servers.registry import Registry
 from tests.unit.events.captured_changes import CUSTOMERS, DB2_CUSTOMERS, FORMS, JOHN, MOVED, batch

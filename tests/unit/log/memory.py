@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from tailrace.connectors.registry import parse
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Limits, Offset, OpenLog, Snapshots, Source, Task
 from tailrace.log.engine import LogEngine
 from tailrace.log.notifications import PendingNotifications

@@ -16,7 +16,7 @@ from tailrace.connectors.mongodb.records.texts import unquoted
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConversionError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tests.unit.mongodb.changes import change, segment
 
 SOURCE = {"mongodb.connection.string": "mongodb://h/?replicaSet=r", "topic.prefix": "p"}

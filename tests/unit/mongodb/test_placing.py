@@ -18,7 +18,7 @@ from tailrace.connectors.mongodb.records.tasks import LogTask
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot.placing import placed
 from tailrace.connectors.registry import parse
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 
 NAMES = [("d", "a"), ("d", "b")]
 

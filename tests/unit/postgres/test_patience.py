@@ -11,7 +11,7 @@ from tailrace.connectors.postgres.log.reading import Outside
 from tailrace.connectors.postgres.planner import PatientPlanner, PostgresPlanner
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.runtime import Threads
 
 START, END = {"log": {"commit": "0/1"}}, {"log": {"commit": "0/2"}}

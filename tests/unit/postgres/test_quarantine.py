@@ -21,8 +21,8 @@ from tailrace.connectors.postgres.protocol.segment import MessageSegment, Segmen
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConversionError, DecodeError
 from tailrace.events import quarantine
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tests.event_settings import event_settings
 from tests.unit.events.changes import Change, batch, table
 

@@ -14,8 +14,8 @@ from tailrace.connectors.postgres.values import declared
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tailrace.events.admission import Admission
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tests.event_settings import event_settings
 from tests.unit.events.changes import Change, batch, table
 

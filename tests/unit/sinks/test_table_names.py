@@ -12,8 +12,8 @@ from tailrace.columns.blocks import Form
 from tailrace.columns.table import TableId
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConversionError, SinkError
-from tailrace.events.settings import EventSettings
-from tailrace.events.shards import Routing
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.table_routing import Routing
 from tailrace.sinks.base import Settings
 from tailrace.sinks.tables.names import Known, Names
 from tests.unit.sinks.test_tables import POSTGRES, change

@@ -20,7 +20,7 @@ from tailrace.columns.reduction import NONE, before, flagged, groups, lasts, lis
 from tailrace.columns.typed import VARIANT
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, SinkError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.sinks.tables import versions
 from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.evolution import Policies

@@ -17,9 +17,9 @@ from tailrace.connectors.captured import Captured
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, SchemaChanged
-from tailrace.events.heartbeat import heartbeat_row
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.control_records import heartbeat_row
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tailrace.spark import reference, typed
 
 OPTIONS = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p", "rows": "typed"}

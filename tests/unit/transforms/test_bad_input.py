@@ -15,9 +15,9 @@ from tailrace.columns import Column
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConversionError, TransformError
-from tailrace.events.heartbeat import heartbeat_row
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.control_records import heartbeat_row
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tests.unit.events.changes import Change, batch, table
 
 CONNECT = "org.apache.kafka.connect.transforms."

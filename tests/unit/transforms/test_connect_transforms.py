@@ -9,7 +9,7 @@ import pytest
 from tailrace.columns import Column, TableId
 from tailrace.config.transforms import transforms
 from tailrace.errors import TransformError
-from tailrace.events.heartbeat import heartbeat_row
+from tailrace.events.control_records import heartbeat_row
 from tailrace.records.transform import routed
 from tests.unit.events.changes import Change, table
 from tests.unit.transforms.chains import CONNECT, chain, faults, rows, settings

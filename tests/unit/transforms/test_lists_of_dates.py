@@ -11,7 +11,7 @@ from tailrace.columns.batch import LogicalMessage
 from tailrace.columns.row import COLUMNS
 from tailrace.config.formats import Format
 from tailrace.connectors.postgres.log.form import FORM
-from tailrace.events.messages import message_rows
+from tailrace.events.control_records import message_rows
 from tests.servers.registry import Registry
 from tests.unit.events.changes import Change, table
 from tests.unit.transforms.chains import CONNECT, chain, rows, settings

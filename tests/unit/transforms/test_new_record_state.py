@@ -8,7 +8,7 @@ import pytest
 
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.errors import TransformError
-from tailrace.events.records import to_rows
+from tailrace.events.record_assembly import to_rows
 from tests.unit.events.changes import batch
 from tests.unit.transforms.told import CUSTOMERS, faults, notices, settings, told
 

@@ -13,7 +13,7 @@ from tailrace.connectors.postgres.descriptor import CONNECTOR
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tailrace.events import names
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.records.hypertables import Hypertable, Hypertables
 from tailrace.records.layout import Constant, Header, Member, RecordLayout, Struct
 from tailrace.transforms.predicates import Conditional, topic_name_matches

@@ -11,8 +11,8 @@ from tailrace.columns import Column, TableSchema
 from tailrace.columns.row import COLUMNS
 from tailrace.config.transforms import transforms
 from tailrace.connectors.postgres.log.form import FORM
-from tailrace.events.records import to_rows
-from tailrace.events.settings import TODAY, EventSettings
+from tailrace.events.event_settings import TODAY, EventSettings
+from tailrace.events.record_assembly import to_rows
 from tests.event_settings import event_settings
 from tests.unit.events.changes import Change, batch, table
 

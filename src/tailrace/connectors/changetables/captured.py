@@ -11,7 +11,7 @@ from tailrace.connectors.changetables import parts
 from tailrace.connectors.changetables.coverage import carried
 from tailrace.connectors.changetables.dialect import CaptureTable, Position, Session
 from tailrace.events.admission import Admission
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 
 _LAST = "~"
 """Sorts after every hexadecimal digit: appended to a commit's position it sorts after all of its changes."""

@@ -28,8 +28,8 @@ from tailrace.connectors.changetables.snapshot.windows import signal_table
 from tailrace.connectors.held import Touched
 from tailrace.errors import ConfigError, TailraceError
 from tailrace.events.admission import Admission
-from tailrace.events.form import SourceForm
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
 from tailrace.log.contracts import Task
 from tailrace.runtime import THREADS
 from tailrace.snapshot.selection import selected

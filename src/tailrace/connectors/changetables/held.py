@@ -28,7 +28,7 @@ from tailrace.connectors.findings import listed
 from tailrace.errors import ConfigError, PrerequisiteError
 from tailrace.events.admission import Admission
 from tailrace.events.captured import position_of
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Task
 from tailrace.log.guardrail import guard_number
 from tailrace.snapshot.selection import overrides, selected

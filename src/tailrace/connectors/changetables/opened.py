@@ -17,7 +17,7 @@ from tailrace.connectors.changetables.offset import Reached, TablesOffset, Table
 from tailrace.connectors.changetables.position import Newest, read_to
 from tailrace.connectors.changetables.snapshot.windows import Changes, Incremental, LogPlace
 from tailrace.events import names
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log import contracts
 from tailrace.log.contracts import Limits, Offset, Task
 from tailrace.log.control_tasks import BoundaryTask

@@ -6,7 +6,7 @@ from tailrace.config import Config
 from tailrace.connectors import registry
 from tailrace.connectors.changetables.dialect import Dialect
 from tailrace.connectors.descriptor import load
-from tailrace.events.form import SourceForm
+from tailrace.events.mapping import SourceForm
 
 
 def dialect(config: Config) -> Dialect:

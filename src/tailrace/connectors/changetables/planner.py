@@ -23,8 +23,8 @@ from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
 from tailrace.connectors.changetables.snapshot.windows import Incremental, TableWindows
 from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, TailraceError
 from tailrace.events.admission import Admission
-from tailrace.events.form import SourceForm
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
 from tailrace.log import contracts
 from tailrace.log.contracts import Offset, Task
 from tailrace.log.engine import LogEngine

@@ -6,7 +6,7 @@ from tailrace.config import Config
 from tailrace.connectors.changetables import parts
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.errors import ConfigError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 
 
 def planner(config: Config, settings: EventSettings) -> ChangeTablesPlanner:

@@ -30,7 +30,7 @@ CONNECTOR = Descriptor(
         "ibm_db",
         "tailrace.connectors.changetables.log.rows",
         "tailrace.connectors.changetables.log.tasks",
-        "tailrace.events.records",
+        "tailrace.events.record_assembly",
     ),
     requirement="tailrace[db2]",
     dialect=f"{_ROOM}.dialect:dialect",

@@ -34,8 +34,8 @@ from tailrace.connectors.mongodb.server.routers import is_sharded
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.errors import PrerequisiteError
-from tailrace.events.form import SourceForm
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
 from tailrace.log.contracts import Task
 from tailrace.values.fragments import json_array
 

@@ -28,7 +28,7 @@ from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot import chunks as snapshot
 from tailrace.connectors.mongodb.snapshot.plan import Chunk, planned
 from tailrace.errors import PositionLost, PrerequisiteError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Task
 from tailrace.log.guardrail import guard_number
 from tailrace.runtime import THREADS

@@ -35,7 +35,7 @@ from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot.windows import Incremental, MongoWindows
 from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import PositionLost, PrerequisiteError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log import contracts
 from tailrace.log.contracts import Offset, Task
 from tailrace.log.engine import LogEngine

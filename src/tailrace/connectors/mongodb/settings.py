@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 
 
 @dataclass(frozen=True, slots=True)

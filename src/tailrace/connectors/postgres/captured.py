@@ -16,7 +16,7 @@ from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.snapshot.session import locking
 from tailrace.errors import ConnectionFailed, PrerequisiteError
 from tailrace.events.admission import Admission
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 
 if TYPE_CHECKING:
     import psycopg

@@ -22,7 +22,7 @@ from tailrace.connectors.postgres.snapshot.chunks import Snapshots
 from tailrace.connectors.postgres.snapshot.notifications import TableNotifications
 from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgress
 from tailrace.connectors.postgres.snapshot.tasks import with_settings
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log import contracts
 from tailrace.log.contracts import Task
 from tailrace.snapshot.incremental import Collection

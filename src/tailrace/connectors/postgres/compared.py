@@ -27,8 +27,8 @@ from tailrace.connectors.postgres.snapshot.keyed import literal
 from tailrace.connectors.postgres.snapshot.session import quoted
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, SnapshotTask
 from tailrace.errors import PrerequisiteError
-from tailrace.events.form import SourceForm
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
 from tailrace.log.contracts import Task
 from tailrace.values.infinite import EARLIEST, LATEST
 

@@ -36,7 +36,7 @@ CONNECTOR = Descriptor(
     drivers=("psycopg", "adbc_driver_postgresql", "adbc_driver_manager"),
     loaded=(
         "adbc_driver_postgresql",
-        "tailrace.events.records",
+        "tailrace.events.record_assembly",
         f"{_ROOM}.log.mixed",
         f"{_ROOM}.log.quarantine",
         f"{_ROOM}.log.tasks",

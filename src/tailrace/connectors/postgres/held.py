@@ -28,7 +28,7 @@ from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgr
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, SnapshotTask, with_settings
 from tailrace.errors import PrerequisiteError
 from tailrace.events.admission import Admission
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Task
 from tailrace.records.hypertables import NO_HYPERTABLES
 

@@ -25,8 +25,8 @@ from tailrace.connectors.postgres.snapshot.again import PresentRows
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal
 from tailrace.connectors.postgres.snapshot.windows import Changes, Incremental
 from tailrace.events import names
+from tailrace.events.event_settings import EventSettings
 from tailrace.events.reselection import Reread
-from tailrace.events.settings import EventSettings
 from tailrace.log import contracts
 from tailrace.log.contracts import UNLIMITED, Limits, Offset, Task
 from tailrace.log.control_tasks import BoundaryTask

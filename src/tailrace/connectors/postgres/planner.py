@@ -35,7 +35,7 @@ from tailrace.connectors.postgres.setup.stock import Stock
 from tailrace.connectors.postgres.snapshot.windows import Incremental, PostgresWindows
 from tailrace.errors import PositionLost
 from tailrace.events.admission import Admission
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log import contracts
 from tailrace.log.contracts import Offset, Task
 from tailrace.log.engine import LogEngine

@@ -22,9 +22,9 @@ from tailrace.connectors.postgres.snapshot.again import PresentRows
 from tailrace.connectors.present import Name, Values
 from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.events.admission import Admission
-from tailrace.events.blocks import stored
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.packed_changes import stored
 from tailrace.events.reselection import Unreadable
-from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import table_plan
 from tailrace.values.arrow import typed
 

@@ -9,7 +9,7 @@ from typing import Any
 from tailrace.config import Config
 from tailrace.connectors.changetables.compared import ComparedTables
 from tailrace.connectors.sqlserver.values.texts import quoted
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 
 
 def compared(config: Config, settings: EventSettings) -> ComparedTables:

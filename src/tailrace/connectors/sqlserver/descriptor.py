@@ -33,7 +33,7 @@ CONNECTOR = Descriptor(
         "mssql_python",
         "tailrace.connectors.changetables.log.rows",
         "tailrace.connectors.changetables.log.tasks",
-        "tailrace.events.records",
+        "tailrace.events.record_assembly",
     ),
     requirement="tailrace[sqlserver]",
     dialect=f"{_ROOM}.dialect:dialect",

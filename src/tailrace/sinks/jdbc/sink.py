@@ -12,7 +12,7 @@ from tailrace.config.config import Config
 from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.sinks.base import Settings
 from tailrace.sinks.jdbc import tables
 from tailrace.sinks.jdbc.changes import (

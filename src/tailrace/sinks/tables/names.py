@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.config.naming import replacement_fault
 from tailrace.errors import SinkError
-from tailrace.events.shards import Routing
+from tailrace.events.table_routing import Routing
 from tailrace.sinks.base import Settings
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.positions import NAME

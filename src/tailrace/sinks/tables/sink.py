@@ -17,7 +17,7 @@ from tailrace.connectors.present import Present
 from tailrace.connectors.registry import find, parse
 from tailrace.connectors.source_status import Describe
 from tailrace.errors import SinkError, TailraceError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.jar import Jar
 from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.claim import identity

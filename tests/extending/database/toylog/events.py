@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from tailrace.columns import CapturedTransactions, ChangeBatch, Column, Image, TableId, TableSchema
 from tailrace.columns.logical import ABSENT
-from tailrace.events import values
+from tailrace.events import column_plans
 from tailrace.events.captured import CapturedForm
-from tailrace.events.plans import Types
-from tailrace.events.settings import EventSettings
+from tailrace.events.column_plans import Types
+from tailrace.events.event_settings import EventSettings
 from tailrace.values.conversion import Conversion
 
 _COLUMNS = (Column("id", "number", 4, nullable=False), Column("item", "text", 12))
@@ -42,7 +42,7 @@ class _Declared:
 
 
 def _conversion(column: Column, settings: EventSettings) -> Conversion | None:
-    return values.integer(32) if column.type_name == "number" else values.text(settings)
+    return column_plans.integer(32) if column.type_name == "number" else column_plans.text(settings)
 
 
 _TYPES = Types(_conversion, lambda column, conversion, settings: ABSENT, lambda column: column.nullable, _Declared())

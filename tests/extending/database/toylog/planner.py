@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from tailrace.columns import TableId
 from tailrace.config import Config, TableFilter
-from tailrace.events.records import to_rows
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tailrace.log.contracts import Offset, Task
 from toylog import log
 from toylog.events import FORM, change_batch

@@ -20,7 +20,7 @@ from tailrace.connectors.changetables.log.merging import order_of
 from tailrace.connectors.changetables.log.reconcile import one_text
 from tailrace.connectors.changetables.log.tasks import Part, Source, change_batches
 from tailrace.events import names
-from tailrace.events.java import in_java_order
+from tailrace.events.control_records import in_java_order
 
 # The ordinals of a transaction's boundaries, before its first change and after its last.
 _BEGIN, _END = -1, 0

@@ -18,8 +18,8 @@ from tailrace.connectors.changetables.dialect import Dialect, KeyRange
 from tailrace.connectors.changetables.eras import Span
 from tailrace.connectors.changetables.log.sessions import Retries, borrowed, changes
 from tailrace.errors import ConnectionFailed, PositionLost, StatementCutOff, TailraceError
-from tailrace.events.form import SourceForm
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
 from tailrace.snapshot.plan import Chunk, markers
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class LogTask:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         from tailrace.connectors.changetables.log.merging import merged
-        from tailrace.events.records import to_rows
+        from tailrace.events.record_assembly import to_rows
 
         for parts in self.topics:
             tables = {(part.database, part.table.id) for part in parts}
@@ -209,7 +209,7 @@ class SnapshotTask:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         from tailrace.connectors.changetables.log.rows import read_batch
-        from tailrace.events.records import to_rows
+        from tailrace.events.record_assembly import to_rows
 
         ordinal = (self.chunk.number + 1) << 40
         held: ChangeBatch | None = None
@@ -335,7 +335,7 @@ class WindowTask:
         from tailrace.connectors.changetables.log.ipc import from_ipc
         from tailrace.connectors.changetables.log.reconcile import changed_keys, without
         from tailrace.connectors.changetables.log.rows import read_batch
-        from tailrace.events.records import to_rows
+        from tailrace.events.record_assembly import to_rows
 
         dialect, retries = self.source.dialect, self.source.retries
         changed = changed_keys(dialect, retries, self.database, self.table, self.identity, self.changes)

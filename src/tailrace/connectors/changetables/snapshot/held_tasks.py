@@ -177,7 +177,7 @@ class HeldTask:
         import pyarrow as pa
 
         from tailrace.connectors.changetables.log.rows import read_batch
-        from tailrace.events.records import to_rows
+        from tailrace.events.record_assembly import to_rows
 
         ordinal = part.number << 40
 

@@ -18,7 +18,7 @@ from tailrace.connectors.db2.server.register import Registered
 from tailrace.connectors.db2.setup import advice
 from tailrace.connectors.findings import Finding, collisions, demanded, listed
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
 SHORT_MIN = 24 * 60

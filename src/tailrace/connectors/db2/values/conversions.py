@@ -12,9 +12,9 @@ from tailrace.columns.logical import STRING
 from tailrace.connectors.db2.values import declared
 from tailrace.connectors.db2.values.declaration import BYTES, TEXTS, precision_and_scale
 from tailrace.connectors.db2.values.defaults import default_value
-from tailrace.events import values
-from tailrace.events.plans import Types
-from tailrace.events.settings import EventSettings
+from tailrace.events import column_plans
+from tailrace.events.column_plans import Types
+from tailrace.events.event_settings import EventSettings
 from tailrace.values.conversion import Conversion
 from tailrace.values.strings import XML
 
@@ -26,35 +26,35 @@ def conversion(column: Column, settings: EventSettings) -> Conversion | None:
 
 
 def _decimal(column: Column, settings: EventSettings) -> Conversion:
-    return values.decimal(*precision_and_scale(column.modifier), settings)
+    return column_plans.decimal(*precision_and_scale(column.modifier), settings)
 
 
 def _decfloat(column: Column, settings: EventSettings) -> Conversion | None:
     # the 2.3 format does not have DECFLOAT
-    return None if settings.legacy else values.floating_decimal(settings)
+    return None if settings.legacy else column_plans.floating_decimal(settings)
 
 
 def _text(column: Column, settings: EventSettings) -> Conversion:
-    return values.text(settings, XML if column.type_name == "XML" else STRING)
+    return column_plans.text(settings, XML if column.type_name == "XML" else STRING)
 
 
 _TYPES: dict[str, Callable[[Column, EventSettings], Conversion | None]] = {
-    "BOOLEAN": lambda column, settings: values.boolean(),
-    "SMALLINT": lambda column, settings: values.integer(16),
-    "INTEGER": lambda column, settings: values.integer(32),
-    "BIGINT": lambda column, settings: values.integer(64),
+    "BOOLEAN": lambda column, settings: column_plans.boolean(),
+    "SMALLINT": lambda column, settings: column_plans.integer(16),
+    "INTEGER": lambda column, settings: column_plans.integer(32),
+    "BIGINT": lambda column, settings: column_plans.integer(64),
     "DECIMAL": _decimal,
     "NUMERIC": _decimal,
     "DECFLOAT": _decfloat,
-    "REAL": lambda column, settings: values.floating(True),
-    "DOUBLE": lambda column, settings: values.floating(False),
-    "FLOAT": lambda column, settings: values.floating(False),
-    "DATE": lambda column, settings: values.date(settings),
-    "TIME": lambda column, settings: values.time(0, settings),
-    "TIMESTAMP": lambda column, settings: values.timestamp(column.modifier, settings),
-    "TIMESTAMP WITH TIME ZONE": lambda column, settings: values.offset_timestamp(column.modifier, settings),
+    "REAL": lambda column, settings: column_plans.floating(True),
+    "DOUBLE": lambda column, settings: column_plans.floating(False),
+    "FLOAT": lambda column, settings: column_plans.floating(False),
+    "DATE": lambda column, settings: column_plans.date(settings),
+    "TIME": lambda column, settings: column_plans.time(0, settings),
+    "TIMESTAMP": lambda column, settings: column_plans.timestamp(column.modifier, settings),
+    "TIMESTAMP WITH TIME ZONE": lambda column, settings: column_plans.offset_timestamp(column.modifier, settings),
     **dict.fromkeys(TEXTS, _text),
-    **dict.fromkeys(BYTES, lambda column, settings: values.binary(settings)),
+    **dict.fromkeys(BYTES, lambda column, settings: column_plans.binary(settings)),
 }
 
 TYPES = Types(conversion, default_value, lambda column: column.nullable, declared)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from tailrace.columns import Column
 from tailrace.connectors.db2.values.declaration import DECIMALS, SIZED, TEXTS, TIMESTAMPS, UNSIZED, precision_and_scale
-from tailrace.events.settings import EventSettings
-from tailrace.events.shaped import declared_parameters
+from tailrace.events.column_plans import declared_parameters
+from tailrace.events.event_settings import EventSettings
 
 UNLIMITED = 2**31 - 1
 _LENGTHS = {

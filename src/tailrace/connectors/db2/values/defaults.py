@@ -14,7 +14,7 @@ from typing import Any
 from tailrace.columns import Column
 from tailrace.columns.logical import ABSENT
 from tailrace.connectors.db2.values.declaration import BYTES, DECIMALS, FLOATS, INTEGERS, TEXTS, TIMESTAMPS
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.values.conversion import Conversion
 from tailrace.values.decimals import plain_number
 

@@ -37,11 +37,18 @@ from tailrace.connectors.mongodb.values.field_filters import FieldFilter, field_
 from tailrace.connectors.mongodb.values.fields import Int64s
 from tailrace.connectors.mongodb.values.json_forms import RELAXED, STRICT, Form
 from tailrace.events.envelope import marker_text
-from tailrace.events.kind_columns import KindColumns, repeated
-from tailrace.events.kinds import KnownRecords, RefusedChange, by_op, tell_left_out, told_apart
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_variants import (
+    KindColumns,
+    KnownRecords,
+    RefusedChange,
+    by_op,
+    repeated,
+    tell_left_out,
+    told_apart,
+)
 from tailrace.events.table_plan import KindPlan
-from tailrace.events.typed import shown_rows
+from tailrace.events.typed_rows import shown_rows
 from tailrace.formats.arrow import array_of
 from tailrace.records.columns import Same, Texts, Written
 from tailrace.records.layout import CHANGE, MARKER, RECORD, Column, ImageColumn

@@ -24,7 +24,7 @@ from tailrace.connectors.mongodb.records.segment import Segment
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.values.field_filters import field_filter
 from tailrace.errors import ConversionError
-from tailrace.events.blocks import block_row
+from tailrace.events.packed_changes import block_row
 from tailrace.values.fragments import json_array
 
 _MOST_BYTES = 8 << 20

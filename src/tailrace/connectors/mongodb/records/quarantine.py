@@ -10,7 +10,7 @@ from tailrace.connectors.mongodb.records.segment import Segment
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import ConversionError, DecodeError, TailraceError, TransformError
-from tailrace.events.form import Place
+from tailrace.events.mapping import Place
 from tailrace.events.quarantine import Change, put_aside, report, too_large
 
 _REMEDY = (

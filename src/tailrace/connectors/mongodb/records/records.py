@@ -20,8 +20,8 @@ from tailrace.connectors.mongodb.records.quarantine import beyond, refused, unco
 from tailrace.connectors.mongodb.records.segment import Segment
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.errors import ConversionError, DecodeError
-from tailrace.events.kinds import RefusedChange
-from tailrace.events.size import large_records, record_size
+from tailrace.events.record_assembly import large_records, record_size
+from tailrace.events.record_variants import RefusedChange
 
 _MAX_CHANGES = 4_096
 _MAX_BYTES = 16 << 20

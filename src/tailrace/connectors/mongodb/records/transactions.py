@@ -16,7 +16,7 @@ from tailrace.connectors.mongodb.log.stretch import Namespace, Rows
 from tailrace.connectors.mongodb.records.segment import Numbers
 from tailrace.connectors.mongodb.records.texts import session_text
 from tailrace.connectors.mongodb.values import fields
-from tailrace.events.java import in_java_order
+from tailrace.events.control_records import in_java_order
 
 _BEGINS, _ENDS = 1 << 40, 1 << 41
 

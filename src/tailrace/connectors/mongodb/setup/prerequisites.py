@@ -25,7 +25,7 @@ from tailrace.connectors.mongodb.server.faults import explained_error
 from tailrace.connectors.mongodb.setup import advice
 from tailrace.connectors.mongodb.snapshot.chunks import collections
 from tailrace.errors import PrerequisiteError, TailraceError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from tailrace.connectors.mongodb.server.routers import for_cursors
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot.plan import Chunk, SnapshotPlan, planned
 from tailrace.connectors.mongodb.values.shell_json import strict_json
-from tailrace.events.java import in_java_order
+from tailrace.events.control_records import in_java_order
 
 if TYPE_CHECKING:
     import pyarrow as pa

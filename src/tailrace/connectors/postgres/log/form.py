@@ -18,9 +18,9 @@ from tailrace.connectors.postgres.protocol.position import lsn_text
 from tailrace.connectors.postgres.protocol.segment import transactions_of
 from tailrace.connectors.postgres.values import declared
 from tailrace.connectors.postgres.values.conversions import plan_columns, plan_key
-from tailrace.events.boundaries import numbered_name
-from tailrace.events.form import Place, PlainSource, Records
-from tailrace.events.settings import EventSettings
+from tailrace.events.control_records import numbered_name
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import Place, PlainSource, Records
 from tailrace.records.columns import Same
 from tailrace.records.layout import CHANGE, SOURCE, TRANSACTION, Column, Constant, Member, Node, Text
 from tailrace.values.conversion import ColumnPlan

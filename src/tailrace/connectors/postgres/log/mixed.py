@@ -28,9 +28,8 @@ from tailrace.connectors.postgres.protocol.kernel import frozen, pooled, uint16,
 from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
 from tailrace.errors import DecodeError
 from tailrace.events import names
-from tailrace.events.pool import Pool, Pooled
-from tailrace.events.records import rows_of_tables
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import Pool, Pooled, rows_of_tables
 from tailrace.events.table_plan import TablePlans
 
 # The most places, places by messages, and bytes that are converted at a time.

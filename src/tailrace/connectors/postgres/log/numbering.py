@@ -17,7 +17,7 @@ from tailrace.columns.reduction import running
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.protocol import pgoutput, scan
 from tailrace.errors import DecodeError
-from tailrace.events.java import in_java_order
+from tailrace.events.control_records import in_java_order
 
 _UPDATE, _TRUNCATE = ord("U"), ord("T")
 _OPS = {ord("I"): "c", ord("U"): "u", ord("D"): "d", ord("T"): "t"}

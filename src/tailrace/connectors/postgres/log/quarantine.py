@@ -13,8 +13,8 @@ from tailrace.connectors.postgres.protocol.decoder import decode
 from tailrace.connectors.postgres.protocol.pgoutput import parse_change
 from tailrace.connectors.postgres.protocol.segment import PIECE, Segment
 from tailrace.errors import DecodeError
+from tailrace.events.event_settings import EventSettings
 from tailrace.events.quarantine import Change, put_aside, report, too_large
-from tailrace.events.settings import EventSettings
 
 
 def decoded(segment: Segment, settings: EventSettings) -> Iterator[tuple[int, ChangeBatch | pa.RecordBatch]]:

@@ -11,7 +11,7 @@ import numpy as np
 from tailrace.columns.batch import Int32s, LogicalMessage
 from tailrace.connectors.postgres.protocol.pgoutput import Message, parse
 from tailrace.connectors.postgres.protocol.segment import MessageSegment, MixedSegment, Segment
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,7 +81,7 @@ class LogTask:
         from tailrace.columns.batch import ChangeBatch
         from tailrace.connectors.postgres.log.form import FORM
         from tailrace.connectors.postgres.log.quarantine import decoded
-        from tailrace.events.records import numbered_rows
+        from tailrace.events.record_assembly import numbered_rows
 
         for first, part in decoded(segment, self.settings):
             if isinstance(part, ChangeBatch):
@@ -104,7 +104,7 @@ class MessageTask:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         from tailrace.connectors.postgres.log.form import FORM
-        from tailrace.events.messages import message_rows
+        from tailrace.events.control_records import message_rows
 
         segment, most = self.segment, self.settings.most_change_bytes
         sizes = np.diff(segment.offsets) if segment.left_out is None else segment.left_out
@@ -123,7 +123,7 @@ class MessageTask:
 
     def _checked(self, rows: pa.RecordBatch, first: int) -> Iterator[pa.RecordBatch]:
         """The records of the messages from `first` on, those that are too large put aside."""
-        from tailrace.events.size import large_records, record_size
+        from tailrace.events.record_assembly import large_records, record_size
 
         low = 0
         for record in [*large_records(rows, self.settings), rows.num_rows]:

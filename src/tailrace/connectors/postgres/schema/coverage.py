@@ -17,7 +17,7 @@ from tailrace.connectors.findings import Finding, Level, demanded, listed
 from tailrace.connectors.postgres.schema.captured import CapturedTable
 from tailrace.connectors.postgres.server.causes import HIDES, SHOW
 from tailrace.errors import PrerequisiteError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, TailraceError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.records.hypertables import Catalogue, Hypertable, Hypertables, Table
 from tailrace.runtime import THREADS, Runtime
 

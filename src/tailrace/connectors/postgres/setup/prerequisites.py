@@ -26,7 +26,7 @@ from tailrace.connectors.postgres.snapshot.rights import in_part, lacking, refus
 from tailrace.connectors.postgres.snapshot.session import quoted
 from tailrace.connectors.postgres.snapshot.signal_table import SignalTable
 from tailrace.errors import PrerequisiteError, TailraceError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:

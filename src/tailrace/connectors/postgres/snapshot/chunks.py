@@ -35,7 +35,7 @@ from tailrace.connectors.postgres.snapshot.session import (
 )
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, SnapshotTask
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Task
 from tailrace.snapshot.plan import Chunk, SnapshotPlan
 from tailrace.snapshot.selection import by_row_count, overrides, selected

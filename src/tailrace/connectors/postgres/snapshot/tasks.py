@@ -14,7 +14,7 @@ from tailrace.connectors.postgres.snapshot.rights import is_forbidden, refusal
 from tailrace.connectors.postgres.snapshot.rows import read_chunk
 from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, override_error
 from tailrace.errors import ConnectionFailed, TailraceError
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.plan import Chunk
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class SnapshotTask:
         import adbc_driver_manager
 
         from tailrace.connectors.postgres.log.form import FORM
-        from tailrace.events.records import to_rows
+        from tailrace.events.record_assembly import to_rows
 
         try:
             connection = KeptConnection.take(self.address)
@@ -94,7 +94,7 @@ class ReadTask:
 
         from tailrace.connectors.postgres.log.form import FORM
         from tailrace.connectors.postgres.snapshot.keyed import read_rows
-        from tailrace.events.records import to_rows
+        from tailrace.events.record_assembly import to_rows
 
         for part in self.reads:
             try:

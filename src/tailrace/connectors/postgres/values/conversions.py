@@ -15,8 +15,8 @@ from tailrace.columns.logical import DOUBLE, STRING, LogicalType, array
 from tailrace.connectors.postgres.values import declared, plain, temporal
 from tailrace.connectors.postgres.values.composites import composite
 from tailrace.connectors.postgres.values.defaults import default_value
-from tailrace.events.plans import Types, key_columns, shown_columns
-from tailrace.events.settings import EventSettings
+from tailrace.events.column_plans import Types, key_columns, shown_columns
+from tailrace.events.event_settings import EventSettings
 from tailrace.values import binaries, booleans, decimals, floats, geometry, integers, lists, maps, strings
 from tailrace.values.conversion import ColumnPlan, Conversion
 from tailrace.values.dates import DATE

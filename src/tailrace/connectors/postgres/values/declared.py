@@ -7,8 +7,8 @@ Lengths are characters of text, decimal digits of numbers, else characters of th
 from __future__ import annotations
 
 from tailrace.columns import Column
-from tailrace.events.settings import EventSettings
-from tailrace.events.shaped import declared_parameters
+from tailrace.events.column_plans import declared_parameters
+from tailrace.events.event_settings import EventSettings
 
 UNLIMITED = 2**31 - 1
 TEXT_TYPES = frozenset(("text", "varchar", "bpchar", "char", "name"))

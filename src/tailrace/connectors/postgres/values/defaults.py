@@ -15,7 +15,7 @@ from typing import Any
 from tailrace.columns import Column
 from tailrace.columns.logical import ABSENT
 from tailrace.connectors.postgres.values import plain
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.values.conversion import Conversion
 from tailrace.values.decimals import unscaled
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tailrace.columns import Column
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.values import dates, instants, intervals, times, timestamps
 from tailrace.values.conversion import Conversion
 

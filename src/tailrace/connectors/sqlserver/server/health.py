@@ -11,7 +11,7 @@ from tailrace.connectors.changetables.position import Newest
 from tailrace.connectors.findings import Finding, listed
 from tailrace.connectors.sqlserver.server import coverage, statements
 from tailrace.errors import TailraceError
-from tailrace.events.shaping import Shaping
+from tailrace.events.event_settings import Shaping
 
 _SILENT_S = 900
 

@@ -23,7 +23,7 @@ from tailrace.connectors.sqlserver.setup import advice
 from tailrace.connectors.sqlserver.values.texts import quoted
 from tailrace.errors import TailraceError
 from tailrace.events import names
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from tailrace.columns import Column
 from tailrace.connectors.sqlserver.values import declared
 from tailrace.connectors.sqlserver.values.declaration import precision_and_scale
 from tailrace.connectors.sqlserver.values.defaults import default_value
-from tailrace.events import values
-from tailrace.events.plans import Types
-from tailrace.events.settings import EventSettings
+from tailrace.events import column_plans
+from tailrace.events.column_plans import Types
+from tailrace.events.event_settings import EventSettings
 from tailrace.values.conversion import Conversion
 
 
@@ -25,36 +25,36 @@ def conversion(column: Column, settings: EventSettings) -> Conversion | None:
 
 
 def _decimal(column: Column, settings: EventSettings) -> Conversion:
-    return values.decimal(*precision_and_scale(column.modifier), settings)
+    return column_plans.decimal(*precision_and_scale(column.modifier), settings)
 
 
 def _text(column: Column, settings: EventSettings) -> Conversion:
-    return values.text(settings)
+    return column_plans.text(settings)
 
 
 def _binary(column: Column, settings: EventSettings) -> Conversion:
-    return values.binary(settings)
+    return column_plans.binary(settings)
 
 
 _TYPES: dict[str, Callable[[Column, EventSettings], Conversion]] = {
-    "bit": lambda column, settings: values.boolean(),
+    "bit": lambda column, settings: column_plans.boolean(),
     # an unsigned byte needs 16 bits as a signed number
-    "tinyint": lambda column, settings: values.integer(16),
-    "smallint": lambda column, settings: values.integer(16),
-    "int": lambda column, settings: values.integer(32),
-    "bigint": lambda column, settings: values.integer(64),
+    "tinyint": lambda column, settings: column_plans.integer(16),
+    "smallint": lambda column, settings: column_plans.integer(16),
+    "int": lambda column, settings: column_plans.integer(32),
+    "bigint": lambda column, settings: column_plans.integer(64),
     "decimal": _decimal,
     "numeric": _decimal,
-    "money": lambda column, settings: values.decimal(19, 4, settings),
-    "smallmoney": lambda column, settings: values.decimal(10, 4, settings),
-    "float": lambda column, settings: values.floating(False),
-    "real": lambda column, settings: values.floating(True),
-    "date": lambda column, settings: values.date(settings),
-    "time": lambda column, settings: values.time(column.modifier, settings),
-    "datetime": lambda column, settings: values.timestamp(3, settings),
-    "smalldatetime": lambda column, settings: values.timestamp(0, settings),
-    "datetime2": lambda column, settings: values.timestamp(column.modifier, settings),
-    "datetimeoffset": lambda column, settings: values.offset_timestamp(column.modifier, settings),
+    "money": lambda column, settings: column_plans.decimal(19, 4, settings),
+    "smallmoney": lambda column, settings: column_plans.decimal(10, 4, settings),
+    "float": lambda column, settings: column_plans.floating(False),
+    "real": lambda column, settings: column_plans.floating(True),
+    "date": lambda column, settings: column_plans.date(settings),
+    "time": lambda column, settings: column_plans.time(column.modifier, settings),
+    "datetime": lambda column, settings: column_plans.timestamp(3, settings),
+    "smalldatetime": lambda column, settings: column_plans.timestamp(0, settings),
+    "datetime2": lambda column, settings: column_plans.timestamp(column.modifier, settings),
+    "datetimeoffset": lambda column, settings: column_plans.offset_timestamp(column.modifier, settings),
     **dict.fromkeys(("char", "varchar", "text", "nchar", "nvarchar", "ntext"), _text),
     # the JDBC driver reports xml as a long text, so Debezium gives it no semantic name
     **dict.fromkeys(("xml", "uniqueidentifier"), _text),

@@ -13,7 +13,7 @@ from typing import Any
 
 from tailrace.columns import Column
 from tailrace.columns.logical import ABSENT
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.values.conversion import Conversion
 from tailrace.values.decimals import plain_number
 

@@ -15,13 +15,12 @@ from tailrace.assembly.programs import KINDS
 from tailrace.columns import ChangeBatch, Marker
 from tailrace.columns.row import rows_of
 from tailrace.events.envelope import marker_text
-from tailrace.events.form import Records as Shown
-from tailrace.events.form import SourceForm
-from tailrace.events.kind_columns import KindColumns, repeated
-from tailrace.events.kinds import Drop, KnownRecords, told_apart
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import Records as Shown
+from tailrace.events.mapping import SourceForm
+from tailrace.events.record_variants import Drop, KindColumns, KnownRecords, repeated, told_apart
 from tailrace.events.table_plan import KindPlan, TablePlan, TablePlans
-from tailrace.events.typed import Kinds, TypedBlock, typed_rows_of
+from tailrace.events.typed_rows import Kinds, TypedBlock, typed_rows_of
 from tailrace.formats.arrow import array_of
 from tailrace.records.columns import Same, Texts
 from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, ImageColumn

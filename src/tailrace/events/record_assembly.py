@@ -1,13 +1,9 @@
-"""Converts a ChangeBatch into rows for Spark: the columnar path from server text to events. Worker.
-
-A batch is processed in blocks of changes that fit the cache. Each column of a block becomes a fragment (the JSON of its
-values, one after another). Then one pass assembles every record from literals and fragments.
-"""
+"""Record assembly: from a ChangeBatch to the rows that Spark gets, column by column. Worker."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -17,14 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.buffers import ExceedsArrow, text_buffers
-from tailrace.columns import ChangeBatch
+from tailrace.columns import ChangeBatch, TableSchema
 from tailrace.errors import ConversionError
-from tailrace.events.block import BatchColumns, Block
-from tailrace.events.blocks import block_rows
+from tailrace.events.event_settings import EventSettings
 from tailrace.events.expansion import expand
-from tailrace.events.form import SourceForm
-from tailrace.events.kind_columns import MAX_RECORDS
-from tailrace.events.kinds import Drop, KnownRecords, RefusedChange, by_kind, reason_of, tell_left_out
+from tailrace.events.mapping import SourceForm
+from tailrace.events.packed_changes import block_rows
 from tailrace.events.quarantine import (
     Dropped,
     Unconvertible,
@@ -34,12 +28,106 @@ from tailrace.events.quarantine import (
     refused_error,
     too_large_row,
 )
-from tailrace.events.settings import EventSettings
-from tailrace.events.size import large_records, record_size
+from tailrace.events.record_chunk import BatchColumns, Block
+from tailrace.events.record_variants import (
+    MAX_RECORDS,
+    Drop,
+    KnownRecords,
+    RefusedChange,
+    by_kind,
+    reason_of,
+    tell_left_out,
+)
 from tailrace.events.table_plan import TablePlan, TablePlans, table_plan
 from tailrace.events.warnings import warn, warn_of_unfit
 from tailrace.records.transform import Refused
 from tailrace.values.conversion import ColumnPlan
+
+# --- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def large_records(rows: pa.RecordBatch, settings: EventSettings) -> list[int]:
+    """Return the records whose key and value exceed `settings.most_change_bytes`; none for typed rows, which have no
+    bytes."""
+    most = settings.most_change_bytes
+    if not most or settings.typed is not None:
+        return []
+    keys, values = (text_buffers(rows.column(name))[1] for name in ("key", "value"))
+    if int(keys[-1]) - int(keys[0]) + int(values[-1]) - int(values[0]) <= most:
+        return []
+    sizes = np.diff(keys).astype(np.int64) + np.diff(values)
+    return [int(row) for row in np.flatnonzero(sizes > most)]
+
+
+def record_size(rows: pa.RecordBatch, row: int) -> int:
+    """Return the bytes of a record's key and value."""
+    bounds = (text_buffers(rows.column(name))[1] for name in ("key", "value"))
+    return sum(int(of[row + 1]) - int(of[row]) for of in bounds)
+
+
+# --- columns of many tables as one ------------------------------------------------------------------------------------
+
+# A pool with more tables or places is cleared.
+_MOST_TABLES, _MOST_PLACES = 8192, 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """A table in a pool. `plan` uses the pool's places as column indexes.
+
+    `places` has the place of each of the table's columns, -1 for a column that events do not show. `fits` is False if
+    the table cannot be pooled because its key shows a column differently from its values.
+    """
+
+    fits: bool
+    plan: TablePlan
+    places: npt.NDArray[np.int32]
+
+
+class Pool:
+    """The places of the columns of all requested tables. `columns[i]` is how the values at place i are shown.
+
+    There is one pool per EventSettings. Its places are valid until it is cleared.
+    """
+
+    def __init__(self, settings: EventSettings, form: SourceForm) -> None:
+        self._settings, self._form = settings, form
+        self.columns: list[ColumnPlan] = []
+        self._places: dict[Hashable, list[int]] = {}
+        self._tables: dict[TableSchema, Pooled] = {}
+
+    def tables(self, tables: Iterable[TableSchema]) -> list[Pooled]:
+        """Return the tables in the pool. This may clear the pool, and with it the places returned before."""
+        if len(self._tables) > _MOST_TABLES or len(self.columns) > _MOST_PLACES:
+            self.columns, self._places, self._tables = [], {}, {}
+        found = []
+        for table in tables:
+            if table not in self._tables:
+                self._tables[table] = self._pooled(table)
+            found.append(self._tables[table])
+        return found
+
+    def _pooled(self, table: TableSchema) -> Pooled:
+        plan = table_plan(table, self._settings, self._form)
+        places = np.full(len(table.columns), -1, np.int32)
+        if plan.key_apart:
+            return Pooled(False, plan, places)
+        used: dict[Hashable, int] = {}
+        for column in plan.columns:
+            kind = (column.conversion.way(), column.null, column.unavailable, column.shape)
+            number = used[kind] = used.get(kind, -1) + 1
+            shared = self._places.setdefault(kind, [])
+            if number == len(shared):
+                shared.append(len(self.columns))
+                self.columns.append(replace(column, index=len(self.columns)))
+            places[column.index] = shared[number]
+
+        return Pooled(True, plan.moved(places), places)
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+pass
 
 Flags = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]

@@ -24,7 +24,7 @@ from tailrace.columns.logical import ABSENT
 from tailrace.columns.typed import OF_TABLES, TypedRows, is_variant, typed_schema
 from tailrace.errors import ConfigError, SchemaChanged
 from tailrace.events.envelope import Envelopes
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.events.warnings import warn_of_infinite
 from tailrace.formats.typed.held import NotHeld, conform, held
 from tailrace.records.layout import AFTER, BEFORE

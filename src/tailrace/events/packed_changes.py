@@ -1,12 +1,8 @@
-"""Converts a ChangeBatch into blocks: changes of a table as typed Arrow columns, many in one row. Worker.
-
-The sink of tables consumes blocks. No event is written for them, and of each key's changes only those that remain are
-converted.
-"""
+"""Packed changes: a ChangeBatch as typed Arrow columns, many changes of a table in one row. Worker."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,14 +14,13 @@ from tailrace.assembly.programs import KINDS
 from tailrace.columns import ChangeBatch, Marker
 from tailrace.columns.batch import Image, Int32s, Int64s
 from tailrace.columns.blocks import BLOCK, EVERY, KEPT, LAST, ROWS, Form, Head, Place, written
-from tailrace.columns.reduction import NONE, before, groups, lasts, listed, roots, sources
+from tailrace.columns.reduction import NONE, Flags, before, groups, lasts, listed, roots, sources
 from tailrace.columns.row import rows_of
 from tailrace.columns.table import TableId
 from tailrace.errors import ConversionError
-from tailrace.events.form import Records, SourceForm
-from tailrace.events.passing import standing
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import Records, SourceForm
 from tailrace.events.quarantine import conversion_error
-from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import TablePlan
 from tailrace.events.warnings import warn_of_infinite, warn_of_unfit
 from tailrace.records.layout import CHANGE, MARKER, RECORD, SOURCE, TRANSACTION
@@ -33,7 +28,57 @@ from tailrace.values.arrow import arrow_type_of, typed
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.infinite import finite
 
-Flags = npt.NDArray[np.bool_]
+# --- keys that rows take over -----------------------------------------------------------------------------------------
+
+Same = Callable[[Int64s, Int64s], Flags]
+"""Returns a mask: True if the row that the first entry puts equals the row that the second entry takes."""
+
+
+def standing(scope: Int64s, puts: Flags, takes: Flags, moved: Flags, same: Same) -> Flags:
+    """Return a mask of the entries to apply, in log order.
+
+    Entries of one key and one transaction have the same number in `scope`. `puts` are entries after which the key has a
+    row, `takes` those that remove a row; `moved` are puts whose row came from another key. Left out are pairs of
+    entries that cancel out, and deletes of a row that leaves a key after the next row has arrived.
+    """
+    order = np.argsort(scope, kind="stable")
+    left = np.ones(len(scope), np.bool_)
+    overtaking = np.zeros(len(scope), np.bool_)
+    while True:
+        first, second = order[:-1], order[1:]
+        pairs = np.flatnonzero((scope[first] == scope[second]) & puts[first] & takes[second])
+        equal = same(first[pairs], second[pairs])
+        # the row may have had this key before: then nothing has changed; otherwise it has come and gone
+        nothing = pairs[equal & moved[first[pairs]]]
+        other = pairs[~equal]
+        if not len(nothing) and not len(other):
+            break
+        overtaking[second[other]] = True
+        order[other], order[other + 1] = second[other], first[other]
+        gone = np.concatenate([nothing, nothing + 1])
+        left[order[gone]] = False
+        order = np.delete(order, gone)
+    left[order[overtaking[order] & (_behind(scope, puts, order) < order)]] = False
+    return left
+
+
+def _behind(scope: Int64s, puts: Flags, order: Int64s) -> Int64s:
+    """Return, for each place in `order`, the earliest entry from there on that puts a row within the same scope.
+
+    If there is none, a number greater than all entries.
+    """
+    count = len(scope) + 1
+    begins = np.append(True, scope[order[1:]] != scope[order[:-1]])[: len(order)]
+    base = np.cumsum(begins) * count
+    # reversed, each scope has smaller numbers than the one before, so the minimum starts anew
+    found: Int64s = np.minimum.accumulate((base + np.where(puts[order], order, count - 1))[::-1])[::-1] - base
+    return found
+
+
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+pass
+
 Codes = npt.NDArray[np.uint8]
 
 _MOST_BYTES = 8 << 20

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.columns import ChangeBatch, Column, Marker, TableSchema
-from tailrace.events.settings import EventSettings
+from tailrace.events.event_settings import EventSettings
 from tailrace.records.columns import Same
 from tailrace.records.layout import Member, Node
 from tailrace.values.conversion import ColumnPlan
