@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tailrace.assembly.json_text import dumps, java_number
 from tailrace.formats.arrow import shown
-from tailrace.formats.json.pieces import values_fragment
+from tailrace.formats.json.values import values_fragment
 from tailrace.transforms.json_kernels import signatures
 from tailrace.transforms.json_shapes import Shapes, Unclear, array_of_texts, value_of
 from tailrace.transforms.zones import _offset, _offsets, _zone

@@ -26,7 +26,7 @@ from tailrace.errors import ConfigError, SchemaChanged
 from tailrace.events.envelope import Envelopes
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.warnings import warn_of_infinite
-from tailrace.formats.typed.held import NotHeld, conform, held
+from tailrace.formats.typed.spark_types import NotHeld, conform, held
 from tailrace.records.layout import AFTER, BEFORE
 from tailrace.values.arrow import arrow_type_of
 from tailrace.values.conversion import ColumnPlan

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from tailrace.events.table_plan import table_plan
-from tailrace.formats.registry import ids
+from tailrace.formats.registry import schema_ids
 from tests.servers.registry import Registry
 
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
     """A registry of its own for each test; nothing is known of any other."""
-    ids.forget()
+    schema_ids.forget()
     table_plan.cache_clear()
-    monkeypatch.setattr(ids, "_WAIT", 0)
+    monkeypatch.setattr(schema_ids, "_WAIT", 0)
     with Registry() as running:
         yield running
-    ids.forget()
+    schema_ids.forget()
     table_plan.cache_clear()

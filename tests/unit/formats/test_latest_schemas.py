@@ -10,7 +10,7 @@ from tailrace import formats
 from tailrace.columns.logical import BYTES, INT32, INT64, STRING, Field, array, mapping, semantic, struct
 from tailrace.config.formats import Format
 from tailrace.errors import RegistryError
-from tailrace.formats.registry.ids import forget
+from tailrace.formats.registry.schema_ids import forget
 from tailrace.values import decimals
 from tailrace.values.dates import DATE
 from tests.layout_blocks import BARE, unfilled

@@ -32,13 +32,12 @@ from tailrace.connectors.registry import parse
 from tailrace.errors import ConversionError, RegistryError
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import to_rows
-from tailrace.formats.avro.pieces import array_piece as avro_piece
 from tailrace.formats.avro.schema import Rules as AvroRules
-from tailrace.formats.protobuf.pieces import array_piece, json_piece
+from tailrace.formats.avro.values import array_piece as avro_piece
 from tailrace.formats.protobuf.schema import Rules, file_of, scrubbed
-from tailrace.formats.protobuf.values import Place, place_of, writer
-from tailrace.formats.registry import ids
-from tailrace.formats.registry.proto_shape import proto_shape
+from tailrace.formats.protobuf.values import Place, array_piece, json_piece, place_of, writer
+from tailrace.formats.registry import schema_ids
+from tailrace.formats.registry.schema_ids import proto_shape
 from tailrace.values.arrow import arrow_type_of
 from tailrace.values.calendar import date_of
 from tailrace.values.decimals import unscaled_bytes
@@ -279,7 +278,7 @@ def test_schemas_may_have_to_be_there(registry: Registry) -> None:
     with pytest.raises(RegistryError, match=r"does not have the schema of the subject server\.public\.t-value"):
         rows(CHANGES, chosen)
     rows(CHANGES, settings(registry, "value"))
-    ids.forget()
+    schema_ids.forget()
     assert rows(CHANGES, chosen)[0]["value"][:6] == b"\0\0\0\0\x01\0"
 
 

@@ -20,11 +20,11 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import to_rows
 from tailrace.events.table_plan import table_plan
 from tailrace.formats.given import Given
-from tailrace.formats.registry import ids
+from tailrace.formats.registry import schema_ids
 from tailrace.formats.registry.apicurio import Client
 from tailrace.formats.registry.base import Unanswered
 from tailrace.formats.registry.options import apicurio
-from tailrace.formats.registry.shape import shape
+from tailrace.formats.registry.schema_ids import shape
 from tests.event_settings import event_settings
 from tests.golden.avro import opened
 from tests.servers.registry import Registry
@@ -144,7 +144,7 @@ def test_schemas_may_have_to_be_there(registry: Registry) -> None:
     with pytest.raises(RegistryError, match=r"does not have the schema of the subject server\.public\.t-value"):
         rows(CHANGES, chosen)
     rows(CHANGES, confluent(registry))
-    ids.forget()
+    schema_ids.forget()
     assert rows(CHANGES, chosen)[0]["value"][:5] == b"\0\0\0\0\x01"
 
 
@@ -189,7 +189,7 @@ def test_artifacts_are_in_the_group_that_their_strategy_makes(
     rows(CHANGES, settings(registry, "value", **options))
     assert [version.subject for version in registry.versions] == [subject]
     assert registry.requests[-1].startswith(f"POST /apis/registry/v2/groups/{group}/artifacts?")
-    ids.forget()
+    schema_ids.forget()
     table_plan.cache_clear()
     rows(CHANGES, settings(registry, "value", **options, **{"artifact.group_id": "mine"}))
     assert "/groups/mine/" in registry.requests[-1]
@@ -206,7 +206,7 @@ def test_the_latest_versions_of_two_artifacts_have_ids_of_their_own(registry: Re
         "apicurio.registry.artifact-resolver-strategy": "io.apicurio.registry.serde.strategy.SimpleTopicIdStrategy",
     }
     chosen = apicurio("value", Given("value.converter.", given))
-    assert [ids.schema_id(chosen, topic, text, "R") for topic in ("a", "b", "a")] == [1, 2, 1]
+    assert [schema_ids.schema_id(chosen, topic, text, "R") for topic in ("a", "b", "a")] == [1, 2, 1]
 
 
 @pytest.mark.parametrize("name", ["apicurio.registry.url", "apicurio.registry.request.headers.Authorization"])
@@ -319,7 +319,7 @@ def test_ids_may_be_in_headers(registry: Registry) -> None:
     assert {row["key"] for row in found} == {b"\x02"}
     payloads: list[Any] = [opened(b"\0\0\0\0\x02" + row["value"], registry.schemas) for row in found[:3]]
     assert [one["payload"]["op"] for one in payloads] == ['"c"', '"u"', '"d"']
-    ids.forget()
+    schema_ids.forget()
     named = rows(CHANGES, settings(registry, "key", **{"headers.enabled": "true"}, use_id="globalId"))
     assert ("apicurio.key.globalId", number) in [(one["key"], one["value"]) for one in named[0]["headers"]]
 

@@ -12,7 +12,7 @@ from tailrace.config.formats import Format
 from tailrace.connectors.registry import parse
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import to_rows
-from tailrace.formats.registry import ids
+from tailrace.formats.registry import schema_ids
 from tests.servers.registry import Registry
 from tests.unit.events.captured_changes import CUSTOMERS, DB2_CUSTOMERS, FORMS, JOHN, MOVED, batch
 
@@ -26,10 +26,10 @@ TABLES = {"sqlserver": CUSTOMERS, "db2": DB2_CUSTOMERS}
 
 @pytest.fixture
 def registry() -> Iterator[Registry]:
-    ids.forget()
+    schema_ids.forget()
     with Registry() as running:
         yield running
-    ids.forget()
+    schema_ids.forget()
 
 
 def sizes(part: ChangeBatch, settings: EventSettings) -> list[int]:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pyspark.sql.types import VariantVal
 
 from tailrace.columns.typed import VARIANT, is_variant
-from tailrace.formats.typed.documents import document_variants
-from tailrace.formats.typed.held import NotHeld, conform, held
+from tailrace.formats.typed.spark_types import NotHeld, conform, held
+from tailrace.formats.typed.variant import document_variants
 from tests.extent import examples
 
 ROW = pa.struct(

@@ -1,4 +1,4 @@
-"""The Avro encoding: a layout becomes literals with leaves between them, after the id of its schema. Worker."""
+"""The encoding Avro: a layout becomes literals with leaves between them, behind what names its schema. Worker."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from tailrace.assembly.programs import Fragment
 from tailrace.columns.logical import LogicalType
 from tailrace.errors import ConfigError, ConversionError
 from tailrace.formats.assembled import Assembly, Hole
-from tailrace.formats.avro.options import Options, options_of
-from tailrace.formats.avro.pieces import array_piece, json_piece
 from tailrace.formats.avro.schema import Rules, full_name, schema_text
-from tailrace.formats.avro.values import NullError, branches, null_is_no_value, writer
+from tailrace.formats.avro.values import NullError, array_piece, branches, json_piece, null_is_no_value, writer
 from tailrace.formats.base import Taken
 from tailrace.formats.binary import BinaryBlock, ByTopic, Writing
-from tailrace.formats.registry.ids import id_headers, prefix, schema_id
-from tailrace.formats.registry.options import refuse_headers
+from tailrace.formats.given import Given
+from tailrace.formats.registry.options import Registry, apicurio, confluent, refuse_headers
+from tailrace.formats.registry.schema_ids import id_headers, prefix, schema_id
 from tailrace.records.columns import Columns
 from tailrace.records.layout import (
     CHANGE,
@@ -31,6 +30,50 @@ from tailrace.records.layout import (
     Struct,
     Text,
 )
+
+# --- the options of the converters ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of an Avro converter: the registry, and how schemas are made.
+
+    `nulls_stay`: a null is written as null even if the schema has a default. `plain_records`: the schema of an optional
+    struct at the top is its record, not a union.
+    """
+
+    registry: Registry
+    rules: Rules
+    nulls_stay: bool
+    plain_records: bool
+
+
+def options_of(kind: str, part: str, options: Mapping[str, str]) -> tuple[Options, Given]:
+    """Return the options of a converter of vendor `kind` (Confluent or Apicurio) for `part`, the keys or the values.
+
+    Raises ConfigError for unsupported options.
+    """
+    given = Given(f"{part}.converter.", options)
+    registry = confluent(part, given) if kind == "confluent" else apicurio(part, given)
+    for name in ("generalized.sum.type.support", "schema.backup.enabled"):
+        given.refuse_true(name, "it makes other schemas")
+    if kind == "apicurio":
+        given.word("apicurio.registry.avro.encoding", ("", "BINARY"), "")
+    # these matter only for reading, and for schema parameters that these records do not have
+    given.idle("enhanced.avro.schema.support", "flatten.unions", "flatten.singleton.unions", "schemas.enable")
+    rules = Rules(
+        given.boolean("connect.meta.data", True),
+        given.boolean("scrub.invalid.names", False),
+        given.boolean("allow.optional.map.keys", False),
+        given.boolean("discard.type.doc.default", False),
+    )
+    nulls_stay = given.boolean("ignore.default.for.nullables", False)
+    return Options(registry, rules, nulls_stay, kind == "apicurio"), given
+
+
+# --- the encoding -----------------------------------------------------------------------------------------------------
+
+pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from tailrace.formats.assembled import AssembledBlock, Assembly, Hole
 from tailrace.formats.base import Taken
 from tailrace.formats.given import Given
 from tailrace.formats.json.numeric import has_decimals, numbers_fragment, schema_with_numbers, with_numbers
-from tailrace.formats.json.pieces import inner_fragment, spread, values_fragment
+from tailrace.formats.json.values import inner_fragment, spread, values_fragment
 from tailrace.records.columns import Columns, Same, Written
 from tailrace.records.layout import (
     CHANGE,

@@ -19,9 +19,9 @@ from tailrace.formats.assembled import Assembly, Hole
 from tailrace.formats.base import Taken
 from tailrace.formats.given import Given
 from tailrace.formats.json.encoding import JsonBlock, parts_of
-from tailrace.formats.json.pieces import spread
-from tailrace.formats.registry.ids import schema_id
+from tailrace.formats.json.values import spread
 from tailrace.formats.registry.options import Registry, apicurio, refuse_headers
+from tailrace.formats.registry.schema_ids import schema_id
 from tailrace.records.columns import Columns
 from tailrace.records.layout import RECORD, Computed, Constant, Node, RecordLayout
 

@@ -1,7 +1,4 @@
-"""The Protobuf encoding: a layout becomes literals with fields between them, after its schema's id. Worker.
-
-A struct with columns in it is measured first, since its size precedes it.
-"""
+"""The encoding Protobuf: a layout becomes literals with fields between them, behind what names its message. Worker."""
 
 from __future__ import annotations
 
@@ -17,11 +14,23 @@ from tailrace.errors import ConfigError
 from tailrace.formats.assembled import Assembly, Hole, Pieces, add
 from tailrace.formats.base import Taken
 from tailrace.formats.binary import BinaryBlock, ByTopic, Writing
-from tailrace.formats.protobuf.options import Options, options_of
-from tailrace.formats.protobuf.pieces import array_piece, head_piece, json_piece
+from tailrace.formats.given import Given
 from tailrace.formats.protobuf.schema import Rules, file_of
-from tailrace.formats.protobuf.values import RECORD_ITSELF, SIZED, Place, place_of, sized, tag, writer, zigzag
-from tailrace.formats.registry.ids import prefix
+from tailrace.formats.protobuf.values import (
+    RECORD_ITSELF,
+    SIZED,
+    Place,
+    array_piece,
+    head_piece,
+    json_piece,
+    place_of,
+    sized,
+    tag,
+    writer,
+    zigzag,
+)
+from tailrace.formats.registry.options import Registry, confluent
+from tailrace.formats.registry.schema_ids import prefix
 from tailrace.records.columns import Columns
 from tailrace.records.layout import (
     CHANGE,
@@ -35,6 +44,58 @@ from tailrace.records.layout import (
     Struct,
     Text,
 )
+
+# --- the options of the converter -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of a Protobuf converter: the registry, and how messages are made.
+
+    `nulls_stay`: a null is left out even if the schema has a default.
+    """
+
+    registry: Registry
+    rules: Rules
+    nulls_stay: bool
+
+
+def options_of(part: str, options: Mapping[str, str]) -> tuple[Options, Given]:
+    """Return the options of the converter of `part`, the keys or the values. Raises ConfigError for unsupported
+    options."""
+    given = Given(f"{part}.converter.", options)
+    if given.names("apicurio.registry."):
+        raise ConfigError(
+            f"{part}.converter has options of Apicurio's registry, and its converter to Protobuf is not supported.",
+            "Apicurio's registry has Confluent's interface too: name it in schema.registry.url "
+            "(…/apis/ccompat/v7), with io.confluent.connect.protobuf.ProtobufConverter.",
+        )
+    registry = confluent(part, given)
+    if not given.boolean("skip.known.types", True):
+        raise ConfigError(
+            f"{part}.converter.skip.known.types = false is not supported: schemas are registered without references.",
+            "Leave it out: registries know the types that are imported.",
+        )
+    if given.text("schema.format"):
+        raise ConfigError(
+            f"{part}.converter.schema.format is not supported: schemas are registered as text.", "Leave it out."
+        )
+    # these matter only for reading, and for schema parameters that these records do not have
+    given.idle("enhanced.protobuf.schema.support", "generalized.sum.type.support", "generate.index.for.unions",
+               "generate.struct.for.nulls", "flatten.unions", "int.for.enums", "optional.for.proto2",
+               "wrapper.for.raw.primitives", "reference.subject.name.strategy", "reference.lookup.only",
+               "schemas.enable")  # fmt: skip
+    rules = Rules(
+        given.boolean("scrub.invalid.names", False),
+        given.boolean("optional.for.nullables", False),
+        given.boolean("wrapper.for.nullables", False),
+    )
+    return Options(registry, rules, given.boolean("ignore.default.for.nullables", False)), given
+
+
+# --- the encoding -----------------------------------------------------------------------------------------------------
+
+pass
 
 _NULL = b"\0"
 """The encoding of a whole value that is null. No other value equals it, since fields have at least two bytes."""

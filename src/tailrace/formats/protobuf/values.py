@@ -1,4 +1,4 @@
-"""Single values as fields of Protobuf messages: constants, and values of types without a kernel. Worker."""
+"""Values as fields of Protobuf's messages: single ones, and columns of them by compiled kernels. Worker."""
 
 from __future__ import annotations
 
@@ -8,10 +8,30 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.assembly.programs import Fragment
+from tailrace.buffers import Bytes, Offsets, readonly, text_buffers, valid_flags
 from tailrace.columns.logical import STRING, LogicalType
+from tailrace.compiled import kernel
 from tailrace.errors import ConversionError
+from tailrace.formats.binary import (
+    SIX_BITS,
+    WHOLE,
+    WIDTHS,
+    is_plain,
+    number_bytes,
+    one_by_one,
+    takes_arrow,
+    whole_numbers,
+)
+from tailrace.formats.json.values import values_fragment
 from tailrace.formats.protobuf.schema import DATE, DECIMAL, TIME, Rules, digits, is_message, is_wrapped
 from tailrace.values.calendar import date_of
+
+# --- single values ----------------------------------------------------------------------------------------------------
 
 VARINT, EIGHT_BYTES, SIZED, FOUR_BYTES = 0, 1, 2, 5
 """Wire types."""
@@ -239,3 +259,322 @@ def _outside(what: str) -> ConversionError:
         f"A {what} of a record is outside the range of Protobuf's own type.",
         "Let time.precision.mode be adaptive, which shows numbers, or leave the column out (column.exclude.list).",
     )
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+_MINUS, _QUOTE, _NULL, _PAD = 45, 34, 110, 61
+_MORE = 0x80
+
+
+@kernel(leaf=True, inlined=True)
+def _varint(out: Any, at: Any, number: Any) -> Any:
+    """Write a 64-bit integer; return its end."""
+    rest = number
+    while (rest & ~0x7F) != 0:
+        out[at] = (rest & 0x7F) | _MORE
+        at += 1
+        rest = (rest >> 7) & 0x01FFFFFFFFFFFFFF
+    out[at] = rest
+    return at + 1
+
+
+@kernel(leaf=True, inlined=True)
+def _size(number: Any) -> Any:
+    """Return the number of bytes of a 64-bit integer."""
+    size = 1
+    rest = number
+    while (rest & ~0x7F) != 0:
+        size += 1
+        rest = (rest >> 7) & 0x01FFFFFFFFFFFFFF
+    return size
+
+
+@kernel(leaf=True, inlined=True)
+def _begun(out: Any, at: Any, head: Any, inner: Any, size: Any) -> Any:
+    """Write the bytes before a value of `size` bytes (0: the default); return their end."""
+    for place in range(len(head)):
+        out[at] = head[place]
+        at += 1
+    if inner >= 0:
+        at = _varint(out, at, size + 1 if size > 0 else 0)
+        if size > 0:
+            out[at] = inner
+            at += 1
+    return at
+
+
+@kernel(leaf=True)
+def integers(
+    values: Any, valid: Any, head: Bytes, inner: Any, keeps: Any, null: Any, out: Bytes, offsets: Offsets
+) -> None:
+    """Write integers; `out` has room for the head and 12 bytes each."""
+    at = 0
+    all_valid = len(valid) == 0
+    for row in range(len(values)):
+        if all_valid or valid[row]:
+            number = values[row]
+            if inner >= 0:
+                at = _begun(out, at, head, inner, _size(number) if number != 0 else 0)
+                if number != 0:
+                    at = _varint(out, at, number)
+            elif number != 0 or keeps:
+                at = _begun(out, at, head, inner, 0)
+                at = _varint(out, at, number)
+        elif null >= 0:
+            out[at] = null
+            at += 1
+        offsets[row + 1] = at
+
+
+@kernel(leaf=True)
+def texts(
+    data: Bytes,
+    bounds: Offsets,
+    valid: Any,
+    cut: Any,
+    head: Bytes,
+    inner: Any,
+    keeps: Any,
+    null: Any,
+    out: Bytes,
+    offsets: Offsets,
+) -> None:
+    """Write texts or bytes, without `cut` bytes at both ends; `out` has room for the head and 12 bytes more each."""
+    at = 0
+    all_valid = len(valid) == 0
+    for row in range(len(bounds) - 1):
+        if all_valid or valid[row]:
+            first, last = bounds[row] + cut, bounds[row + 1] - cut
+            size = last - first
+            if inner >= 0 or size > 0 or keeps:
+                at = _begun(out, at, head, inner, _size(size) + size if size > 0 else 0)
+                if inner < 0 or size > 0:
+                    at = _varint(out, at, size)
+                for place in range(first, last):
+                    out[at] = data[place]
+                    at += 1
+        elif null >= 0:
+            out[at] = null
+            at += 1
+        offsets[row + 1] = at
+
+
+@kernel(leaf=True)
+def fixed(
+    values: Bytes, width: Any, valid: Any, head: Bytes, inner: Any, keeps: Any, null: Any, out: Bytes, offsets: Offsets
+) -> None:
+    """Write values of `width` bytes unchanged; `out` has room for the head and 2 bytes more each."""
+    at = 0
+    all_valid = len(valid) == 0
+    for row in range(len(values) // width):
+        if all_valid or valid[row]:
+            first, last = row * width, row * width + width
+            is_default = True
+            for place in range(first, last):
+                if values[place] != 0:
+                    is_default = False
+            if inner >= 0 or keeps or not is_default:
+                at = _begun(out, at, head, inner, 0 if is_default else width)
+                if inner < 0 or not is_default:
+                    for place in range(first, last):
+                        out[at] = values[place]
+                        at += 1
+        elif null >= 0:
+            out[at] = null
+            at += 1
+        offsets[row + 1] = at
+
+
+@kernel(leaf=True)
+def heads(sizes: Any, present: Any, head: Bytes, out: Bytes, offsets: Offsets) -> None:
+    """Write the bytes before messages of these sizes; `out` has room for the head and 5 bytes each."""
+    at = 0
+    for row in range(len(sizes)):
+        if present[row]:
+            at = _begun(out, at, head, -1, 0)
+            at = _varint(out, at, sizes[row])
+        offsets[row + 1] = at
+
+
+@kernel(leaf=True)
+def read_integers(data: Bytes, bounds: Offsets, values: Any, valid: Any) -> None:
+    """Read integers that are given as JSON."""
+    for row in range(len(bounds) - 1):
+        place, last = bounds[row], bounds[row + 1]
+        valid[row] = data[place] != _NULL
+        if valid[row]:
+            negative = data[place] == _MINUS
+            if negative:
+                place += 1
+            # negative, since the range below 0 has room for the least number
+            number = 0
+            while place < last:
+                number = number * 10 - (data[place] - 48)
+                place += 1
+            values[row] = number if negative else -number
+
+
+@kernel(leaf=True)
+def read_base64(
+    data: Bytes, bounds: Offsets, quotes: Any, table: Bytes, valid: Any, out: Bytes, offsets: Offsets
+) -> None:
+    """Read bytes given as JSON: base64 within `quotes` quotes at each end; `table` has each letter's six bits."""
+    at = 0
+    for row in range(len(bounds) - 1):
+        first, last = bounds[row] + quotes, bounds[row + 1] - quotes
+        valid[row] = not quotes or data[bounds[row]] == _QUOTE
+        if valid[row]:
+            while last > first and data[last - 1] == _PAD:
+                last -= 1
+            held, bits = 0, 0
+            for place in range(first, last):
+                held = (held << 6) | table[data[place]]
+                bits += 6
+                if bits >= 8:
+                    bits -= 8
+                    out[at] = (held >> bits) & 0xFF
+                    at += 1
+                    held &= (1 << bits) - 1
+        offsets[row + 1] = at
+
+
+@kernel(leaf=True)
+def decimals(
+    data: Bytes, bounds: Offsets, valid: Any, scale: Any, head: Bytes, null: Any, out: Bytes, offsets: Offsets
+) -> Any:
+    """Write decimals from their unscaled numbers in as few bytes as possible, big-endian.
+
+    `out` has room for the head and 32 bytes more each. Numbers of more than 8 bytes are not written; returns how many.
+    """
+    at, wide = 0, 0
+    all_valid = len(valid) == 0
+    of_scale = 0 if scale == 0 else 1 + _size(scale)
+    for row in range(len(bounds) - 1):
+        if all_valid or valid[row]:
+            first, last = bounds[row], bounds[row + 1]
+            if last - first > 8:
+                wide += 1
+            else:
+                number = 0
+                if data[first] >= 128:
+                    number = -1
+                for place in range(first, last):
+                    number = (number << 8) | data[place]
+                # negative, since the range below 0 has room for the least number
+                rest = number if number < 0 else -number
+                digits = 0
+                while digits == 0 or rest != 0:
+                    # towards zero
+                    rest = (rest + 9) // 10
+                    digits += 1
+                at = _begun(out, at, head, -1, 0)
+                at = _varint(out, at, 4 + last - first + of_scale)
+                out[at] = 10
+                out[at + 1] = last - first
+                at += 2
+                for place in range(first, last):
+                    out[at] = data[place]
+                    at += 1
+                out[at] = 16
+                out[at + 1] = digits
+                at += 2
+                if scale != 0:
+                    out[at] = 24
+                    at = _varint(out, at + 1, scale)
+        elif null >= 0:
+            out[at] = null
+            at += 1
+        offsets[row + 1] = at
+    return wide
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+pass
+pass
+
+_ALL = readonly(np.zeros(0, np.bool_))
+
+
+def array_piece(values: pa.Array, place: Place, rules: Rules) -> Fragment:
+    """Return the pieces of an array of any type that holds values of the field's schema."""
+    kind = place.kind
+    if is_message(kind) or not takes_arrow(kind, values.type):
+        return json_piece(values_fragment(values), place, rules)
+    flags = valid_flags(values)
+    valid = _ALL if flags is None else readonly(np.ascontiguousarray(flags))
+    count = len(values)
+    if kind.connect in WHOLE:
+        whole = readonly(np.ascontiguousarray(whole_numbers(values)))
+        return _piece(place, count, 12 * count, lambda *to: integers(whole, valid, *to))
+    if kind.connect in ("string", "bytes"):
+        data, bounds = text_buffers(values)
+        return _texts(place, data, bounds, valid, 0)
+    numbers = readonly(number_bytes(values, kind))
+    width = WIDTHS[kind.connect]
+    return _piece(place, count, len(numbers) + 2 * count, lambda *to: fixed(numbers, width, valid, *to))
+
+
+def json_piece(written: Fragment, place: Place, rules: Rules) -> Fragment:
+    """Return the pieces of a column that is JSON already."""
+    count, data, bounds = len(written.offsets) - 1, written.data, written.offsets
+    kind = place.kind
+    if kind.connect in WHOLE and not is_message(kind):
+        values, valid = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+        read_integers(data, bounds, values, valid)
+        whole, flags = readonly(values), readonly(valid)
+        return _piece(place, count, 12 * count, lambda *to: integers(whole, flags, *to))
+    if kind.connect == "bytes":
+        quotes = 0 if written.quoted else 1
+        valid, found = np.zeros(count, np.bool_), np.zeros(count + 1, np.int32)
+        out = np.empty(max(int(bounds[-1]) - int(bounds[0]), 1), np.uint8)
+        read_base64(data, bounds, quotes, SIX_BITS, valid, out, found)
+        if kind.name != DECIMAL:
+            return _texts(place, readonly(out), readonly(found), readonly(valid), 0)
+        made = _decimals(place, readonly(out), readonly(found), readonly(valid))
+        if made is not None:
+            return made
+    if kind.connect == "string" and not written.quoted and is_plain(written):
+        valid = data[np.minimum(bounds[:-1], max(len(data) - 1, 0))] == ord('"')
+        return _texts(place, data, bounds, readonly(valid), 1)
+    return one_by_one(written, writer(place, rules))
+
+
+def head_piece(sizes: npt.NDArray[np.int32], present: npt.NDArray[np.bool_], number: int) -> Fragment:
+    """Return the bytes before messages of these sizes in field `number`; nothing where `present` is False."""
+    head = _bytes(tag(number, SIZED))
+    out, offsets = np.empty(max((len(head) + 5) * len(sizes), 1), np.uint8), np.zeros(len(sizes) + 1, np.int32)
+    heads(readonly(sizes), readonly(present), head, out, offsets)
+    return Fragment(readonly(out), readonly(offsets))
+
+
+def _texts(place: Place, data: Bytes, bounds: Offsets, valid: npt.NDArray[np.bool_], cut: int) -> Fragment:
+    count = len(bounds) - 1
+    room = int(bounds[-1]) - int(bounds[0]) + 12 * count
+    return _piece(place, count, room, lambda *to: texts(data, bounds, valid, cut, *to))
+
+
+def _decimals(place: Place, data: Bytes, bounds: Offsets, valid: npt.NDArray[np.bool_]) -> Fragment | None:
+    """Return decimals from their unscaled numbers; None if some have more than 8 bytes."""
+    head, scale, count = _bytes(place.head), digits(place.kind), len(bounds) - 1
+    out, offsets = np.empty(max((len(head) + 32) * count, 1), np.uint8), np.zeros(count + 1, np.int32)
+    wide = decimals(data, bounds, valid, scale, head, _null(place), out, offsets)
+    return None if wide else Fragment(readonly(out), readonly(offsets))
+
+
+def _piece(place: Place, count: int, room: int, write: Callable[..., Any]) -> Fragment:
+    """Return the pieces that `write` makes; `room` is for the values without their heads."""
+    head = _bytes(place.head)
+    inner = tag(1, wire(place.kind))[0] if place.wrapped else -1
+    out, offsets = np.empty(max(room + len(head) * count, 1), np.uint8), np.zeros(count + 1, np.int32)
+    write(head, inner, int(place.keeps), _null(place), out, offsets)
+    return Fragment(readonly(out), readonly(offsets))
+
+
+def _bytes(text: bytes) -> Bytes:
+    return readonly(np.frombuffer(text, np.uint8))
+
+
+def _null(place: Place) -> int:
+    return place.null[0] if place.null else -1

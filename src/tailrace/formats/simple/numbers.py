@@ -15,7 +15,7 @@ from tailrace.errors import ConversionError
 from tailrace.formats.arrow import array_of, untyped
 from tailrace.formats.base import Taken
 from tailrace.formats.given import Given
-from tailrace.formats.json.pieces import spread
+from tailrace.formats.json.values import spread
 from tailrace.records.columns import Columns, Indexes
 from tailrace.records.layout import Constant, Node, RecordLayout
 

@@ -21,7 +21,7 @@ from tailrace.connectors.mongodb.records.texts import Edit
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes
 from tailrace.errors import DecodeError
-from tailrace.formats.typed.documents import document_variants
+from tailrace.formats.typed.variant import document_variants
 from tailrace.values.fragments import json_array
 
 _UUID = 4
