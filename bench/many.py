@@ -100,7 +100,16 @@ def snapshot(workload: Workload) -> tuple[float, float]:
         entries = {f"debezium.source.{name}": text for name, text in source.items()}
         entries |= {"debezium.sink.type": "file", "debezium.sink.file.path": str(out)}
         file.write_text("".join(f"{name}={text}\n" for name, text in entries.items()), encoding="utf-8")
-        command = [sys.executable, "-m", "tailrace.cli", "run", str(file), "--once", "--checkpoint", f"{folder}/state"]
+        command = [
+            sys.executable,
+            "-m",
+            "tailrace.command.cli",
+            "run",
+            str(file),
+            "--once",
+            "--checkpoint",
+            f"{folder}/state",
+        ]
         began = time.monotonic()
         with (Path(folder) / "stderr").open("w+") as said:
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from bench.tables import Table
-from tailrace import embedded
+from tailrace.demo import embedded
 from tests.fix_postgres import system_binaries
 
 SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "8GB"}

@@ -18,7 +18,7 @@ from tailrace.connectors.registry import parse
 from tailrace.events.event_settings import EventSettings
 from tailrace.log import engine
 from tailrace.log.timing import DispatchInterval
-from tailrace.runtime import Threads
+from tailrace.process.runtime import Threads
 from tests import fix_invariant
 from tests.fix_postgres import Database
 

@@ -17,7 +17,7 @@ import pytest
 from psycopg import sql
 
 from tailrace.connectors.postgres.protocol.position import FlushedLsn
-from tailrace.embedded import THROWAWAY, Server
+from tailrace.demo.embedded import THROWAWAY, Server
 from tests import fix_invariant
 from tests.servers.fresh_databases import FreshDatabases
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tailrace.config.jar import Jar
 from tailrace.connectors import registry
 from tailrace.errors import PrerequisiteError
-from tailrace.jar import Jar
 from tailrace.sinks.kafka import KafkaSink
 from tailrace.sinks.tables.formats.base import TableFormat
 from tailrace.sinks.tables.formats.known import FORMATS

@@ -269,7 +269,7 @@ def told(ended: Mapping[str, Ended]) -> None:
 def classes(environment: Mapping[str, str]) -> Iterator[None]:
     """Make the archive of Java's classes meanwhile: a JVM that starts when it is there takes a quarter of CPU less."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tailrace.cli", "warm"],
+        [sys.executable, "-m", "tailrace.command.cli", "warm"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -11,10 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace import formats
-from tailrace.assembly.json_text import dumps
-from tailrace.assembly.programs import KINDS
 from tailrace.columns.logical import ABSENT, INT64, STRING, LogicalType
 from tailrace.config.formats import Format
+from tailrace.kernels.programs import KINDS
 from tailrace.records.columns import Same, Texts, Written
 from tailrace.records.layout import (
     AFTER,
@@ -32,6 +31,7 @@ from tailrace.records.layout import (
 from tailrace.values.arrow import arrow_array, arrow_value
 from tailrace.values.conversion import ColumnPlan, Conversion
 from tailrace.values.fragments import strings_fragment
+from tailrace.values.json_text import dumps
 
 TOPIC = "server.public.t"
 BARE = RecordLayout("c", TOPIC, None, None)

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tailrace.compiled import settle
+from tailrace.kernels.compiled import settle
 
 if TYPE_CHECKING:
     from tailrace.sinks.tables.positions import ReadAt, complete_until, read_at

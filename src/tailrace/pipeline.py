@@ -12,11 +12,11 @@ from tailrace.config.files import RunConfig
 from tailrace.config.transforms import transforms
 from tailrace.connectors.registry import find, parse
 from tailrace.errors import TailraceError
-from tailrace.failures import cause
+from tailrace.observe.failures import cause
+from tailrace.observe.status import METRIC
 from tailrace.sinks.base import Sink
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.spark.lock import CheckpointLock
-from tailrace.status import METRIC
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -54,4 +54,4 @@ def test_functions_are_compiled_in_one_way() -> None:
                 names = {alias.name for alias in node.names}
                 if names & {"numba", "njit", "jit", "vectorize", "guvectorize", "generated_jit"}:
                     found.append(place(path))
-    assert set(found) <= {"compiled.py"}
+    assert set(found) <= {"kernels/compiled.py"}

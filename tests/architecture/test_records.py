@@ -89,7 +89,7 @@ def test_only_encodings_put_documents_together() -> None:
     found = {
         name
         for name, tree in modules()
-        if not name.startswith((*KINDS, OWN_RECORD)) and "tailrace.assembly.programs.Programs" in imported(name, tree)
+        if not name.startswith((*KINDS, OWN_RECORD)) and "tailrace.kernels.programs.Programs" in imported(name, tree)
     }
     assert not found
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import psycopg
 
-from tailrace.embedded import THROWAWAY
+from tailrace.demo.embedded import THROWAWAY
 from tests.chaos import lake_check, progress
 from tests.chaos.changes import Row, key_of, row_of
 from tests.chaos.check import Faults

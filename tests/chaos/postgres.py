@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from tailrace.embedded import THROWAWAY, Server
+from tailrace.demo.embedded import THROWAWAY, Server
 from tests.chaos import progress
 from tests.chaos.changes import Change, Row, from_record, key_of, row_of
 from tests.chaos.oracle import Oracle

@@ -57,7 +57,7 @@ class Tailrace:
         self.began = time.monotonic()
         with (self.folder / f"run-{self.runs}.log").open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tailrace.cli", "run", *self._arguments, *more],
+                [sys.executable, "-m", "tailrace.command.cli", "run", *self._arguments, *more],
                 cwd=self.folder,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,

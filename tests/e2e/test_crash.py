@@ -49,7 +49,7 @@ def configure(folder: Path, database: Database, sink: dict[str, str]) -> Path:
 
 def run(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tailrace.cli", "run", str(folder / "application.properties"), *arguments],
+        [sys.executable, "-m", "tailrace.command.cli", "run", str(folder / "application.properties"), *arguments],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -45,7 +45,7 @@ class Place:
         """A demo in a process group of its own, as a shell starts it."""
         environment = {**os.environ, MARK: self.mark, "TMPDIR": str(self.temporary)}
         return subprocess.Popen(
-            [sys.executable, "-m", "tailrace.cli", "demo", "--fast", *arguments],
+            [sys.executable, "-m", "tailrace.command.cli", "demo", "--fast", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tailrace import cli
+from tailrace.command import cli
 from tailrace.connectors import reference, registry
 from tailrace.errors import ConfigError
+from tailrace.observe.status import StatusLine
 from tailrace.pipeline import Pipeline
 from tailrace.spark import options, register
-from tailrace.status import StatusLine
 from tests.extending.reading import read
 
 PACKAGE = Path(__file__).parent / "database"

@@ -11,7 +11,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from tailrace import cli, sinks
+from tailrace import sinks
+from tailrace.command import cli
 from tailrace.connectors.registry import from_entries
 from tailrace.errors import ConfigError, ConnectionFailed, SinkError
 from tailrace.pipeline import Pipeline, read_columns

@@ -31,7 +31,7 @@ from tailrace.connectors.postgres.protocol.pgoutput import (
 from tailrace.connectors.postgres.protocol.position import START
 from tailrace.connectors.postgres.protocol.segment import Segment
 from tailrace.errors import DecodeError, TailraceError
-from tailrace.runtime import THREADS
+from tailrace.process.runtime import THREADS
 from tests.fuzz.guarded import Guarded
 from tests.fuzz.machine import Difference, Target
 from tests.fuzz.mutation import framed, frames

@@ -29,7 +29,7 @@ from pymongo.errors import PyMongoError
 from pyspark.sql import SparkSession
 
 from tailrace.columns.row import COLUMNS
-from tailrace.embedded import THROWAWAY, Server
+from tailrace.demo.embedded import THROWAWAY, Server
 from tdsserver.process import TestServer
 from tests import fix_invariant, fix_spark
 from tests.fix_mongodb import Mongo

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from tailrace.assembly.json_text import schema_text
 from tailrace.columns import TableId, TableSchema
 from tailrace.columns.logical import LogicalType
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.events import control_records
 from tailrace.events.event_settings import EventSettings
+from tailrace.values.json_text import schema_text
 from tests.event_schemas import event_schemas
 from tests.event_settings import event_settings
 from tests.golden import case as cases

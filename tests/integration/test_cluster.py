@@ -50,7 +50,7 @@ def test_a_pipeline_on_a_cluster_outlives_its_executors(database: Database, tmp_
     path = tmp_path / "application.properties"
     path.write_text("".join(f"{name}={text}\n" for name, text in entries.items()))
     with SparkCluster() as cluster:
-        command = [sys.executable, "-m", "tailrace.cli", "run", str(path), "--master", cluster.master]
+        command = [sys.executable, "-m", "tailrace.command.cli", "run", str(path), "--master", cluster.master]
         run = subprocess.Popen(
             [*command, "--conf", "spark.executor.memory=512m", "--conf", "spark.app.name=far"],
             cwd=tmp_path,

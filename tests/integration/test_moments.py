@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tailrace
-from tailrace.cli import main
+from tailrace.command.cli import main
 from tailrace.errors import ConversionError
 from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.maintain import Work, maintain

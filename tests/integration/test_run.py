@@ -17,7 +17,8 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from tailrace import cli, pipeline
+from tailrace import pipeline
+from tailrace.command import cli
 from tailrace.pipeline import Pipeline
 from tailrace.spark import session
 from tests import fix_invariant
@@ -45,7 +46,7 @@ def write(folder: Path, database: Database, **more: str) -> Path:
 
 def command(folder: Path, database: Database, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tailrace.cli", "run", *arguments],
+        [sys.executable, "-m", "tailrace.command.cli", "run", *arguments],
         cwd=folder,
         env=os.environ | {"DB_PASSWORD": database.server.password},
         stdin=subprocess.DEVNULL,

@@ -23,7 +23,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tailrace import cli, pipeline
+from tailrace import pipeline
+from tailrace.command import cli
 from tailrace.pipeline import Pipeline
 from tdsserver.process import TestDatabase, TestServer
 from tests import fix_invariant
@@ -136,7 +137,7 @@ def run(commands: list[Command], folder: Path, entries: dict[str, str], *argumen
     }
     settings = [part for name, value in shown.items() for part in ("--conf", f"{name}={value}")]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tailrace.cli", "run", str(file), *settings, *arguments],
+        [sys.executable, "-m", "tailrace.command.cli", "run", str(file), *settings, *arguments],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tailrace.assembly.json_text import quoted
 from tailrace.connectors.mongodb.documents.extended import Document, Typed
 from tailrace.errors import ConversionError
 from tailrace.values.doubles import double_text
+from tailrace.values.json_text import quoted
 
 Schema = tuple[str, str | None, int | None, bool, Any]
 Shaped = tuple[Schema, Any]

@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tailrace.assembly.json_text import dumps, quoted
 from tailrace.columns.row import HEADERS
 from tailrace.connectors.mongodb.documents.extended import Document, Typed, read
 from tailrace.connectors.mongodb.documents.options import Added, Unwrap
 from tailrace.errors import ConversionError
+from tailrace.values.json_text import dumps, quoted
 from tests.property.plain_shapes import (
     BOOLEAN,
     INT32,

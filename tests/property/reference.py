@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.assembly.json_text import Verbatim, dumps, quoted, schema_text
 from tailrace.columns import ChangeBatch, Image
 from tailrace.columns.logical import STRING, LogicalType
 from tailrace.events.event_settings import TASK_ID, EventSettings
 from tailrace.events.mapping import SourceForm
 from tailrace.events.schema_changes import marker_of, plain_source
 from tailrace.values.conversion import ColumnPlan
+from tailrace.values.json_text import Verbatim, dumps, quoted, schema_text
 
 Row = dict[str, Verbatim]
 

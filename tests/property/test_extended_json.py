@@ -9,12 +9,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.assembly.json_text import quoted
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values import json_forms as forms
 from tailrace.connectors.mongodb.values.extended_json import json_texts
 from tailrace.connectors.mongodb.values.plain_json import double_text, plain_text
 from tailrace.errors import TailraceError
+from tailrace.values.json_text import quoted
 from tests.extent import examples
 from tests.unit.mongodb.bson_bytes import array, binary, document, scoped, text
 

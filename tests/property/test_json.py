@@ -9,7 +9,6 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailrace.assembly.json_text import dumps
 from tailrace.columns import ROW_SCHEMA, ChangeBatch, Column, TableId, TableSchema
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.values.conversions import plan_columns
@@ -19,6 +18,7 @@ from tailrace.events.mapping import SourceForm
 from tailrace.events.record_assembly import to_rows
 from tailrace.events.table_plan import table_plan
 from tailrace.values.fragments import column_fragment, json_array, plain_json
+from tailrace.values.json_text import dumps
 from tests.event_schemas import event_schemas
 from tests.event_settings import event_settings
 from tests.extent import examples

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tailrace.assembly.json_text import dumps, java_number
 from tailrace.formats.arrow import shown
 from tailrace.formats.json.values import values_fragment
 from tailrace.transforms.json_kernels import signatures
@@ -21,6 +20,7 @@ from tailrace.transforms.zones import _offset, _offsets, _zone
 from tailrace.values.arrow import arrow_type_of
 from tailrace.values.doubles import double_text
 from tailrace.values.fragments import json_array
+from tailrace.values.json_text import dumps, java_number
 from tailrace.values.timestamps import instant_texts, iso_instant
 
 _TEXTS = st.text(st.sampled_from('a"\\/\n\x7fé€😀 ,:{}[]'), max_size=4)

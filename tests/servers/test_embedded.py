@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tailrace.embedded import THROWAWAY, Server
+from tailrace.demo.embedded import THROWAWAY, Server
 
 CHILD = """
 import sys, time

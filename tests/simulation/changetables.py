@@ -20,7 +20,7 @@ from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.connectors.changetables.snapshot import initial
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.events import record_assembly
-from tailrace.runtime import Threads
+from tailrace.process.runtime import Threads
 from tests.simulation.course import Counts, configured
 from tests.simulation.mutants import replaced
 from tests.simulation.world import Killed, Stuck

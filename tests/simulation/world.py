@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import greenlet
 
-from tailrace.runtime import Bell, Condition, Event, Helper, Result, Thread
+from tailrace.process.runtime import Bell, Condition, Event, Helper, Result, Thread
 
 FOREVER = 1e12
 
@@ -152,7 +152,7 @@ class Process:
                 return is_due is not None and is_due()
         raise AssertionError("a thread of another process waits")
 
-    # --- tailrace.runtime.Runtime ---
+    # --- tailrace.process.runtime.Runtime ---
 
     def monotonic(self) -> float:
         return self.world.now

@@ -17,7 +17,7 @@ _SHARED = "source: shared objects file"
 @pytest.fixture(scope="module")
 def archive() -> Path:
     """The archive that `tailrace warm` makes, or has made: that takes more time than all that is shown here."""
-    command = [sys.executable, "-m", "tailrace.cli", "warm"]
+    command = [sys.executable, "-m", "tailrace.command.cli", "warm"]
     made = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert (made.returncode, made.stderr) == (0, "")
     found = Path(made.stdout.strip())

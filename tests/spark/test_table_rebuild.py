@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tailrace.cli import main
 from tailrace.columns.blocks import BLOCK, Form, Head, written
+from tailrace.command.cli import main
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.evolution import Step
 from tailrace.sinks.tables.formats.delta import DeltaTable

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tailrace import cli, errors, sinks
+from tailrace import errors, sinks
+from tailrace.command import cli
 from tailrace.connectors.postgres.status import describe
 from tailrace.errors import (
     ConnectionFailed,
@@ -21,11 +22,11 @@ from tailrace.errors import (
     SinkError,
     TailraceError,
 )
-from tailrace.failures import cause, recognise
+from tailrace.observe.failures import cause, recognise
+from tailrace.observe.status import METRIC, Status, StatusLine
 from tailrace.sinks.console import render
 from tailrace.spark import session
 from tailrace.spark.lock import CheckpointLock
-from tailrace.status import METRIC, Status, StatusLine
 
 NOWHERE = "database.hostname=127.0.0.1\ndatabase.port=1\ndatabase.user=u\ndatabase.dbname=d\ndatabase.password=s3cret\n"
 
@@ -86,7 +87,7 @@ def test_what_was_not_expected_is_one_line(monkeypatch: pytest.MonkeyPatch, caps
     def fail(name: str) -> Any:
         raise ZeroDivisionError("by zero\nsecond line")
 
-    monkeypatch.setattr("tailrace.cli.importlib.import_module", fail)
+    monkeypatch.setattr("tailrace.command.cli.importlib.import_module", fail)
     assert cli.main(["demo"]) == 1
     said = capsys.readouterr().err
     assert "ZeroDivisionError: by zero" in said

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace import cli, migration
+from tailrace.command import cli, migrate
 from tailrace.config.properties import parse_properties
 from tailrace.connectors import registry
 
@@ -81,7 +81,7 @@ def test_a_file_that_is_refused_is_exit_code_2(
     assert f"error    configuration  {said}" in capsys.readouterr().out
     assert cli.main(["migrate", "--write", str(path)]) == 2
     assert "refused         " in capsys.readouterr().out
-    assert not migration.cleaned_path(path).exists()
+    assert not migrate.cleaned_path(path).exists()
 
 
 def test_what_is_no_file_of_a_connector_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,7 +123,7 @@ def test_migrate_tells_what_becomes_of_every_entry(tmp_path: Path, capsys: pytes
     ):
         assert f"\n{line}" in f"\n{said}"
     assert "hunter2" not in said
-    assert not migration.cleaned_path(tmp_path / "connector.json").exists()
+    assert not migrate.cleaned_path(tmp_path / "connector.json").exists()
 
 
 def test_a_cleaned_connector_says_what_older_names_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,5 +247,5 @@ def test_a_resource_of_strimzi_is_a_connector(tmp_path: Path, wrapped: bool) -> 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
 def test_a_written_properties_file_reads_as_it_was(entries: dict[str, str]) -> None:
-    text = "".join(migration.line(name, value) for name, value in entries.items())
+    text = "".join(migrate.line(name, value) for name, value in entries.items())
     assert parse_properties(text) == entries

@@ -9,9 +9,8 @@ import pytest
 
 from tailrace.connectors.postgres.status import describe
 from tailrace.connectors.source_status import TableProgress, tables
-from tailrace.progress import Pace, bar, described
+from tailrace.observe.status import Pace, StatusLine, bar, described
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot
-from tailrace.status import StatusLine
 
 CHUNKS = [("public.t", 3), ("public.u", 1), ("s.v", 1)]
 

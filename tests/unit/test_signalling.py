@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace import cli
+from tailrace.command import cli
 from tailrace.snapshot.channels import FileChannel
 from tailrace.snapshot.signals import ExecuteSnapshot, LogMessage, Signal, StopSnapshot, read
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace import temporary
+from tailrace.process import temporary
 
 PREFIX = "tailrace-sockets-"
 OWNER = f"""

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import tailrace
-from tailrace.cli import main
+from tailrace.command.cli import main
+from tailrace.command.maintain import moment
 from tailrace.errors import ConfigError
 from tailrace.sinks.tables.names import absolute
-from tailrace.upkeep import moment
 
 
 def test_where_and_when() -> None:

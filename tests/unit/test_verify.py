@@ -19,9 +19,9 @@ from bson.datetime_ms import DatetimeMS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace import signalling, sinks
+from tailrace import sinks
 from tailrace.columns.table import Column, TableId, TableSchema
-from tailrace.connectors import registry
+from tailrace.connectors import registry, signalling
 from tailrace.connectors.changetables.compared import ComparedTables
 from tailrace.connectors.mongodb.compared import ComparedDocuments
 from tailrace.connectors.mongodb.snapshot import chunks

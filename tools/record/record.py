@@ -23,7 +23,7 @@ def main() -> int:
     import psycopg
     import pytds
 
-    from tailrace.embedded import Server
+    from tailrace.demo.embedded import Server
     from tests.fix_postgres import describe, system_binaries
     from tests.golden import tds_runner
     from tests.golden.case import load

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tailrace import sinks
-from tailrace.jar import Jar
+from tailrace.config.jar import Jar
 from tailrace.sinks.tables.formats.known import FORMATS
 
 ROOT = Path(__file__).parents[2]

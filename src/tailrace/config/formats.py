@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tailrace.config.extensions import Extensions
 from tailrace.errors import ConfigError
-from tailrace.extensions import Extensions
 
 KNOWN = Extensions(
     "tailrace.formats",

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from tailrace.config.extensions import Extensions
 from tailrace.errors import ConfigError
-from tailrace.extensions import Extensions
 
 _CONNECT = "org.apache.kafka.connect.transforms."
 _DEBEZIUM = "io.debezium.transforms."

@@ -13,11 +13,11 @@ from pathlib import Path
 from tailrace import config
 from tailrace.config import Config, files, foreign
 from tailrace.config.config import Examined
+from tailrace.config.extensions import Extensions
 from tailrace.config.files import Examination, RunConfig
 from tailrace.config.option import Option
 from tailrace.connectors.descriptor import Descriptor, Documents
 from tailrace.errors import ConfigError, PrerequisiteError
-from tailrace.extensions import Extensions
 
 GROUP = "tailrace.connectors"
 """The group of the entry points."""

@@ -20,9 +20,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tailrace.demo import inventory
+from tailrace.demo.embedded import THROWAWAY, Server
 from tailrace.demo.records import Record, RecordFiles
 from tailrace.demo.screen import Screen
-from tailrace.embedded import THROWAWAY, Server
 from tailrace.errors import ConfigError, TailraceError
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ def _command() -> str:
     if shutil.which("tailrace"):
         return "tailrace"
     program = Path(sys.argv[0])
-    return os.path.relpath(program) if program.name == "tailrace" else f"{sys.executable} -m tailrace.cli"
+    return os.path.relpath(program) if program.name == "tailrace" else f"{sys.executable} -m tailrace.command.cli"
 
 
 def _end_java(spark: Any) -> None:

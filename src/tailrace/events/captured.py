@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.json_text import dumps
 from tailrace.columns import CapturedTransactions, ChangeBatch, Image, Marker, TableSchema
 from tailrace.columns import Column as TableColumn
 from tailrace.columns.batch import Int64s
@@ -20,6 +19,7 @@ from tailrace.records.columns import Same
 from tailrace.records.layout import TRANSACTION, Column, Constant, Member, Node
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.fragments import lsn_texts
+from tailrace.values.json_text import dumps
 from tailrace.values.lsns import lsn_text
 
 

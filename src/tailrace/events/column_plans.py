@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from tailrace.assembly.json_text import dumps
 from tailrace.columns import Column, TableSchema
 from tailrace.columns.logical import ABSENT, STRING, LogicalType
 from tailrace.events.event_settings import EventSettings
@@ -19,6 +18,7 @@ from tailrace.events.names import field_name
 from tailrace.values import binaries, booleans, dates, decimals, floats, instants, integers, strings, times, timestamps
 from tailrace.values.binaries import Binaries
 from tailrace.values.conversion import BY_VALUE, ColumnPlan, Conversion
+from tailrace.values.json_text import dumps
 from tailrace.values.shapes import ByteTruncation, Digest, Mask, Shape, Truncation
 from tailrace.values.strings import STRINGS
 

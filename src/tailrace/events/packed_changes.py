@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.programs import KINDS
 from tailrace.columns import ChangeBatch, Marker
 from tailrace.columns.batch import Image, Int32s, Int64s
 from tailrace.columns.blocks import BLOCK, EVERY, KEPT, LAST, ROWS, Form, Head, Place, written
@@ -23,6 +22,7 @@ from tailrace.events.mapping import Records, SourceForm
 from tailrace.events.quarantine import conversion_error
 from tailrace.events.table_plan import TablePlan
 from tailrace.events.warnings import warn_of_infinite, warn_of_unfit
+from tailrace.kernels.programs import KINDS
 from tailrace.records.layout import CHANGE, MARKER, RECORD, SOURCE, TRANSACTION
 from tailrace.values.arrow import arrow_type_of, typed
 from tailrace.values.conversion import ColumnPlan

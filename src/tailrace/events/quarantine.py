@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tailrace.assembly.json_text import quoted
 from tailrace.columns import ChangeBatch, Image, Marker, TableId
 from tailrace.columns.logical import BYTES, INT64, STRING, Field, struct
 from tailrace.errors import ConversionError, TransformError
@@ -24,6 +23,7 @@ from tailrace.events.mapping import Place, SourceForm
 from tailrace.records.layout import RecordLayout, constants
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.fragments import plain_json
+from tailrace.values.json_text import quoted
 
 log = logging.getLogger("tailrace")
 

@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.buffers import ExceedsArrow, text_buffers
 from tailrace.columns import ChangeBatch, TableSchema
 from tailrace.errors import ConversionError
 from tailrace.events.event_settings import EventSettings
@@ -40,6 +39,7 @@ from tailrace.events.record_variants import (
 )
 from tailrace.events.table_plan import TablePlan, TablePlans, table_plan
 from tailrace.events.warnings import warn, warn_of_unfit
+from tailrace.kernels.buffers import ExceedsArrow, text_buffers
 from tailrace.records.transform import Refused
 from tailrace.values.conversion import ColumnPlan
 

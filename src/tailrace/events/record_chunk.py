@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace import formats
-from tailrace.assembly.programs import KINDS
 from tailrace.columns import ChangeBatch, Marker
 from tailrace.columns.row import rows_of
 from tailrace.events.envelope import marker_text
@@ -22,6 +21,7 @@ from tailrace.events.record_variants import Drop, KindColumns, KnownRecords, rep
 from tailrace.events.table_plan import KindPlan, TablePlan, TablePlans
 from tailrace.events.typed_rows import Kinds, TypedBlock, typed_rows_of
 from tailrace.formats.arrow import array_of
+from tailrace.kernels.programs import KINDS
 from tailrace.records.columns import Same, Texts
 from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, ImageColumn
 from tailrace.values.conversion import ColumnPlan

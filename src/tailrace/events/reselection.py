@@ -17,8 +17,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.json_text import dumps
-from tailrace.buffers import text_buffers
 from tailrace.columns import ChangeBatch, Image, TableSchema
 from tailrace.columns.logical import ABSENT
 from tailrace.config.processors import RESELECT, Reselection
@@ -26,7 +24,9 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import SourceForm
 from tailrace.events.quarantine import refused_error
 from tailrace.events.table_plan import table_plan
+from tailrace.kernels.buffers import text_buffers
 from tailrace.values.conversion import ColumnPlan
+from tailrace.values.json_text import dumps
 
 log = logging.getLogger("tailrace")
 

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.programs import Fragment
 from tailrace.columns.logical import LogicalType
+from tailrace.kernels.programs import Fragment
 from tailrace.records.columns import Columns, Indexes, Same, Written
 from tailrace.records.layout import (
     CHANGE,

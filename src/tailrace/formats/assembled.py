@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.assembly.programs import NO_PROGRAM, Fragment, Programs
-from tailrace.buffers import binary_array
+from tailrace.kernels.buffers import binary_array
+from tailrace.kernels.programs import NO_PROGRAM, Fragment, Programs
 from tailrace.records.columns import Columns
 
 Pieces = list[tuple[Fragment | bytes, int]]

@@ -13,12 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.programs import Fragment, Programs
-from tailrace.buffers import Bytes, binary_array, readonly, text_buffers
 from tailrace.columns.logical import LogicalType
 from tailrace.formats.arrow import computed, image_values, read_json
 from tailrace.formats.assembled import AssembledBlock, Hole, Pieces
 from tailrace.formats.json.values import spread
+from tailrace.kernels.buffers import Bytes, binary_array, readonly, text_buffers
+from tailrace.kernels.programs import Fragment, Programs
 from tailrace.records.columns import Columns, Same, Written
 from tailrace.records.layout import CHANGE, RECORD, Column, Computed, ImageColumn, Text
 from tailrace.values.arrow import arrow_type_of

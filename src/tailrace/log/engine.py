@@ -16,7 +16,7 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Limits, O, Offset, OpenLog, P, Source, T, Task
 from tailrace.log.control_tasks import HeartbeatTask, NotificationTask
 from tailrace.log.timing import DispatchInterval, Heartbeats, StreamingDelay
-from tailrace.runtime import Runtime
+from tailrace.process.runtime import Runtime
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.snapshot.progress import Progress
 

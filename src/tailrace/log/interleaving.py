@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.buffers import text_buffers
 from tailrace.columns.batch import Int32s, Int64s
+from tailrace.kernels.buffers import text_buffers
 
 # Number of changes, of all tables of a topic, that are put into order at a time; more with many tables, so that each
 # has some of them.

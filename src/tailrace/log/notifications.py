@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from tailrace.events.control_records import write_to_log
-from tailrace.runtime import Runtime
+from tailrace.process.runtime import Runtime
 from tailrace.snapshot.incremental import InitialNotifications, Notification
 from tailrace.snapshot.progress import Progress
 

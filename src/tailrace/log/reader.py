@@ -9,7 +9,7 @@ from typing import Any, Generic
 from tailrace.errors import SpoolFailed
 from tailrace.log.contracts import UNLIMITED, Committed, Limits, LogFeed, O, OpenLog, P, Pos, Setback, Step, Taken, Upto
 from tailrace.log.spool import Spool
-from tailrace.runtime import THREADS, Runtime, Thread
+from tailrace.process.runtime import THREADS, Runtime, Thread
 
 log = logging.getLogger("tailrace")
 

@@ -16,7 +16,7 @@ import numpy as np
 from tailrace.columns.batch import Bytes
 from tailrace.errors import SpoolFailed
 from tailrace.log.contracts import Pos, Stretch, Taken, Upto
-from tailrace.runtime import THREADS, Runtime
+from tailrace.process.runtime import THREADS, Runtime
 
 # --- temporary files --------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tailrace.runtime import Runtime
+from tailrace.process.runtime import Runtime
 
 # --- streaming.delay.ms -----------------------------------------------------------------------------------------------
 

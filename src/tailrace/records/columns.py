@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.assembly.programs import Fragment
+from tailrace.kernels.programs import Fragment
 from tailrace.records.layout import Column, ImageColumn
 from tailrace.values.conversion import ColumnPlan
 

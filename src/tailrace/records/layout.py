@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tailrace.assembly.programs import CHANGE, MARKER, RECORD, SOURCE, TRANSACTION
 from tailrace.columns.logical import BYTES, STRING, Field, LogicalType, struct
+from tailrace.kernels.programs import CHANGE, MARKER, RECORD, SOURCE, TRANSACTION
 from tailrace.values.conversion import ColumnPlan
 
 __all__ = ["CHANGE", "MARKER", "RECORD", "SOURCE", "TRANSACTION"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tailrace.config.config import Config
+from tailrace.config.extensions import Extensions
 from tailrace.config.files import SERVER_SINKS
 from tailrace.errors import SinkError
-from tailrace.extensions import Extensions
 from tailrace.sinks.base import Sink
 
 __all__ = ["KNOWN", "Sink", "names", "open"]

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tailrace.columns.row import COLUMNS
 from tailrace.config.config import Config
+from tailrace.config.jar import Jar
 from tailrace.config.option import split_list
 from tailrace.connectors.findings import Finding
 from tailrace.errors import SinkError, TailraceError
-from tailrace.jar import Jar
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

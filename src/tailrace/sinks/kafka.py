@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config.config import Config
+from tailrace.config.jar import Jar
 from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
-from tailrace.jar import Jar
 from tailrace.sinks import brokers
 from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.interruption import briefly

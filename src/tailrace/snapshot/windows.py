@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Generic, Protocol, TypeVar
 
-from tailrace.runtime import THREADS, Runtime
+from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.channels import Channels
 from tailrace.snapshot.incremental import (
     Collection,
@@ -328,7 +328,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         return found
 
     def status(self) -> dict[str, Any] | None:
-        """Return the state of the running snapshot, in the form that `tailrace.status` describes; None if none runs."""
+        """Return the state of the running snapshot, in the form that `tailrace.observe.status` describes; None if none runs."""
         state = self._state
         if state is None:
             return None

@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tailrace.config.jar import Jar
 from tailrace.errors import PrerequisiteError
-from tailrace.jar import Jar
 from tailrace.spark.java import cache_directory, find_java
 
 

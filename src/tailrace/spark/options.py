@@ -36,9 +36,9 @@ def options(mapping: Mapping[str, str]) -> dict[str, str]:
     """
     from pyspark import SparkContext
 
+    from tailrace.process.temporary import can_share_files
     from tailrace.spark.cluster import is_local
     from tailrace.spark.memory import most_change_bytes
-    from tailrace.temporary import can_share_files
 
     given = dict(mapping)
     named = {name.strip().lower() for name in given}

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tailrace import temporary
-from tailrace.jar import Jar
+from tailrace.config.jar import Jar
+from tailrace.process import temporary
 from tailrace.spark import archive, fork_server
 from tailrace.spark.cluster import LOCAL, demand, is_local
 from tailrace.spark.gateway import Launch, spark_home

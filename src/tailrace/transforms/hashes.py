@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.buffers import Bytes, Offsets, text_buffers
 from tailrace.columns.logical import LogicalType
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, Offsets, text_buffers
+from tailrace.kernels.compiled import kernel
 from tailrace.values.decimals import unscaled
 
 Hashes = npt.NDArray[np.int32]

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.buffers import Bytes, Offsets, readonly, text_buffers
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, Offsets, readonly, text_buffers
+from tailrace.kernels.compiled import kernel
 
 _DEEPEST = 64
 # Signatures of a text that is its own signature, and of a text that is neither an object nor an array.

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
-from tailrace.assembly.json_text import Verbatim, java_number
 from tailrace.columns.logical import (
     BOOLEAN,
     DOUBLE,
@@ -26,6 +25,7 @@ from tailrace.columns.logical import (
 from tailrace.records.layout import Constant
 from tailrace.values.binaries import base64_text
 from tailrace.values.decimals import unscaled, unscaled_bytes
+from tailrace.values.json_text import Verbatim, java_number
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 _LARGEST_FLOAT, _LARGEST_DOUBLE = Decimal("3.4028235E38"), Decimal("1.7976931348623157E308")

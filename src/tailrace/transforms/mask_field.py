@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.json_text import Verbatim, java_number
 from tailrace.columns.logical import LogicalType
 from tailrace.records.layout import Computed, Constant, Node, RecordLayout
 from tailrace.records.transform import Refused, Rewritten
@@ -31,6 +30,7 @@ from tailrace.transforms.parts import (
 from tailrace.values.arrow import arrow_array, arrow_value
 from tailrace.values.binaries import base64_text
 from tailrace.values.decimals import unscaled, unscaled_bytes
+from tailrace.values.json_text import Verbatim, java_number
 
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.json_text import dumps
 from tailrace.columns.logical import ABSENT, LogicalType
 from tailrace.records.layout import (
     Column,
@@ -22,6 +21,7 @@ from tailrace.records.layout import (
     Struct,
     Text,
 )
+from tailrace.values.json_text import dumps
 
 ENVELOPE = ".Envelope"
 """The end of the schema names of change events."""

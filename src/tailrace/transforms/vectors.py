@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from tailrace.assembly.json_text import java_number
 from tailrace.records.layout import Computed, Constant, Node, RecordLayout
 from tailrace.transforms.given import Given
 from tailrace.transforms.images import with_columns
+from tailrace.values.json_text import java_number
 from tailrace.values.strings import JSON
 
 _LISTS = ("io.debezium.data.DoubleVector", "io.debezium.data.FloatVector")

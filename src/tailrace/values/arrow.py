@@ -18,10 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.json_text import Verbatim
-from tailrace.buffers import Bytes, readonly
 from tailrace.columns.logical import STRING, LogicalType
+from tailrace.kernels.buffers import Bytes, readonly
 from tailrace.values.conversion import ColumnPlan, Conversion, Family, Typed, plain_value
+from tailrace.values.json_text import Verbatim
 from tailrace.values.texts import LOST, NULL, VALUE, Flags, Shown, Texts, without_bad_text
 
 _MOST_KNOWN = 100_000

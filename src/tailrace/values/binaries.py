@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import Bytes, Offsets, binary_array, readonly
 from tailrace.columns.logical import BYTES, STRING, LogicalType
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, Offsets, binary_array, readonly
+from tailrace.kernels.compiled import kernel
+from tailrace.kernels.programs import Fragment
 from tailrace.values.arrow import strings_of
 from tailrace.values.conversion import Conversion, Family, Typed
 from tailrace.values.texts import LOST, Ends, Int, Shown, Texts, put_literal, word, written

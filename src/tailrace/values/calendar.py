@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.buffers import Bytes
 from tailrace.columns.logical import INT8, INT32, Field, LogicalType, struct
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes
+from tailrace.kernels.compiled import kernel
 from tailrace.values.integers import put_integer
 from tailrace.values.texts import Int, is_word, word
 

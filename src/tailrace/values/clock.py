@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 
-from tailrace.buffers import Bytes
 from tailrace.columns.logical import INT8, INT32
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes
+from tailrace.kernels.compiled import kernel
 from tailrace.values.calendar import DAY_NS, DAY_US, ISO, MICRO, MILLI, NANO, Found, Parts, put_two, two_digits, whole
 from tailrace.values.texts import Int
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from tailrace.assembly.json_text import dumps
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import Bytes
 from tailrace.columns.logical import LogicalType
+from tailrace.kernels.buffers import Bytes
+from tailrace.kernels.programs import Fragment
+from tailrace.values.json_text import dumps
 from tailrace.values.shapes import Shape
 from tailrace.values.texts import LOST, NULL, VALUE, Shown, Texts, strings_fragment
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import Bytes, Offsets
 from tailrace.columns.logical import INT32, STRING, LogicalType, semantic
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, Offsets
+from tailrace.kernels.compiled import kernel
+from tailrace.kernels.programs import Fragment
 from tailrace.values.arrow import numbers_of, stored, strings_of
 from tailrace.values.calendar import (
     DATE_PATTERN,

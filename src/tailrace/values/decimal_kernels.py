@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.buffers import Bytes, Offsets
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, Offsets
+from tailrace.kernels.compiled import kernel
 from tailrace.values.binaries import put_base64
 from tailrace.values.integers import put_integer
 from tailrace.values.texts import LOST, VALUE, Bool, Ends, Int, is_word, put_bytes, put_literal, word

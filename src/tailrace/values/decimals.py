@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import readonly
 from tailrace.columns.logical import BYTES, DOUBLE, INT32, STRING, Field, LogicalType, semantic, struct
+from tailrace.kernels.buffers import readonly
+from tailrace.kernels.programs import Fragment
 from tailrace.values.arrow import stored, strings_of
 from tailrace.values.binaries import base64_text
 from tailrace.values.conversion import Conversion, Family, Typed

@@ -22,8 +22,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tailrace.buffers import Bytes
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes
+from tailrace.kernels.compiled import kernel
 from tailrace.values.integers import put_integer, put_unsigned
 from tailrace.values.texts import Int
 

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.assembly.json_text import Verbatim, java_number
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import Bytes, Offsets, readonly
 from tailrace.columns.logical import DOUBLE, FLOAT, LogicalType
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, Offsets, readonly
+from tailrace.kernels.compiled import kernel
+from tailrace.kernels.programs import Fragment
 from tailrace.values.conversion import Conversion, Family, Typed
 from tailrace.values.integers import put_integer
+from tailrace.values.json_text import Verbatim, java_number
 from tailrace.values.texts import LOST, VALUE, Ends, Int, Shown, Texts, put_bytes, put_literal, word, written
 
 LONGEST_FLOAT = 400

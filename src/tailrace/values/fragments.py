@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import text_buffers
+from tailrace.kernels.buffers import text_buffers
+from tailrace.kernels.programs import Fragment
 from tailrace.values.conversion import ColumnPlan, fragment_of, plain_text
 from tailrace.values.integers import integers_fragment
 from tailrace.values.lsns import lsn_texts

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import Bytes, Offsets, readonly
 from tailrace.columns.logical import BYTES, DOUBLE, INT32, Field, LogicalType, struct
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, Offsets, readonly
+from tailrace.kernels.compiled import kernel
+from tailrace.kernels.programs import Fragment
 from tailrace.values.binaries import base64_text, put_base64
 from tailrace.values.conversion import Conversion, Family
 from tailrace.values.decimals import decimal_double

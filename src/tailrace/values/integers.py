@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.assembly.json_text import Verbatim
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import Bytes, Offsets, move, readonly
 from tailrace.columns.logical import INT16, INT32, INT64, LogicalType
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, Offsets, move, readonly
+from tailrace.kernels.compiled import kernel
+from tailrace.kernels.programs import Fragment
 from tailrace.values.conversion import Conversion, Family, Typed
+from tailrace.values.json_text import Verbatim
 from tailrace.values.texts import Ends, Int, Shown, Texts, put_literal, word, written
 
 _BITS = {16: INT16, 32: INT32, 64: INT64}

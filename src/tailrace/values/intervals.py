@@ -10,10 +10,10 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import Bytes, Offsets
 from tailrace.columns.logical import INT32, INT64, STRING, LogicalType, semantic
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, Offsets
+from tailrace.kernels.compiled import kernel
+from tailrace.kernels.programs import Fragment
 from tailrace.values.arrow import numbers_of, stored
 from tailrace.values.calendar import DAY_US, INT64_MAX, Found, Parts, structured, two_digits, whole
 from tailrace.values.conversion import Conversion, Family, Typed

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrace.buffers import Bytes, Offsets, move
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, Offsets, move
+from tailrace.kernels.compiled import kernel
 from tailrace.values.texts import LOST, VALUE, Ends, Flags, Int, put_literal
 
 _QUOTE, _BACKSLASH, _COMMA, _OPENING, _CLOSING, _EQUALS, _BRACE = 34, 92, 44, 91, 93, 61, 123

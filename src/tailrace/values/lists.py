@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import Bytes, Offsets, binary_array, readonly
 from tailrace.columns.logical import DOUBLE, FLOAT, LogicalType, array, semantic
+from tailrace.kernels.buffers import Bytes, Offsets, binary_array, readonly
+from tailrace.kernels.programs import Fragment
 from tailrace.values.arrow import typed_of
 from tailrace.values.conversion import Conversion, Family, Typed, fragment_of
 from tailrace.values.floats import floating, shortest

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tailrace.buffers import Bytes, Offsets, binary_array
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, Offsets, binary_array
+from tailrace.kernels.compiled import kernel
 from tailrace.values.texts import VALUE, Texts, word
 
 _DIGITS = word(b"0123456789abcdef")

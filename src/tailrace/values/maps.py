@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tailrace.assembly.json_text import dumps
 from tailrace.columns.logical import DOUBLE, INT16, STRING, Field, LogicalType, mapping, struct
 from tailrace.values.conversion import Conversion
 from tailrace.values.floats import shortest
+from tailrace.values.json_text import dumps
 from tailrace.values.strings import JSON
 
 SPARSE_VECTOR = struct(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tailrace.assembly.programs import Fragment
 from tailrace.columns.logical import LogicalType
+from tailrace.kernels.programs import Fragment
 from tailrace.values.conversion import Family, Typed
 from tailrace.values.texts import Shown, Texts
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.buffers import text_buffers
+from tailrace.kernels.buffers import text_buffers
 
 _FOUR_BYTES = 0xF0  # the first byte of a character beyond 16 bits in UTF-8, and above
 _STREAM_HEADER = b"\xac\xed\x00\x05"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import Bytes, Offsets, move
 from tailrace.columns.logical import STRING, LogicalType, semantic
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, Offsets, move
+from tailrace.kernels.compiled import kernel
+from tailrace.kernels.programs import Fragment
 from tailrace.values.conversion import Conversion, Family, Typed
 from tailrace.values.texts import Ends, Int, Shown, Texts, is_ascii, put_literal, word, written
 

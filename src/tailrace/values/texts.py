@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import Bytes, ExceedsArrow, Offsets, readonly, text_buffers, valid_flags
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, ExceedsArrow, Offsets, readonly, text_buffers, valid_flags
+from tailrace.kernels.compiled import kernel
+from tailrace.kernels.programs import Fragment
 
 Flags = npt.NDArray[np.bool_]
 Ends = npt.NDArray[np.int64]

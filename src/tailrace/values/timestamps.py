@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import Bytes, Offsets, readonly
 from tailrace.columns.logical import INT32, INT64, STRING, LogicalType, semantic
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, Offsets, readonly
+from tailrace.kernels.compiled import kernel
+from tailrace.kernels.programs import Fragment
 from tailrace.values.arrow import numbers_of, stored, strings_of
 from tailrace.values.calendar import (
     DATE_PATTERN,

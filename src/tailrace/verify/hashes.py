@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.buffers import Bytes, Offsets, readonly, text_buffers, valid_flags
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, Offsets, readonly, text_buffers, valid_flags
+from tailrace.kernels.compiled import kernel
 from tailrace.verify.hashing import CHUNKS
 
 Hashes = npt.NDArray[np.uint64]

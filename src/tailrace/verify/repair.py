@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace import signalling, sinks
+from tailrace import sinks
 from tailrace.config.files import RunConfig
+from tailrace.connectors import signalling
 from tailrace.errors import SinkError, TailraceError
 from tailrace.pipeline import Pipeline
 from tailrace.sinks.tables.formats.known import found_at

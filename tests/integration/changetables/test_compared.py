@@ -14,7 +14,7 @@ from tailrace.connectors import registry
 from tailrace.connectors.held import Compared
 from tailrace.errors import ConfigError
 from tailrace.events.event_settings import EventSettings
-from tailrace.runtime import THREADS
+from tailrace.process.runtime import THREADS
 from tdsserver.process import TestDatabase
 from tests.fix_db2 import Db2Database
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bson import Timestamp
 
-from tailrace import cli
+from tailrace.command import cli
 from tailrace.config import Config
 from tailrace.connectors.findings import Finding
 from tailrace.connectors.mongodb.server.connection import Address, connect

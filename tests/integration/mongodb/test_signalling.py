@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace import cli
+from tailrace.command import cli
 from tailrace.errors import PrerequisiteError
 from tests.fix_mongodb import Mongo, MongoDatabase
 from tests.integration.mongodb.capture import Capture, keys

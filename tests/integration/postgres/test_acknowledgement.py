@@ -15,9 +15,9 @@ from tailrace.connectors.postgres.log.reading import ReaderSettings
 from tailrace.connectors.postgres.log.slot import READ_AGAIN_BYTES, Slot
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import ForgettableLsn
-from tailrace.embedded import THROWAWAY, Server
+from tailrace.demo.embedded import THROWAWAY, Server
 from tailrace.errors import PositionLost
-from tailrace.runtime import Threads
+from tailrace.process.runtime import Threads
 from tests.fix_capture import reader_of
 from tests.fix_postgres import Database, Postgres, create, describe, drop
 from tests.fix_query import Query

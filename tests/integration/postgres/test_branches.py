@@ -14,7 +14,7 @@ import pytest
 
 from tailrace.connectors.postgres.setup import prerequisites
 from tailrace.connectors.registry import parse
-from tailrace.embedded import Server
+from tailrace.demo.embedded import Server
 from tailrace.errors import PositionLost, PrerequisiteError
 from tests.fix_postgres import SETTINGS, Database, Postgres, describe
 from tests.fix_query import Query

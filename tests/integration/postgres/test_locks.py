@@ -17,7 +17,7 @@ from tailrace.connectors.postgres.server.causes import out_of_locks
 from tailrace.connectors.postgres.server.connection import Address, connect
 from tailrace.connectors.postgres.setup.prerequisites import check
 from tailrace.connectors.registry import parse
-from tailrace.embedded import Server
+from tailrace.demo.embedded import Server
 from tailrace.errors import ConnectionFailed, PrerequisiteError
 from tests import fix_postgres
 from tests.fix_postgres import SETTINGS, Database, Postgres, describe, owned

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace import cli
+from tailrace.command import cli
 from tailrace.config import Config
 from tailrace.connectors.findings import Finding
 from tailrace.connectors.postgres.setup.prerequisites import check

@@ -13,7 +13,7 @@ from tailrace.connectors.postgres.log import invalidation
 from tailrace.connectors.postgres.log.endings import SlotInUse
 from tailrace.connectors.postgres.setup.prerequisites import Finding, check
 from tailrace.connectors.registry import parse
-from tailrace.embedded import Server
+from tailrace.demo.embedded import Server
 from tailrace.errors import PositionLost, PrerequisiteError
 from tests import fix_postgres, waiting
 from tests.fix_postgres import SETTINGS, Database, Postgres, describe, owned

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.cli import main
+from tailrace.command.cli import main
 from tailrace.connectors.findings import Finding
 from tailrace.connectors.sqlserver.server.connection import close, connect
 from tailrace.connectors.sqlserver.setup.prerequisites import check, demand

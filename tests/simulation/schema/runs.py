@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tailrace.embedded import Server
+from tailrace.demo.embedded import Server
 from tests.fix_postgres import SETTINGS, Postgres, describe, give_back, owned, take
 from tests.simulation.schema.history import History, Outcome
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.assembly.json_text import Verbatim, dumps, java_number, quoted, schema_text
 from tailrace.columns.logical import BYTES, INT32, STRING, Field, LogicalType, array, mapping, semantic, struct
+from tailrace.values.json_text import Verbatim, dumps, java_number, quoted, schema_text
 
 
 @pytest.mark.seed("000-44")

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tailrace.assembly.programs import CHANGE, KINDS, MARKER, NO_PROGRAM, RECORD, TRANSACTION, Fragment, Programs
-from tailrace.buffers import ExceedsArrow
+from tailrace.kernels.buffers import ExceedsArrow
+from tailrace.kernels.programs import CHANGE, KINDS, MARKER, NO_PROGRAM, RECORD, TRANSACTION, Fragment, Programs
 
 
 def fragment(*texts: str, quoted: bool = False) -> Fragment:

@@ -15,7 +15,7 @@ from tailrace.connectors.changetables.log.tasks import LogTask, SnapshotTask, Wi
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.connectors.registry import parse
 from tailrace.events.event_settings import EventSettings
-from tailrace.runtime import THREADS
+from tailrace.process.runtime import THREADS
 from tests.unit.changetables.memory import MemoryDialect, Row, Server
 
 OPTIONS = {

@@ -22,7 +22,7 @@ from tailrace.connectors.changetables.log.tasks import LogTask, SchemaTask, Snap
 from tailrace.connectors.changetables.snapshot import initial
 from tailrace.errors import ConnectionFailed
 from tailrace.log.control_tasks import BoundaryTask, HeartbeatTask, NotificationTask
-from tailrace.runtime import Threads
+from tailrace.process.runtime import Threads
 from tests.extent import sized
 from tests.unit.changetables.driving import Event, Query, batches_for_rows  # noqa: F401
 from tests.unit.changetables.memory import Server

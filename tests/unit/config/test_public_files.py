@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace import migration
+from tailrace.command import migrate
 from tailrace.config.properties import parse_properties
 
 FILES = json.loads((Path(__file__).parent / "public-files.json").read_text())
@@ -43,7 +43,7 @@ NEW = re.compile(
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_a_public_file_passes_unless_a_part_is_not_there(name: str) -> None:
-    faults = list(migration.judge(ENTRIES[name]).faults)
+    faults = list(migrate.judge(ENTRIES[name]).faults)
     left = [fault for fault in faults if not NEW.match(fault)]
     for reason in REFUSED.get(name, []):
         # a sink is looked at when all options are in order
@@ -60,12 +60,12 @@ def test_most_public_files_are_not_refused_for_good() -> None:
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_a_cleaned_file_means_the_same_without_a_word(name: str) -> None:
-    judgement = migration.judge(ENTRIES[name])
+    judgement = migrate.judge(ENTRIES[name])
     if not judgement.passes:
         return
     run = judgement.examination.run
     assert run is not None
-    again = migration.judge(migration.cleaned(judgement.examination))
+    again = migrate.judge(migrate.cleaned(judgement.examination))
     cleaned = again.examination.run
     assert cleaned is not None
     left = [{name: one.source[name] for name in one.source if name not in run.source.idle} for one in (cleaned, run)]
@@ -84,8 +84,8 @@ def test_a_secret_is_never_shown(capsys: pytest.CaptureFixture[str], tmp_path: P
     for name, entries in ENTRIES.items():
         given = {entry: "hunter2" if marked.search(entry) else text for entry, text in entries.items()}
         given["column.mask.hash.SHA-256.with.salt.hunter2" if name in CONNECTORS else "debezium.source.odd"] = "a"
-        migration.check(given)
+        migrate.check(given)
         path = tmp_path / f"{name}.json"
         path.write_text(json.dumps({"name": name, "config": given}))
-        migration.migrate(path)
+        migrate.migrate(path)
     assert "hunter2" not in capsys.readouterr().out

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tailrace.assembly.json_text import dumps
 from tailrace.columns import Column
 from tailrace.columns.logical import ABSENT
 from tailrace.connectors.sqlserver.values.defaults import bare
+from tailrace.values.json_text import dumps
 from tests.unit.events.test_conversions import plan_of, settings
 
 SQL_SERVER: list[tuple[str, int, str, Any]] = [

@@ -18,7 +18,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tailrace.assembly.json_text import schema_text
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.connectors.db2.form import FORM as DB2
 from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
@@ -26,6 +25,7 @@ from tailrace.events.captured import CapturedForm
 from tailrace.events.event_settings import EventSettings
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.fragments import column_fragment, json_array, plain_json
+from tailrace.values.json_text import schema_text
 from tests.event_settings import event_settings
 
 FORMS = {"sqlserver": SQL_SERVER, "db2": DB2}

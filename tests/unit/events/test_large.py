@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailrace.assembly import programs
-from tailrace.buffers import ExceedsArrow
 from tailrace.columns import ChangeBatch, Column, Marker
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.errors import ConversionError
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import SourceForm
 from tailrace.events.record_assembly import numbered_rows
+from tailrace.kernels import programs
+from tailrace.kernels.buffers import ExceedsArrow
 from tailrace.values import fragments
 from tests.event_settings import event_settings
 from tests.unit.events import captured_changes

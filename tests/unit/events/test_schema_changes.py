@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from tailrace.assembly.json_text import schema_text
 from tailrace.columns import ROW_SCHEMA, Column, Marker, TableId, TableSchema
 from tailrace.columns.logical import LogicalType
 from tailrace.connectors.db2.form import FORM as DB2
@@ -23,6 +22,7 @@ from tailrace.events import control_records, names, schema_changes
 from tailrace.events.captured import CapturedForm
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.schema_changes import ALTER, CREATE, Preceding, SchemaChange, quoted_name, schema_change_rows
+from tailrace.values.json_text import schema_text
 from tests.event_schemas import event_schemas
 from tests.event_settings import event_settings
 

@@ -17,7 +17,7 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Limits, Offset, OpenLog, Snapshots, Source, Task
 from tailrace.log.engine import LogEngine
 from tailrace.log.notifications import PendingNotifications
-from tailrace.runtime import Thread, Threads
+from tailrace.process.runtime import Thread, Threads
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
 
 Result = TypeVar("Result")

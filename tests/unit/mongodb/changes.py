@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from bson import Decimal128
 
-from tailrace.buffers import readonly
 from tailrace.connectors.mongodb.documents.extended import Document, Typed, read
 from tailrace.connectors.mongodb.documents.normal import encoded
 from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM, Segment
+from tailrace.kernels.buffers import readonly
 
 NAMESPACE = ("inventory", "customers")
 

@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tailrace.assembly.json_text import quoted
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values import json_forms as forms
 from tailrace.connectors.mongodb.values.escapes import escaped_units
 from tailrace.connectors.mongodb.values.extended_json import json_texts
 from tailrace.connectors.mongodb.values.plain_json import double_text, items, plain_text
 from tailrace.errors import ConversionError, TailraceError
+from tailrace.values.json_text import quoted
 from tests.unit.mongodb.bson_bytes import array, document, text
 
 HERE = Path(__file__).parent

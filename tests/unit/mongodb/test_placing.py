@@ -9,7 +9,6 @@ import bson
 import numpy as np
 import pytest
 
-from tailrace.buffers import readonly
 from tailrace.columns.batch import Marker
 from tailrace.connectors.mongodb.log.stretch import Rows
 from tailrace.connectors.mongodb.records.partition import SMALL, tasks_of
@@ -19,6 +18,7 @@ from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot.placing import placed
 from tailrace.connectors.registry import parse
 from tailrace.events.event_settings import EventSettings
+from tailrace.kernels.buffers import readonly
 
 NAMES = [("d", "a"), ("d", "b")]
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from bson import decode, encode
 
-from tailrace.buffers import readonly
 from tailrace.connectors.mongodb.log.position import Committed, Position, Read
 from tailrace.connectors.mongodb.log.reader import LogReader, MongoFeed, ReaderSettings
 from tailrace.connectors.mongodb.log.stretch import Rows, Stretch, encoded
 from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import ConnectionFailed, PositionLost
+from tailrace.kernels.buffers import readonly
 
 SIZE = 100
 ALL = 1 << 62

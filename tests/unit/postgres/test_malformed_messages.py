@@ -14,7 +14,7 @@ from tailrace.connectors.postgres.log import gears
 from tailrace.connectors.postgres.log.indexing import Indexer
 from tailrace.connectors.postgres.protocol.position import START
 from tailrace.errors import ConnectionFailed, DecodeError
-from tailrace.runtime import THREADS
+from tailrace.process.runtime import THREADS
 from tests.fuzz.pgoutput import _Session
 from tests.property import logs
 

@@ -12,7 +12,7 @@ from tailrace.connectors.postgres.planner import PatientPlanner, PostgresPlanner
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.events.event_settings import EventSettings
-from tailrace.runtime import Threads
+from tailrace.process.runtime import Threads
 
 START, END = {"log": {"commit": "0/1"}}, {"log": {"commit": "0/2"}}
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tailrace.assembly.json_text import schema_text
 from tailrace.columns import Column
 from tailrace.columns.logical import ABSENT
+from tailrace.values.json_text import schema_text
 from tests.unit.postgres.test_values import both, plan
 
 CLOCK = {"hour": 13, "minute": 51, "second": 30, "nanos": 123_000_000}

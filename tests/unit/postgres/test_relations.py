@@ -15,7 +15,7 @@ from tailrace.connectors.postgres.schema.history import ColumnFacts as Facts
 from tailrace.connectors.postgres.schema.history import History, SchemaHistory
 from tailrace.connectors.postgres.schema.relations import Relations
 from tailrace.errors import ConnectionFailed
-from tailrace.runtime import Threads
+from tailrace.process.runtime import Threads
 
 END = LogPosition(1 << 40, 1 << 40)
 

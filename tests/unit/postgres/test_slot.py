@@ -8,7 +8,7 @@ import pytest
 
 from tailrace.connectors.postgres.log import slot
 from tailrace.connectors.postgres.protocol.position import confirmed
-from tailrace.runtime import THREADS
+from tailrace.process.runtime import THREADS
 
 
 @pytest.mark.parametrize("stands", [10, 12])

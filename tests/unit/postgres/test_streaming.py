@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tailrace.connectors.postgres.log.gears import Streaming
-from tailrace.runtime import THREADS
+from tailrace.process.runtime import THREADS
 
 
 class Server:

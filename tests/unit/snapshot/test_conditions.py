@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.connectors.registry import parse
+from tailrace.connectors.signalling import send
 from tailrace.errors import ConfigError
-from tailrace.signalling import send
 from tailrace.snapshot.conditions import FORBIDDEN, fault, refusal
 from tailrace.snapshot.incremental import Notifications
 from tailrace.snapshot.obedience import Obedience

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tailrace import cli
+from tailrace.command import cli
 from tailrace.errors import PrerequisiteError
 from tailrace.spark import archive
 from tests.extent import sized

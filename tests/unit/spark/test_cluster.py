@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace import cli
+from tailrace.command import cli
 from tailrace.errors import ConfigError, ConnectionFailed
 from tailrace.spark import cluster
 

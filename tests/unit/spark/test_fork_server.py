@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tailrace import temporary
+from tailrace.process import temporary
 from tailrace.spark import fork_server
 from tailrace.spark.python import worker_python
 from tests.waiting import until

@@ -149,6 +149,8 @@ def test_the_launcher_gets_no_second_garbage_collector(
 
 def test_a_jvm_starts_before_pyspark_is_imported() -> None:
     """And before numba is: their imports take as long as a good part of the JVM's start."""
-    names = "tailrace.cli, tailrace.pipeline, tailrace.spark.session, tailrace.sinks.files, tailrace.sinks.kafka"
+    names = (
+        "tailrace.command.cli, tailrace.pipeline, tailrace.spark.session, tailrace.sinks.files, tailrace.sinks.kafka"
+    )
     code = f"import sys, {names}; sys.exit(bool({{'pyspark', 'numba'}} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True)

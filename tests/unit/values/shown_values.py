@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from tailrace import values
-from tailrace.assembly.json_text import dumps
 from tailrace.values.conversion import Conversion
 from tailrace.values.fragments import column_fragment, json_array, plain_json
+from tailrace.values.json_text import dumps
 from tests.layout_blocks import plan_of, text_column
 
 NOTHING = "nothing"

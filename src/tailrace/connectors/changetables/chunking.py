@@ -12,7 +12,7 @@ from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
 from tailrace.connectors.changetables.snapshot.notifications import TableNotifications
 from tailrace.connectors.changetables.snapshot.windows import TableWindows
 from tailrace.log import contracts
-from tailrace.runtime import Runtime
+from tailrace.process.runtime import Runtime
 
 
 class ChunkedSnapshots(contracts.Snapshots[TablesOffset]):

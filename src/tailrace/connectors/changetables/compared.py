@@ -31,7 +31,7 @@ from tailrace.events.admission import Admission
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import SourceForm
 from tailrace.log.contracts import Task
-from tailrace.runtime import THREADS
+from tailrace.process.runtime import THREADS
 from tailrace.snapshot.selection import selected
 from tailrace.snapshot.signals import WINDOW_CLOSE
 

@@ -21,7 +21,7 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.log import contracts
 from tailrace.log.contracts import Limits, Offset, Task
 from tailrace.log.control_tasks import BoundaryTask
-from tailrace.runtime import Runtime
+from tailrace.process.runtime import Runtime
 from tailrace.snapshot.progress import Progress
 
 # The interval of checks for warnings, in s.

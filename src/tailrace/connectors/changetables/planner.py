@@ -29,7 +29,7 @@ from tailrace.log import contracts
 from tailrace.log.contracts import Offset, Task
 from tailrace.log.engine import LogEngine
 from tailrace.log.guardrail import guard_number
-from tailrace.runtime import THREADS, Runtime
+from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.mode import snapshot_mode
 
 log = logging.getLogger("tailrace")

@@ -23,7 +23,7 @@ from tailrace.connectors.mongodb.snapshot.plan import SnapshotPlan, SnapshotProg
 from tailrace.errors import ConfigError
 from tailrace.log import contracts
 from tailrace.log.contracts import Task
-from tailrace.runtime import Runtime
+from tailrace.process.runtime import Runtime
 from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:

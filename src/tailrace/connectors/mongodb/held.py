@@ -31,7 +31,7 @@ from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Task
 from tailrace.log.guardrail import guard_number
-from tailrace.runtime import THREADS
+from tailrace.process.runtime import THREADS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tailrace.assembly.programs import Fragment
 from tailrace.columns.logical import LogicalType
 from tailrace.errors import ConfigError, ConversionError
 from tailrace.formats.assembled import Assembly, Hole
@@ -17,6 +16,7 @@ from tailrace.formats.binary import BinaryBlock, ByTopic, Writing
 from tailrace.formats.given import Given
 from tailrace.formats.registry.options import Registry, apicurio, confluent, refuse_headers
 from tailrace.formats.registry.schema_ids import id_headers, prefix, schema_id
+from tailrace.kernels.programs import Fragment
 from tailrace.records.columns import Columns
 from tailrace.records.layout import (
     CHANGE,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote_plus
 
-from tailrace.assembly.json_text import dumps
 from tailrace.columns.logical import ABSENT, STRING, Field, LogicalType
 from tailrace.errors import ConversionError
+from tailrace.values.json_text import dumps
 
 _CONFLUENT = "io.confluent.connect.avro"
 _TYPES = {

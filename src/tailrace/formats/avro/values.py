@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import Bytes, Offsets, move, readonly, text_buffers, valid_flags
 from tailrace.columns.logical import STRING, LogicalType
-from tailrace.compiled import kernel
 from tailrace.errors import ConversionError
 from tailrace.formats.avro.schema import Rules, is_map, null_is_last
 from tailrace.formats.binary import (
@@ -27,6 +24,9 @@ from tailrace.formats.binary import (
     whole_numbers,
 )
 from tailrace.formats.json.values import values_fragment
+from tailrace.kernels.buffers import Bytes, Offsets, move, readonly, text_buffers, valid_flags
+from tailrace.kernels.compiled import kernel
+from tailrace.kernels.programs import Fragment
 
 # --- single values ----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.json_text import Verbatim, schema_text
 from tailrace.columns.logical import ABSENT, BYTES, STRING, LogicalType
 from tailrace.errors import ConversionError
 from tailrace.formats.cloudevents.options import GENERATE, HEADER, Options
@@ -28,6 +27,7 @@ from tailrace.records.layout import (
     Struct,
     Text,
 )
+from tailrace.values.json_text import Verbatim, schema_text
 
 DATA = Column("cloudevents.data", BYTES, RECORD)
 """The data of events whose data has its own encoding."""

@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.assembly.json_text import dumps, quoted, schema_text
-from tailrace.assembly.programs import Fragment
 from tailrace.columns.logical import LogicalType
 from tailrace.errors import ConfigError
 from tailrace.formats.arrow import computed
@@ -20,6 +18,7 @@ from tailrace.formats.base import Taken
 from tailrace.formats.given import Given
 from tailrace.formats.json.numeric import has_decimals, numbers_fragment, schema_with_numbers, with_numbers
 from tailrace.formats.json.values import inner_fragment, spread, values_fragment
+from tailrace.kernels.programs import Fragment
 from tailrace.records.columns import Columns, Same, Written
 from tailrace.records.layout import (
     CHANGE,
@@ -34,6 +33,7 @@ from tailrace.records.layout import (
     Text,
 )
 from tailrace.values.fragments import column_fragment
+from tailrace.values.json_text import dumps, quoted, schema_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from tailrace.assembly.json_text import Verbatim, dumps
-from tailrace.assembly.programs import Fragment
 from tailrace.columns.logical import ABSENT, STRING, LogicalType
+from tailrace.kernels.programs import Fragment
 from tailrace.values.fragments import json_array, strings_fragment
+from tailrace.values.json_text import Verbatim, dumps
 
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _MOST_KNOWN = 100_000

@@ -10,9 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.json_text import schema_text
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import text_buffers
 from tailrace.errors import ConfigError
 from tailrace.formats.arrow import computed
 from tailrace.formats.assembled import Assembly, Hole
@@ -22,8 +19,11 @@ from tailrace.formats.json.encoding import JsonBlock, parts_of
 from tailrace.formats.json.values import spread
 from tailrace.formats.registry.options import Registry, apicurio, refuse_headers
 from tailrace.formats.registry.schema_ids import schema_id
+from tailrace.kernels.buffers import text_buffers
+from tailrace.kernels.programs import Fragment
 from tailrace.records.columns import Columns
 from tailrace.records.layout import RECORD, Computed, Constant, Node, RecordLayout
+from tailrace.values.json_text import schema_text
 
 _KIND = "KCONNECT"
 

@@ -9,18 +9,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.json_text import dumps, quoted
-from tailrace.assembly.programs import KINDS, RECORD, Fragment, Programs
-from tailrace.buffers import Bytes, ExceedsArrow, Offsets, move, readonly, text_buffers, valid_flags
 from tailrace.columns.logical import BYTES, FLOAT, STRING
-from tailrace.compiled import kernel
 from tailrace.formats.arrow import shown, untyped
+from tailrace.kernels.buffers import Bytes, ExceedsArrow, Offsets, move, readonly, text_buffers, valid_flags
+from tailrace.kernels.compiled import kernel
+from tailrace.kernels.programs import KINDS, RECORD, Fragment, Programs
 from tailrace.values.binaries import put_base64
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.decimals import fixed
 from tailrace.values.doubles import put_double
 from tailrace.values.floats import floating
 from tailrace.values.fragments import column_fragment, integers_fragment, strings_fragment, text_fragment
+from tailrace.values.json_text import dumps, quoted
 from tailrace.values.strings import text
 from tailrace.values.texts import Int
 

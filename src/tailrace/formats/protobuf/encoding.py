@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.assembly.programs import NO_PROGRAM, Fragment, Programs
 from tailrace.errors import ConfigError
 from tailrace.formats.assembled import Assembly, Hole, Pieces, add
 from tailrace.formats.base import Taken
@@ -31,6 +30,7 @@ from tailrace.formats.protobuf.values import (
 )
 from tailrace.formats.registry.options import Registry, confluent
 from tailrace.formats.registry.schema_ids import prefix
+from tailrace.kernels.programs import NO_PROGRAM, Fragment, Programs
 from tailrace.records.columns import Columns
 from tailrace.records.layout import (
     CHANGE,

@@ -12,10 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import Bytes, Offsets, readonly, text_buffers, valid_flags
 from tailrace.columns.logical import STRING, LogicalType
-from tailrace.compiled import kernel
 from tailrace.errors import ConversionError
 from tailrace.formats.binary import (
     SIX_BITS,
@@ -29,6 +26,9 @@ from tailrace.formats.binary import (
 )
 from tailrace.formats.json.values import values_fragment
 from tailrace.formats.protobuf.schema import DATE, DECIMAL, TIME, Rules, digits, is_message, is_wrapped
+from tailrace.kernels.buffers import Bytes, Offsets, readonly, text_buffers, valid_flags
+from tailrace.kernels.compiled import kernel
+from tailrace.kernels.programs import Fragment
 from tailrace.values.calendar import date_of
 
 # --- single values ----------------------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from tailrace.assembly.json_text import java_number
 from tailrace.columns.logical import STRING, LogicalType
 from tailrace.values.calendar import date_of
+from tailrace.values.json_text import java_number
 
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _DAY_MS = 86_400_000

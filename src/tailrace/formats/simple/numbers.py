@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.buffers import binary_array, readonly, valid_flags
 from tailrace.errors import ConversionError
 from tailrace.formats.arrow import array_of, untyped
 from tailrace.formats.base import Taken
 from tailrace.formats.given import Given
 from tailrace.formats.json.values import spread
+from tailrace.kernels.buffers import binary_array, readonly, valid_flags
 from tailrace.records.columns import Columns, Indexes
 from tailrace.records.layout import Constant, Node, RecordLayout
 

@@ -12,8 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import text_buffers
 from tailrace.columns.logical import LogicalType
 from tailrace.errors import ConfigError, ConversionError
 from tailrace.formats.arrow import image_values
@@ -22,6 +20,8 @@ from tailrace.formats.base import Taken
 from tailrace.formats.given import Given
 from tailrace.formats.json import JSON
 from tailrace.formats.simple.java import in_header, to_string
+from tailrace.kernels.buffers import text_buffers
+from tailrace.kernels.programs import Fragment
 from tailrace.records.columns import Columns
 from tailrace.records.layout import CHANGE, Constant, ImageColumn, Node, RecordLayout, Struct
 from tailrace.values.arrow import arrow_type_of

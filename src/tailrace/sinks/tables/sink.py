@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.blocks import BLOCK, COUNTED, EVERY, KEPT, LAST, Head
 from tailrace.config.config import Config
+from tailrace.config.jar import Jar
 from tailrace.connectors.present import Present
 from tailrace.connectors.registry import find, parse
 from tailrace.connectors.source_status import Describe
 from tailrace.errors import SinkError, TailraceError
 from tailrace.events.event_settings import EventSettings
-from tailrace.jar import Jar
+from tailrace.process.temporary import can_share_files
 from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.claim import identity
 from tailrace.sinks.interruption import briefly
@@ -39,7 +40,6 @@ from tailrace.sinks.tables.rebuild import demand_sound
 from tailrace.sinks.tables.statements import unknown_column
 from tailrace.sinks.tables.target import Owner
 from tailrace.snapshot.mode import snapshot_mode
-from tailrace.temporary import can_share_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,7 +18,7 @@ from tailrace.connectors.changetables.eras import Span
 from tailrace.connectors.changetables.log.rows import fixed
 from tailrace.connectors.changetables.position import following, preceding
 from tailrace.errors import ConnectionFailed, PositionLost
-from tailrace.runtime import THREADS, Runtime
+from tailrace.process.runtime import THREADS, Runtime
 
 log = logging.getLogger("tailrace")
 T = TypeVar("T")

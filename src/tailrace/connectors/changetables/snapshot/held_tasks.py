@@ -23,7 +23,7 @@ from tailrace.connectors.changetables.log.sessions import borrowed, changes
 from tailrace.connectors.changetables.log.tasks import Source
 from tailrace.connectors.changetables.log.undoing import Past, Undoing
 from tailrace.errors import PositionLost, PrerequisiteError, SpoolFailed
-from tailrace.runtime import THREADS, Runtime
+from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.signals import WINDOW_CLOSE
 
 if TYPE_CHECKING:

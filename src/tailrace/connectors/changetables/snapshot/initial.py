@@ -19,7 +19,7 @@ from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.tasks import SnapshotTask, Source
 from tailrace.connectors.changetables.offset import Reached, SnapshotChunk, TablesSnapshot
 from tailrace.log.contracts import Task
-from tailrace.runtime import THREADS, Runtime
+from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.plan import Chunk, PlannedTable
 from tailrace.snapshot.selection import by_row_count, overrides, selected
 
@@ -121,7 +121,7 @@ class TableSnapshots:
         self._current = (place, min(planned, known) if known > 0 else planned, known)
 
     def status(self) -> dict[str, Any] | None:
-        """Return the progress of the running snapshot, as `tailrace.status` describes it; None if none is running."""
+        """Return the progress of the running snapshot, as `tailrace.observe.status` describes it; None if none is running."""
         if self._running is None or self._current is None:
             return None
         place, rows, of = self._current

@@ -28,7 +28,7 @@ from tailrace.connectors.changetables.offset import Reached
 from tailrace.connectors.changetables.position import Newest, Read, read_to
 from tailrace.connectors.changetables.snapshot.initial import with_columns
 from tailrace.errors import ConfigError, ConnectionFailed, StatementCutOff, TailraceError
-from tailrace.runtime import THREADS, Runtime
+from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.conditions import fault, refusal
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Unusable
 from tailrace.snapshot.pace import ReadingPace

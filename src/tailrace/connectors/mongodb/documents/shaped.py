@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.buffers import readonly
 from tailrace.columns.logical import LogicalType
 from tailrace.connectors.mongodb.documents.normal import normal
 from tailrace.connectors.mongodb.documents.shapes import BOOLEAN, BYTES, DOUBLE, REGEX, STRING, mixed, shown_name
@@ -33,6 +32,7 @@ from tailrace.connectors.mongodb.values.json_forms import CANONICAL, Form
 from tailrace.connectors.mongodb.values.shape_kernels import Reading
 from tailrace.connectors.mongodb.values.text_kernels import OPTIONS, PATTERN, WHOLE
 from tailrace.errors import ConversionError
+from tailrace.kernels.buffers import readonly
 from tailrace.values.arrow import arrow_type_of
 
 Flags = npt.NDArray[np.bool_]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tailrace.buffers import readonly
 from tailrace.connectors.mongodb.log.commands import Commands
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces, split
 from tailrace.connectors.mongodb.log.position import Position, Read
@@ -24,6 +23,7 @@ from tailrace.connectors.mongodb.server.routers import is_sharded
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.errors import DecodeError
+from tailrace.kernels.buffers import readonly
 
 if TYPE_CHECKING:
     from pymongo import MongoClient

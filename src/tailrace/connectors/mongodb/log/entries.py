@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrace.buffers import readonly
 from tailrace.connectors.mongodb.log.stretch import Flags
 from tailrace.connectors.mongodb.server.raw import Answer
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.errors import DecodeError
+from tailrace.kernels.buffers import readonly
 
 _ENTRY = ("ts", "op", "ns", "o", "h", "fromMigrate", "t", "prevOpTime", "multiOpType")
 _COMMAND = ("applyOps", "partialTxn", "prepare", "commitTransaction")

@@ -13,7 +13,7 @@ from tailrace.connectors.mongodb.server.faults import explained_error, is_passin
 from tailrace.errors import SpoolFailed
 from tailrace.log import contracts, reader
 from tailrace.log.contracts import Setback
-from tailrace.runtime import THREADS, Runtime
+from tailrace.process.runtime import THREADS, Runtime
 
 # The spool's limits in bytes, unless max.queue.size.in.bytes is set.
 MEMORY_LIMIT = 128 << 20

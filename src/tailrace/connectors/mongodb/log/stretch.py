@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.buffers import readonly
 from tailrace.connectors.mongodb.log.position import Position, Read
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
+from tailrace.kernels.buffers import readonly
 
 Int32s = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]

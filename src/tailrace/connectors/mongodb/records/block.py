@@ -18,8 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import formats
-from tailrace.assembly.json_text import quoted
-from tailrace.assembly.programs import KINDS
 from tailrace.columns.batch import Marker, position_texts
 from tailrace.columns.row import rows_of
 from tailrace.columns.typed import VARIANT
@@ -50,11 +48,13 @@ from tailrace.events.record_variants import (
 from tailrace.events.table_plan import KindPlan
 from tailrace.events.typed_rows import shown_rows
 from tailrace.formats.arrow import array_of
+from tailrace.kernels.programs import KINDS
 from tailrace.records.columns import Same, Texts, Written
 from tailrace.records.layout import CHANGE, MARKER, RECORD, Column, ImageColumn
 from tailrace.records.transform import Refused
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.fragments import text_fragment
+from tailrace.values.json_text import quoted
 
 _DELETE = ord("d")
 

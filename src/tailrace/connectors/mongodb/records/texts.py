@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.json_text import quoted
-from tailrace.assembly.programs import CHANGE, KINDS, Fragment, Programs
 from tailrace.connectors.mongodb.records.images import Images, Values
 from tailrace.connectors.mongodb.records.segment import OPLOG, Segment
 from tailrace.connectors.mongodb.settings import MongoSettings
@@ -21,7 +19,9 @@ from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.connectors.mongodb.values.json_forms import KEY, KEY_1_1, RELAXED, STRICT, STRICT_1_1, Form
 from tailrace.connectors.mongodb.values.plain_json import text_of
 from tailrace.errors import DecodeError
+from tailrace.kernels.programs import CHANGE, KINDS, Fragment, Programs
 from tailrace.values.fragments import strings_fragment
+from tailrace.values.json_text import quoted
 
 _EMPTY = 5
 

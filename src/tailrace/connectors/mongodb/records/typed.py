@@ -15,13 +15,13 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from tailrace.assembly.programs import Fragment
 from tailrace.connectors.mongodb.records.images import Values
 from tailrace.connectors.mongodb.records.texts import Edit
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes
 from tailrace.errors import DecodeError
 from tailrace.formats.typed.variant import document_variants
+from tailrace.kernels.programs import Fragment
 from tailrace.values.fragments import json_array
 
 _UUID = 4

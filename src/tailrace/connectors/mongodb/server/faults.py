@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
-from tailrace.runtime import THREADS, Runtime
+from tailrace.process.runtime import THREADS, Runtime
 
 log = logging.getLogger("tailrace")
 

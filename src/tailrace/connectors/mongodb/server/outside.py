@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors.mongodb.server.connection import Address, connect
-from tailrace.runtime import THREADS, Runtime
+from tailrace.process.runtime import THREADS, Runtime
 
 if TYPE_CHECKING:
     from pymongo import MongoClient

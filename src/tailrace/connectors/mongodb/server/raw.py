@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tailrace.buffers import readonly
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.errors import DecodeError
+from tailrace.kernels.buffers import readonly
 
 if TYPE_CHECKING:
     from bson.codec_options import CodecOptions

@@ -13,8 +13,8 @@ import threading
 from functools import cache
 from pathlib import Path
 
-from tailrace import temporary
 from tailrace.errors import PrerequisiteError
+from tailrace.process import temporary
 
 _REMEDY = "Check its path, its password and its type."
 _lock = threading.Lock()

@@ -24,7 +24,7 @@ from tailrace.connectors.mongodb.server.faults import is_passing
 from tailrace.connectors.mongodb.server.raw import Answer, RawCursor, concern
 from tailrace.connectors.mongodb.snapshot.chunks import condition, encoded_id, index_bound
 from tailrace.connectors.mongodb.values import fields
-from tailrace.runtime import Runtime
+from tailrace.process.runtime import Runtime
 from tailrace.snapshot.conditions import refusal
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Unusable
 from tailrace.snapshot.pace import ReadingPace

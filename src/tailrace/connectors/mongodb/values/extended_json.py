@@ -12,14 +12,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from tailrace.assembly.json_text import quoted
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import readonly
 from tailrace.connectors.mongodb.values import extended_json_kernels as kernels
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.connectors.mongodb.values.json_forms import Form
 from tailrace.connectors.mongodb.values.plain_json import plain_text
 from tailrace.errors import ConversionError
+from tailrace.kernels.buffers import readonly
+from tailrace.kernels.programs import Fragment
+from tailrace.values.json_text import quoted
 
 _MOST = 2**31 - 1
 _compiled = lru_cache(Form.compiled)

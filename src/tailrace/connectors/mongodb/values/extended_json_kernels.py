@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.compiled import kernel
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values import json_forms as f
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s, load, value_size
@@ -26,6 +25,7 @@ from tailrace.connectors.mongodb.values.value_kernels import (
     put_text,
     put_unsigned,
 )
+from tailrace.kernels.compiled import kernel
 from tailrace.values.doubles import double_of, put_double
 from tailrace.values.integers import put_integer
 from tailrace.values.texts import Int

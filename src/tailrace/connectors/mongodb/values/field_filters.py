@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tailrace.buffers import readonly
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.field_kernels import Documents, Table, edited, table
 from tailrace.connectors.mongodb.values.field_plans import Plan, carried_out, names_of, spliced
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.connectors.mongodb.values.plain_json import value_size
 from tailrace.errors import ConversionError, DecodeError
+from tailrace.kernels.buffers import readonly
 
 _MOST_PLANS = 4096
 

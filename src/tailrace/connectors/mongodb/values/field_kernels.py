@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tailrace.buffers import readonly
-from tailrace.compiled import kernel
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import ARRAY, DOCUMENT, Bytes, Int64s, load, value_size
+from tailrace.kernels.buffers import readonly
+from tailrace.kernels.compiled import kernel
 
 THROUGH, EXCLUDE, RENAME = range(3)
 GIVE_UP = -1

@@ -12,8 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.buffers import readonly
-from tailrace.compiled import kernel
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.field_kernels import (
     GIVE_UP,
@@ -25,6 +23,8 @@ from tailrace.connectors.mongodb.values.field_kernels import (
     table,
 )
 from tailrace.connectors.mongodb.values.fields import ARRAY, DOCUMENT, Bytes, Int64s, load, value_size
+from tailrace.kernels.buffers import readonly
+from tailrace.kernels.compiled import kernel
 
 Rules = tuple[tuple[tuple[bytes, ...], bytes | None], ...]
 Bools = npt.NDArray[np.bool_]

@@ -12,9 +12,9 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.buffers import readonly
-from tailrace.compiled import kernel
 from tailrace.errors import DecodeError
+from tailrace.kernels.buffers import readonly
+from tailrace.kernels.compiled import kernel
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.buffers import readonly
-from tailrace.compiled import kernel
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.errors import ConversionError
+from tailrace.kernels.buffers import readonly
+from tailrace.kernels.compiled import kernel
 
 _QUOTE, _BACKSLASH, _COMMA, _NEWLINE, _SPACE = 34, 92, 44, 10, 32
 _COPIED, _QUOTED, _OPENS, _CLOSES, _PARTS = range(5)

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.assembly.json_text import quoted
-from tailrace.buffers import readonly
 from tailrace.connectors.mongodb.values.escapes import escaped_units
 from tailrace.connectors.mongodb.values.fields import DB_POINTER, REGEX, TIMESTAMP, Bytes, Int64s
+from tailrace.kernels.buffers import readonly
+from tailrace.values.json_text import quoted
 
 (
     ABSENT, OPEN, CLOSE, OPEN_ARRAY, CLOSE_ARRAY, QUOTE, COLON, SEPARATOR, NULL, TRUE, FALSE, UNDEFINED, MIN_KEY,

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.compiled import kernel
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s, load, value_size
 from tailrace.connectors.mongodb.values.json_forms import MOST_LEVELS
 from tailrace.connectors.mongodb.values.value_kernels import LEFT, character_of
+from tailrace.kernels.compiled import kernel
 
 _STRING, _DOCUMENT, _ARRAY, _BINARY = fields.STRING, fields.DOCUMENT, fields.ARRAY, fields.BINARY
 _BOOLEAN, _REGEX, _POINTER = fields.BOOLEAN, fields.REGEX, fields.DB_POINTER

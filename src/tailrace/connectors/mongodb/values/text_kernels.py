@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.buffers import move
-from tailrace.compiled import kernel
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s, load
 from tailrace.connectors.mongodb.values.value_kernels import put_decimal, put_hex
+from tailrace.kernels.buffers import move
+from tailrace.kernels.compiled import kernel
 from tailrace.values.texts import Int
 
 _STRING, _CODE, _SCOPED, _OBJECT_ID, _DECIMAL = (

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrace.buffers import move
-from tailrace.compiled import kernel
 from tailrace.connectors.mongodb.values import json_forms as f
 from tailrace.connectors.mongodb.values.fields import Bytes, load
+from tailrace.kernels.buffers import move
+from tailrace.kernels.compiled import kernel
 from tailrace.values.binaries import put_base64
 from tailrace.values.calendar import put_day
 from tailrace.values.clock import put_clock

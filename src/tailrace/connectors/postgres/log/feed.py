@@ -50,7 +50,7 @@ from tailrace.connectors.postgres.schema.relations import Relations
 from tailrace.errors import PositionLost, TailraceError
 from tailrace.log import contracts
 from tailrace.log.contracts import Setback
-from tailrace.runtime import THREADS, Runtime
+from tailrace.process.runtime import THREADS, Runtime
 
 if TYPE_CHECKING:
     import psycopg

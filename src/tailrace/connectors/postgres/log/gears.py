@@ -22,7 +22,7 @@ from tailrace.connectors.postgres.log.in_progress import StreamedTransactions, u
 from tailrace.connectors.postgres.protocol.position import ForgettableLsn, ReadLsn, confirmed, lsn_text, sent
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.errors import ConnectionFailed, DecodeError
-from tailrace.runtime import THREADS, Bell, Runtime
+from tailrace.process.runtime import THREADS, Bell, Runtime
 
 if TYPE_CHECKING:
     import psycopg

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.connectors.postgres.log.endings import UNSUPPORTED
 from tailrace.connectors.postgres.protocol.position import FlushedLsn, TargetLsn, lsn_text, lsn_value
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError
-from tailrace.runtime import Runtime
+from tailrace.process.runtime import Runtime
 
 if TYPE_CHECKING:
     import psycopg

@@ -17,10 +17,8 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from tailrace.buffers import move
 from tailrace.columns.batch import Bytes, Image, Int32s, Int64s
 from tailrace.columns.table import Column, TableId, TableSchema
-from tailrace.compiled import kernel
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.protocol import scan
 from tailrace.connectors.postgres.protocol.decoder import decode
@@ -31,6 +29,8 @@ from tailrace.events import names
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import Pool, Pooled, rows_of_tables
 from tailrace.events.table_plan import TablePlans
+from tailrace.kernels.buffers import move
+from tailrace.kernels.compiled import kernel
 
 # The most places, places by messages, and bytes that are converted at a time.
 MOST_PLACES = 512

@@ -13,7 +13,7 @@ from tailrace.connectors.postgres.options import stream_parameters
 from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLsn
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import Address, Connect, connect, has_no_encoding
-from tailrace.runtime import THREADS, Runtime
+from tailrace.process.runtime import THREADS, Runtime
 
 if TYPE_CHECKING:
     import psycopg

@@ -14,7 +14,7 @@ from tailrace.connectors.postgres.log.gears import CatchUp, Messages
 from tailrace.connectors.postgres.log.identity import ServerId, refuse_another
 from tailrace.connectors.postgres.log.reading import Connections, ReaderSettings
 from tailrace.connectors.postgres.protocol.position import ReadLsn
-from tailrace.runtime import Helper, Runtime
+from tailrace.process.runtime import Helper, Runtime
 
 log = logging.getLogger("tailrace")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors.postgres.log.gears import Streaming, literal
 from tailrace.connectors.postgres.protocol.position import ForgettableLsn, confirmed, lsn_text
-from tailrace.runtime import Runtime
+from tailrace.process.runtime import Runtime
 
 if TYPE_CHECKING:
     import psycopg

@@ -19,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.buffers import move
 from tailrace.columns.batch import Bytes, ChangeBatch, Flags, Image, Int32s, Int64s
 from tailrace.columns.table import TableSchema
-from tailrace.compiled import kernel
 from tailrace.connectors.postgres.protocol.kernel import frozen, pooled, uint16, uint32
 from tailrace.connectors.postgres.protocol.pgoutput import check_column_bytes, check_offsets, parse_change
 from tailrace.connectors.postgres.protocol.segment import Segment
 from tailrace.errors import DecodeError
+from tailrace.kernels.buffers import move
+from tailrace.kernels.compiled import kernel
 
 _INSERT, _UPDATE, _DELETE, _TRUNCATE = ord("I"), ord("U"), ord("D"), ord("T")
 _NEW, _KEY, _OLD = ord("N"), ord("K"), ord("O")

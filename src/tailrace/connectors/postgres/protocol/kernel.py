@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.compiled import kernel
+from tailrace.kernels.compiled import kernel
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 

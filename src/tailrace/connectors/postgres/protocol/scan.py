@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tailrace.columns.batch import Bytes, Flags, Int32s, Int64s
-from tailrace.compiled import kernel
 from tailrace.connectors.postgres.protocol.kernel import frozen, pooled, uint16, uint32
 from tailrace.connectors.postgres.protocol.pgoutput import Delete, Insert, Update, check_offsets, check_widths, parse
 from tailrace.errors import DecodeError
+from tailrace.kernels.compiled import kernel
 
 UInt32s: TypeAlias = npt.NDArray[np.uint32]
 UInt64s: TypeAlias = npt.NDArray[np.uint64]

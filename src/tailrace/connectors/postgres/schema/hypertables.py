@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, TailraceError
 from tailrace.events.event_settings import EventSettings
+from tailrace.process.runtime import THREADS, Runtime
 from tailrace.records.hypertables import Catalogue, Hypertable, Hypertables, Table
-from tailrace.runtime import THREADS, Runtime
 
 if TYPE_CHECKING:
     import psycopg

@@ -12,7 +12,7 @@ from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.schema.evolution import Moment, Present, evolve, is_after, retyped
 from tailrace.connectors.postgres.schema.history import Attributes, SchemaHistory
 from tailrace.errors import ConnectionFailed
-from tailrace.runtime import THREADS, Runtime
+from tailrace.process.runtime import THREADS, Runtime
 
 log = logging.getLogger("tailrace")
 

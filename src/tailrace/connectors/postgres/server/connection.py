@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from tailrace.config.rows import keeps_copies
 from tailrace.connectors.postgres.server.causes import CAUSES, TLS, deliberate, known
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
-from tailrace.runtime import THREADS, Runtime
+from tailrace.process.runtime import THREADS, Runtime
 
 if TYPE_CHECKING:
     import psycopg

@@ -16,7 +16,7 @@ from tailrace.connectors.postgres.server.connection import Connect
 from tailrace.connectors.postgres.snapshot.session import quoted
 from tailrace.errors import PrerequisiteError
 from tailrace.log.contracts import Setback
-from tailrace.runtime import Runtime
+from tailrace.process.runtime import Runtime
 
 if TYPE_CHECKING:
     import psycopg

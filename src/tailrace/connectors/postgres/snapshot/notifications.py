@@ -8,7 +8,7 @@ from typing import Any
 from tailrace.config.filters import table_name
 from tailrace.connectors.postgres.snapshot.session import SnapshotProgress
 from tailrace.log.notifications import PendingNotifications
-from tailrace.runtime import Runtime
+from tailrace.process.runtime import Runtime
 
 Table = tuple[str, str]
 """Schema and table."""

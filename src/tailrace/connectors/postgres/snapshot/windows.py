@@ -44,7 +44,7 @@ from tailrace.connectors.postgres.snapshot.reconcile import NOTHING, Superseded,
 from tailrace.connectors.postgres.snapshot.rights import lacking, refusal
 from tailrace.connectors.postgres.snapshot.session import quoted, takes_over
 from tailrace.errors import ConnectionFailed
-from tailrace.runtime import Runtime
+from tailrace.process.runtime import Runtime
 from tailrace.snapshot import conditions
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Unusable
 from tailrace.snapshot.pace import BatchPace

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from tailrace.assembly.json_text import dumps
 from tailrace.columns import Column, TableSchema
 from tailrace.columns.logical import DOUBLE, STRING, LogicalType, array
 from tailrace.connectors.postgres.values import declared, plain, temporal
@@ -20,6 +19,7 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.values import binaries, booleans, decimals, floats, geometry, integers, lists, maps, strings
 from tailrace.values.conversion import ColumnPlan, Conversion
 from tailrace.values.dates import DATE
+from tailrace.values.json_text import dumps
 from tailrace.values.prepared import Prepared
 
 # Types that are a string without a semantic name, as the server writes them.

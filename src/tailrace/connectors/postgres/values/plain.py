@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.json_text import java_number
 from tailrace.values.decimals import shortest_texts
+from tailrace.values.json_text import java_number
 
 _FLOAT = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
 _NUMBER = re.compile(rf"{_FLOAT}|[+-]?(?:Infinity|NaN)")

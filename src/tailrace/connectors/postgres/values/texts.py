@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.buffers import Bytes, Offsets, binary_array, readonly, text_buffers, valid_flags
 from tailrace.columns.table import Column
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, Offsets, binary_array, readonly, text_buffers, valid_flags
+from tailrace.kernels.compiled import kernel
 from tailrace.values.calendar import put_day, put_two, two_digits
 from tailrace.values.clock import put_clock
 from tailrace.values.integers import put_integer

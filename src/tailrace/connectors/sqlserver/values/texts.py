@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.buffers import text_buffers
 from tailrace.columns import Column
 from tailrace.connectors.sqlserver.values.declaration import precision_and_scale
 from tailrace.errors import ConversionError
+from tailrace.kernels.buffers import text_buffers
 
 # Arrow writes a decimal with an exponent if its first digit is more than six places after the point.
 _PLAIN_SCALE = 6

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from tailrace.config.jar import Jar
 from tailrace.errors import SinkError
-from tailrace.jar import Jar
 from tailrace.sinks.tables.evolution import Step
 from tailrace.sinks.tables.statements import Merge
 

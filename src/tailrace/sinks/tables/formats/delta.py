@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
+from tailrace.config.jar import Jar
 from tailrace.errors import SinkError
-from tailrace.jar import Jar
 from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.evolution import Step

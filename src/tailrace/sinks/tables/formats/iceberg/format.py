@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from tailrace.config.jar import Jar
 from tailrace.errors import SinkError
-from tailrace.jar import Jar
 from tailrace.sinks.tables.formats.base import Stored, TableFormat
 from tailrace.sinks.tables.formats.iceberg.library import CONFLICT, is_there
 from tailrace.sinks.tables.formats.iceberg.table import IcebergTable

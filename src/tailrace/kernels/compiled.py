@@ -129,7 +129,7 @@ def settle() -> None:
     """
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     given = os.environ.get(_NAME)
-    places = [*([Path(given)] if given else []), Path(__file__).parent / "values" / "__pycache__", home / "numba"]
+    places = [*([Path(given)] if given else []), Path(__file__).parents[1] / "values" / "__pycache__", home / "numba"]
     if any(map(_is_writable, places)):
         return
     try:

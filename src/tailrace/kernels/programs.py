@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.buffers import Bytes, ExceedsArrow, Offsets, load_int32, move
-from tailrace.compiled import kernel
+from tailrace.kernels.buffers import Bytes, ExceedsArrow, Offsets, load_int32, move
+from tailrace.kernels.compiled import kernel
 
 Int64s = npt.NDArray[np.int64]
 NO_PROGRAM = 0xFFFF

@@ -1,9 +1,4 @@
-"""The status of a running pipeline on one line: rate, lag, batch, position. Driver.
-
-The input is Spark's progress record of the newest batch. The connector (`tailrace.connectors.source_status`) derives
-the position and the lag in bytes from the record's offsets; a metric that the pipeline observes gives the time of the
-newest delivered commit. While a snapshot runs, each of its tables has a line of its own.
-"""
+"""The status of a running pipeline: a line of rate, lag, batch and position, and how far snapshots are. Driver."""
 
 from __future__ import annotations
 
@@ -12,14 +7,82 @@ import logging
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from tailrace import progress as tables
 from tailrace.connectors.source_status import Offsets, SnapshotStatus, SourceStatus, TableProgress
-from tailrace.progress import Pace
+
+# --- the progress of a snapshot ---------------------------------------------------------------------------------------
+
+WIDTH = 24
+"""Characters of a bar."""
+
+SHOWN = 8
+"""The most tables that are shown."""
+
+
+class Pace:
+    """The rates at which tables have been read since they were first seen."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, tuple[float, int]] = {}
+
+    def seen(self, found: Sequence[TableProgress], now: float) -> list[tuple[TableProgress, float]]:
+        """Return each table with its rate in rows or chunks per second, 0 if not known yet; `now` is in seconds."""
+        self._first = {
+            one.table: first
+            for one in found
+            # A table with fewer rows than before is being read anew.
+            for first in [self._first.get(one.table, (now, one.done))]
+            if first[1] <= one.done
+        }
+        paced = []
+        for one in found:
+            since, begun = self._first.setdefault(one.table, (now, one.done))
+            paced.append((one, (one.done - begun) / (now - since) if now > since else 0.0))
+        return paced
+
+
+def described(one: TableProgress, rate: float) -> str:
+    """Format the progress of one table: `public.t 1,200 of 5,000 rows · 600 rows/s · 6 s left`."""
+    many = f"{one.done:,} of {one.of:,} {one.unit}" if one.of is not None else f"{one.done:,} {one.unit}"
+    parts = [f"{one.table} {many}"]
+    if one.paused:
+        parts.append("paused")
+    elif rate > 0:
+        parts.append(f"{rate:,.0f} {one.unit}/s" if rate >= 1 else f"{rate:.2f} {one.unit}/s")
+        if one.of is not None and one.of > one.done:
+            parts.append(f"{_duration((one.of - one.done) / rate)} left")
+    if one.waiting:
+        parts.append(f"{one.waiting} more {'table' if one.waiting == 1 else 'tables'}")
+    return " · ".join(parts)
+
+
+def bar(one: TableProgress, rate: float) -> str:
+    """Format the progress of one table behind a bar; a table of unknown size has no bar."""
+    if one.of is None:
+        return f"{' ' * (WIDTH + 2)} {described(one, rate)}"
+    # An estimate may be too small; the bar is full only when the table is read.
+    share = min(one.done / one.of, 1.0) if one.of else 1.0
+    eighths = int(share * WIDTH * 8)
+    filled = "█" * (eighths // 8) + (" ▏▎▍▌▋▊▉"[eighths % 8] if eighths % 8 else "")
+    return f"▕{filled.ljust(WIDTH)}▏ {described(one, rate)}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 90 * 60:
+        return f"{round(seconds / 60)} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+# --- the line ---------------------------------------------------------------------------------------------------------
+
+pass
+pass
 
 log = logging.getLogger("tailrace")
 
@@ -156,8 +219,8 @@ class StatusLine:
                 self.total += status.events
                 self._last_batch = status.batch
             paced = self._pace.seen(status.tables, now)
-            describe = tables.bar if self._tty else tables.described
-            self._lines = [status.line(self.total), *(describe(*one) for one in paced[: tables.SHOWN])]
+            describe = bar if self._tty else described
+            self._lines = [status.line(self.total), *(describe(*one) for one in paced[:SHOWN])]
         if not self._lines:
             return
         if self._tty:

@@ -21,15 +21,17 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tailrace import __version__, signalling, upkeep
+from tailrace import __version__
+from tailrace.command import maintain
+from tailrace.connectors import signalling
 from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
-from tailrace.failures import cause
+from tailrace.observe.failures import cause
 from tailrace.verify import arguments as verifying
 
 if TYPE_CHECKING:
     from tailrace.config.files import RunConfig
+    from tailrace.observe.status import StatusLine
     from tailrace.pipeline import Pipeline
-    from tailrace.status import StatusLine
 
 _FILES = "application.properties, connector .properties or connector JSON"
 _REFERENCE = re.compile(r"\$\{[^{}]+\}")
@@ -113,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     warm = commands.add_parser("warm", parents=[shared], help="make later starts of Spark shorter, by a class archive")
     warm.set_defaults(command=_warm)
 
-    upkeep.add_commands(commands, shared)
+    maintain.add_commands(commands, shared)
 
     demo = commands.add_parser("demo", parents=[shared], help="show a pipeline at work on a private server")
     demo.add_argument("--keep", metavar="DIR", help="write the events, the checkpoint and the settings there")
@@ -242,8 +244,8 @@ def _deliver(pipeline: Pipeline, once: bool, interruption: _Interruption) -> Non
 def _follow(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None:
     """Start the pipeline and show its status until it ends or is interrupted. Re-raises its failure."""
     from tailrace.connectors.registry import find
+    from tailrace.observe.status import StatusLine
     from tailrace.spark.processes import process_lost
-    from tailrace.status import StatusLine
 
     interruption.postpone()
     # On the main thread Spark's session would handle Ctrl-C itself, and end in the middle of its start.
@@ -297,7 +299,8 @@ def _progress(pipeline: Pipeline, line: StatusLine, wake: Callable[[], None]) ->
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from tailrace import migration, sinks
+    from tailrace import sinks
+    from tailrace.command import migrate as migration
     from tailrace.config.files import read_entries
     from tailrace.connectors import advice
     from tailrace.connectors.registry import find, parse
@@ -315,7 +318,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _migrate(arguments: argparse.Namespace) -> int:
-    from tailrace import migration
+    from tailrace.command import migrate as migration
 
     return migration.migrate(arguments.file, write=arguments.write)
 

@@ -15,8 +15,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tailrace.compiled import kernel
 from tailrace.errors import ConversionError
+from tailrace.kernels.compiled import kernel
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int32]

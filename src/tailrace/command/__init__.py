@@ -1,0 +1,1 @@
+"""The commands of `tailrace`, one module for each that is more than a few lines. Driver."""
