@@ -21,7 +21,7 @@ from bench.drain import frame
 from bench.follow import delivered, ended, ended_at, newest, told_by
 from bench.workload import Workload, wait
 from tailrace.connectors.postgres.protocol.position import lsn_value
-from tailrace.spark import archive
+from tailrace.spark.startup import archive
 
 TABLES = 1_000
 ROWS = 10

@@ -76,7 +76,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", choices=CASES, action="append", help="one case; may be given several times")
     asked = parser.parse_args(words)
     from tailrace.sinks.kafka import KafkaSink
-    from tailrace.spark.jars import files_of
+    from tailrace.spark.startup.jars import files_of
     from tests.servers.kafka import Broker, fetch
 
     cases = asked.only or CASES

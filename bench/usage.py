@@ -15,7 +15,7 @@ from types import TracebackType
 
 import psutil
 
-from tailrace.spark.fork_server import PLANNER, shown
+from tailrace.spark.startup.fork_server import PLANNER, shown
 
 PARTS = ("driver", "planner", "workers", "jvm", "postgresql", "broker", "client")
 PYTHON = ("driver", "planner", "workers")
@@ -34,7 +34,7 @@ def part(command: Sequence[str], name: str) -> str:
         return "workers"
     if name == shown(PLANNER) or PLANNER in command:
         return "planner"
-    if any(word.startswith("pyspark.") or "tailrace.spark.fork_server" in word for word in command):
+    if any(word.startswith("pyspark.") or "tailrace.spark.startup.fork_server" in word for word in command):
         return "workers"
     return "client"
 

@@ -14,8 +14,8 @@ from tailrace.errors import PrerequisiteError
 from tailrace.sinks.kafka import KafkaSink
 from tailrace.sinks.tables.formats.base import TableFormat
 from tailrace.sinks.tables.formats.known import FORMATS
-from tailrace.spark.jars import files_of
 from tailrace.spark.session import session
+from tailrace.spark.startup.jars import files_of
 
 LASTING = (
     "-XX:TieredStopAtLevel=4 -XX:Tier4InvocationThreshold=60000 -XX:Tier4MinInvocationThreshold=20000 "

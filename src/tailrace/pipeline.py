@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from tailrace.spark.gateway import Launch
+    from tailrace.spark.startup.gateway import Launch
 
 # The columns from which the status metrics are computed.
 _OBSERVED = ("op", "source_ts")
@@ -134,7 +134,7 @@ class Pipeline:
         from tailrace.spark import register
         from tailrace.spark.cluster import LOCAL, demand_shared
         from tailrace.spark.session import session
-        from tailrace.spark.warm import warm
+        from tailrace.spark.startup.warm import warm
 
         if self.query is not None:
             raise TailraceError("The pipeline was started before.", "Make a new one.")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psutil
 
-from tailrace.spark.fork_server import PLANNER, shown
-from tailrace.spark.quiet import TASKS
+from tailrace.spark.startup.fork_server import PLANNER, shown
+from tailrace.spark.startup.worker_main import TASKS
 
 PARTS = {"planner": PLANNER, "worker": TASKS, "plan": "pyspark.sql.worker.plan_data_source_read"}
 """The modules that a query's Python processes run."""

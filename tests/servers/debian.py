@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
-from tailrace.spark.java import cache_directory
+from tailrace.spark.startup.java import cache_directory
 from tests.servers.jars import Unavailable
 
 

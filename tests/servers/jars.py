@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tailrace.errors import PrerequisiteError
-from tailrace.spark.java import cache_directory, find_java
+from tailrace.spark.startup.java import cache_directory, find_java
 
 
 class Unavailable(Exception):

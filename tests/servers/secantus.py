@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tailrace.spark.java import cache_directory
+from tailrace.spark.startup.java import cache_directory
 
 VERSION = "0.7.0b3"
 REQUIREMENTS = (

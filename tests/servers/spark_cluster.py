@@ -16,7 +16,7 @@ from types import TracebackType
 
 import psutil
 
-from tailrace.spark.java import java_home
+from tailrace.spark.startup.java import java_home
 
 
 class SparkCluster:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from tailrace.errors import PrerequisiteError
 from tailrace.sinks.tables.formats.delta import Delta
-from tailrace.spark.jars import files_of
+from tailrace.spark.startup.jars import files_of
 from tests.fix_postgres import Database
 from tests.servers.jars import Unavailable, fetch
 

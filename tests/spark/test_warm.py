@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from tailrace.spark.warm import warm
+from tailrace.spark.startup.warm import warm
 
 # of Python's own, and loaded by nothing else here
 _MODULE = "colorsys"

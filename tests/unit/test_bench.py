@@ -15,7 +15,7 @@ from bench.report import COPY, PEEK, PLAIN, RECEIVE, Measurement, figures, table
 from bench.usage import part
 from bench.workload import wait
 from tailrace.config.transforms import transforms
-from tailrace.spark.fork_server import PLANNER
+from tailrace.spark.startup.fork_server import PLANNER
 
 SECOND = 1_000_000_000
 
@@ -137,9 +137,17 @@ def test_a_row_that_never_arrived_is_an_error() -> None:
     [
         (["java", "-cp", "x.jar", "kafka.Kafka", "server.properties"], "java", "broker"),
         (["java", "-Xmx2g", "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"], "java", "jvm"),
-        (["python", "-u", "-c", "from tailrace.spark.fork_server import main; main()", "7"], "python", "workers"),
-        (["python", "-u", "-c", "from tailrace.spark.fork_server import main; main()", "7"], "worker", "workers"),
-        (["python", "-u", "-c", "from tailrace.spark.fork_server import main"], "python_streamin", "planner"),
+        (
+            ["python", "-u", "-c", "from tailrace.spark.startup.fork_server import main; main()", "7"],
+            "python",
+            "workers",
+        ),
+        (
+            ["python", "-u", "-c", "from tailrace.spark.startup.fork_server import main; main()", "7"],
+            "worker",
+            "workers",
+        ),
+        (["python", "-u", "-c", "from tailrace.spark.startup.fork_server import main"], "python_streamin", "planner"),
         (["python", "-I", "-S", "/x/forked.py", "/s", "/x/quiet.py", "-m", "pyspark.daemon"], "python", "workers"),
         (["python", "-I", "-S", "/x/forked.py", "/s", "/x/quiet.py", "-m", PLANNER], "python", "workers"),
         # without a fork server

@@ -336,7 +336,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _warm(arguments: argparse.Namespace) -> int:
-    from tailrace.spark import archive
+    from tailrace.spark.startup import archive
 
     print(archive.make())
     return 0

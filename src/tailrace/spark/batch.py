@@ -15,10 +15,10 @@ from tailrace.columns.typed import TypedRows
 from tailrace.config import Config
 from tailrace.connectors import registry
 from tailrace.errors import ConfigError
-from tailrace.spark.ahead import ahead
+from tailrace.spark.prefetch import ahead
 
 if TYPE_CHECKING:
-    from tailrace.spark.holder import Planned
+    from tailrace.spark.snapshot_process import Planned
 
 
 class HeldPartition(InputPartition):
@@ -34,7 +34,7 @@ class HeldPartition(InputPartition):
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the partition's rows, all at the position of the action's snapshot. Worker."""
-        from tailrace.spark.holder import asked
+        from tailrace.spark.snapshot_process import asked
 
         if SparkFiles.getRootDirectory() != self.root:
             for task in self.planned.tasks:
@@ -76,7 +76,7 @@ class SnapshotReader(DataSourceReader):
         """Take a snapshot and return its tasks in partitions. Planning process; raises TailraceError."""
         # imported late: Spark imports this module at the start of every session, in search of formats
         from tailrace.events.event_settings import EventSettings
-        from tailrace.spark.holder import planned
+        from tailrace.spark.snapshot_process import planned
 
         assert self.config is not None
         settings = EventSettings.from_options(self.config, self.run_id)

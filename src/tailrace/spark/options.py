@@ -1,9 +1,4 @@
-"""The transport of options through Spark: all of them as JSON in the value of one option, CARRIER.
-
-Spark makes the names of a Python source's options lower case, but the case of some parts of names counts: of a salt, a
-digest or a table. Spark also prints a source's options in plans, except values whose names its redaction knows as
-secret. CARRIER has such a name, whatever the session's settings.
-"""
+"""Options on their way through Spark, which makes the names of a Python source's options lower case. Any process."""
 
 from __future__ import annotations
 
@@ -11,9 +6,42 @@ import json
 import logging
 import re
 from collections.abc import Mapping
+from typing import Any
+
+from pyspark import SparkContext
 
 from tailrace.config.option import holds_secret
 from tailrace.errors import ConfigError
+from tailrace.spark.cluster import is_local
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+SHARE = 16
+"""Divisor of the heap: a change of a sixteenth of the heap is delivered, of a thirteenth not (docs/reference).
+
+The JVM holds the bytes of the log in the batch's plan and in the task, once written and once read, and the event in
+Arrow's memory, in Spark's rows and in the sink's rows."""
+
+_MESSAGE_MIB = "128"
+
+
+def most_change_bytes(context: SparkContext) -> int:
+    """Return the default of `event.max.change.bytes`.
+
+    On a cluster the smaller heap of driver and executors decides. A task, which holds the change as the log has it,
+    must also fit into a message of Spark (spark.rpc.message.maxSize).
+    """
+    jvm: Any = context._jvm
+    heap = int(jvm.java.lang.Runtime.getRuntime().maxMemory())
+    if is_local(str(context.master)):
+        return heap // SHARE
+    spark: Any = context._jsc.sc()
+    executor = int(spark.executorMemory()) << 20
+    message = int(spark.conf().get("spark.rpc.message.maxSize", _MESSAGE_MIB)) << 20
+    return min(min(heap, executor) // SHARE, message // 2)
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
 
 CARRIER = "tailrace.options.secret"
 """The option whose value is a JSON object of all options, under their names as written by the user."""
@@ -38,7 +66,8 @@ def options(mapping: Mapping[str, str]) -> dict[str, str]:
 
     from tailrace.process.temporary import can_share_files
     from tailrace.spark.cluster import is_local
-    from tailrace.spark.memory import most_change_bytes
+
+    pass
 
     given = dict(mapping)
     named = {name.strip().lower() for name in given}

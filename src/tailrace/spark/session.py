@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from tailrace.config.jar import Jar
 from tailrace.process import temporary
-from tailrace.spark import archive, fork_server
 from tailrace.spark.cluster import LOCAL, demand, is_local
-from tailrace.spark.gateway import Launch, spark_home
-from tailrace.spark.jars import files_of
-from tailrace.spark.java import cache_directory, find_java, java_home, names_collector
-from tailrace.spark.python import worker_python
-from tailrace.spark.quiet import LOADED
+from tailrace.spark.startup import archive, fork_server
+from tailrace.spark.startup.gateway import Launch, spark_home
+from tailrace.spark.startup.jars import files_of
+from tailrace.spark.startup.java import cache_directory, find_java, java_home, names_collector
+from tailrace.spark.startup.python import worker_python
+from tailrace.spark.startup.worker_main import LOADED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -35,9 +35,9 @@ from tailrace.config.rows import is_typed
 from tailrace.connectors import registry
 from tailrace.connectors.descriptor import Descriptor
 from tailrace.log.contracts import Planner
-from tailrace.spark.ahead import ahead
 from tailrace.spark.batch import SnapshotReader, demand
 from tailrace.spark.options import unpacked
+from tailrace.spark.prefetch import ahead
 from tailrace.spark.tasks import PlacedPartition, TaskFiles, TaskPartition
 
 _TYPES = {

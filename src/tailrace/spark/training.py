@@ -1,6 +1,6 @@
 """`python -m tailrace.spark.training DIRECTORY OPTIONS`: a session that loads the classes that a pipeline needs.
 
-`tailrace.spark.archive` runs it to list these classes, and to try an archive. OPTIONS are further options of Java. The
+`tailrace.spark.startup.archive` runs it to list these classes, and to try an archive. OPTIONS are further options of Java. The
 session runs a stream of this module's own source, without a database, to its end: into files, as the sink `file` writes
 them, and into Spark's noop sink. The process ends after its JVM, with the JVM's exit code.
 """
@@ -22,9 +22,9 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.types import StructType
 
-from tailrace.spark.archive import COMMAND
 from tailrace.spark.session import session
-from tailrace.spark.warm import load_modules
+from tailrace.spark.startup.archive import COMMAND
+from tailrace.spark.startup.warm import load_modules
 
 _PATIENCE_S = 120.0
 _TASKS = 4

@@ -23,7 +23,7 @@ from tailrace.events.table_plan import table_plan
 from tailrace.sinks.tables.formats.base import Stored
 from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.statements import quoted, type_of
-from tailrace.spark.ahead import ahead
+from tailrace.spark.prefetch import ahead
 from tailrace.values.arrow import arrow_type_of, typed
 from tailrace.values.conversion import ColumnPlan
 from tailrace.verify.comparison import FrameSide, Side

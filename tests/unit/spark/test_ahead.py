@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from tailrace.spark.ahead import ahead
+from tailrace.spark.prefetch import ahead
 
 
 def batches(count: int, error: Exception | None = None) -> Iterator[pa.RecordBatch]:

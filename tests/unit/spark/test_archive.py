@@ -20,7 +20,7 @@ import pytest
 
 from tailrace.command import cli
 from tailrace.errors import PrerequisiteError
-from tailrace.spark import archive
+from tailrace.spark.startup import archive
 from tests.extent import sized
 
 Run = Callable[[Sequence[str], Mapping[str, str], float], None]

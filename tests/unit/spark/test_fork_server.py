@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from tailrace.process import temporary
-from tailrace.spark import fork_server
-from tailrace.spark.python import worker_python
+from tailrace.spark.startup import fork_server
+from tailrace.spark.startup.python import worker_python
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(not fork_server.is_possible(), reason="only Linux has what a fork server needs")

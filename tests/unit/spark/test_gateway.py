@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.errors import JvmLost
-from tailrace.spark import gateway
+from tailrace.spark.startup import gateway
 
 
 def submits(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tailrace.errors import PrerequisiteError, ProcessLost
-from tailrace.spark.holder import Planned, Snapshots, asked, serve
+from tailrace.spark.snapshot_process import Planned, Snapshots, asked, serve
 
 
 class Held:

@@ -9,8 +9,7 @@ import pytest
 from pyspark import SparkContext
 
 from tailrace.connectors.registry import parse
-from tailrace.spark.memory import most_change_bytes
-from tailrace.spark.options import options, unpacked
+from tailrace.spark.options import most_change_bytes, options, unpacked
 
 GIVEN = {"database.hostname": "db", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.spark.python import worker_python
+from tailrace.spark.startup.python import worker_python
 
 REFUSED = """\
 from pyspark.errors import PySparkRuntimeError

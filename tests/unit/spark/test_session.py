@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.spark import gateway, session
+from tailrace.spark import session
+from tailrace.spark.startup import gateway
 
 
 def test_workers_are_reached_over_sockets_that_nobody_else_may_open() -> None:
@@ -141,7 +142,7 @@ def test_the_launcher_gets_no_second_garbage_collector(
         raise Started
 
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", environment)
-    monkeypatch.setattr("tailrace.spark.gateway.subprocess.Popen", popen)
+    monkeypatch.setattr("tailrace.spark.startup.gateway.subprocess.Popen", popen)
     with pytest.raises(Started):
         gateway.Launch({}, ())
     assert seen["SPARK_LAUNCHER_OPTS"].count("GC") == count

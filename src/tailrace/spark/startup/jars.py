@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tailrace.config.jar import Jar
 from tailrace.errors import PrerequisiteError
-from tailrace.spark.java import cache_directory, find_java
+from tailrace.spark.startup.java import cache_directory, find_java
 
 
 def files_of(jars: Sequence[Jar], folder: Path | None = None, seconds: float = 300) -> list[Path]:

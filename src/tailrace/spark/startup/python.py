@@ -9,8 +9,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from tailrace.spark.fork_server import SERVER
-from tailrace.spark.java import cache_directory
+from tailrace.spark.startup.fork_server import SERVER
+from tailrace.spark.startup.java import cache_directory
 
 _SCRIPT = """\
 #!/bin/sh
@@ -29,7 +29,7 @@ if [ "$1" = -m ]; then
 fi
 exec %(python)s "$@"
 """
-_QUIET, _FORKED = (Path(__file__).with_name(name).resolve() for name in ("quiet.py", "forked.py"))
+_QUIET, _FORKED = (Path(__file__).with_name(name).resolve() for name in ("worker_main.py", "forked.py"))
 
 
 def worker_python() -> str:

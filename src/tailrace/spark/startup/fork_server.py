@@ -3,7 +3,7 @@ them.
 
 Planners and the daemon that makes workers import PySpark, the source and the drivers: a second or two of CPU each, at
 the start of each query. The server imports them once, while the JVM starts. Spark still starts its processes by the
-script of `tailrace.spark.python`. The script runs `forked.py`, which asks the server for the process.
+script of `tailrace.spark.startup.python`. The script runs `forked.py`, which asks the server for the process.
 
 Neither the server nor its imports may start a thread or open a connection: a forked process would not have it. The
 server ends with the JVM, which holds the other end of its standard input, and terminates the processes that it has
@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from tailrace.spark.forked import NUMBER
-from tailrace.spark.quiet import DAEMON, LOADED, TASKS, load, run
+from tailrace.spark.startup.forked import NUMBER
+from tailrace.spark.startup.worker_main import DAEMON, LOADED, TASKS, load, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tailrace.errors import PrerequisiteError
-from tailrace.spark.gateway import spark_home
-from tailrace.spark.java import cache_directory, find_java
+from tailrace.spark.startup.gateway import spark_home
+from tailrace.spark.startup.java import cache_directory, find_java
 
 COMMAND = "command.json"
 """File in which a training session describes its JVM: a JSON object with `java`, `options` and `path`."""

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tailrace.errors import JvmLost
-from tailrace.spark.java import names_collector
 from tailrace.spark.processes import lost
+from tailrace.spark.startup.java import names_collector
 
 _PATIENCE_S = 90.0
 """Seconds within which a JVM must listen: ten times what a busy machine needs."""
