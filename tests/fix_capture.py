@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tailrace.connectors.postgres.log.reader import LogReader
-from tailrace.connectors.postgres.opened import OpenedLog
+from tailrace.connectors.postgres.log_session import OpenedLog
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.protocol.position import FlushedLsn
 from tailrace.connectors.registry import parse

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from tailrace import spark as sources
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
-from tailrace.connectors.postgres.opened import OpenedLog
+from tailrace.connectors.postgres.log_session import OpenedLog
 from tailrace.connectors.postgres.protocol.position import FlushedLsn
 from tailrace.connectors.registry import known
 from tailrace.log.contracts import Planner

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tailrace.connectors.postgres.compared import ComparedSnapshot
+from tailrace.connectors.postgres.verify_source import ComparedSnapshot
 from tailrace.connectors.registry import from_entries
 from tailrace.errors import ConfigError, PrerequisiteError, SinkError
 from tailrace.observe.failures import cause

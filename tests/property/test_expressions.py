@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tailrace.config import linear
+from tailrace.config import expressions
 from tailrace.config.expressions import compile_expression, compile_groups, signal_expression
 from tailrace.connectors.mongodb.values.shell_json import strict_json
 
@@ -38,8 +38,8 @@ def test_each_piece_means_the_same_to_both_engines(piece: str, folds: bool) -> N
     names = [*LETTERS, *map("".join, product(LETTERS + "\n\t", repeat=2))]
     for expression in (piece, f"(?:{piece})*", f"{piece}a?"):
         python = compile_groups("(?i)" * folds + expression)
-        tree = linear.Tree(python.pattern, ignore_case=False)
-        assert linear.matches(tree.linear(), names) == [python.fullmatch(name) is not None for name in names]
+        tree = expressions.Tree(python.pattern, ignore_case=False)
+        assert expressions.matches(tree.linear(), names) == [python.fullmatch(name) is not None for name in names]
 
 
 @given(EXPRESSIONS, NAMES, st.booleans())
@@ -48,14 +48,14 @@ def test_both_engines_match_the_same_names(expression: str, names: list[str], fo
     try:
         chosen = compile_expression(expression, ignore_case=folds)
         plain = compile_expression("(?i)" * folds + expression, ignore_case=False).backtracking
-        tree = linear.Tree(compile_groups("(?i)" * folds + expression).pattern, ignore_case=False)
+        tree = expressions.Tree(compile_groups("(?i)" * folds + expression).pattern, ignore_case=False)
     except ValueError:
         return
     if r"\B" in expression:
         # Python's own engine finds no place between two letters or none in an empty text; Java's and the linear one do
         names = [name for name in names if name]
     wanted = [compile_groups("(?i)" * folds + expression).fullmatch(name) is not None for name in names]
-    assert linear.matches(tree.linear(), names) == wanted
+    assert expressions.matches(tree.linear(), names) == wanted
     assert chosen.among(names) == wanted
     assert [chosen.fullmatch(name) for name in names] == wanted
     assert plain is None or tree.is_harmless

@@ -17,7 +17,7 @@ from tailrace.columns.blocks import EVERY, KEPT, LAST, Head, read
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.tasks import LogTask
-from tailrace.connectors.postgres.opened import OpenedLog
+from tailrace.connectors.postgres.log_session import OpenedLog
 from tailrace.connectors.postgres.protocol import lasting
 from tailrace.connectors.postgres.protocol.pgoutput import UNAVAILABLE, Delete, Insert, Update, Value, parse
 from tailrace.connectors.postgres.protocol.position import LogPosition

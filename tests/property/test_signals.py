@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from tailrace.config.expressions import signal_expression
 from tailrace.connectors.mongodb.snapshot import windows as mongodb
 from tailrace.connectors.mongodb.snapshot.chunks import condition
-from tailrace.snapshot import obedience, signals
+from tailrace.snapshot import signal_handler, signals
 from tailrace.snapshot.channels import FileChannel
 from tailrace.snapshot.incremental import Notifications
-from tailrace.snapshot.obedience import Obedience
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
+from tailrace.snapshot.signal_handler import Obedience
 from tailrace.snapshot.signals import TYPES, WINDOW_CLOSE, WINDOW_OPEN, MalformedSignal, Signal
 from tests.extent import examples
 
@@ -136,7 +136,7 @@ def test_the_work_of_one_signal_is_bounded(monkeypatch: pytest.MonkeyPatch, capl
     monkeypatch.setattr(signals, "MOST_STEPS", steps - 1)
     with pytest.raises(MalformedSignal, match="too much work"):
         signals.resolve(["(x*y?)*"], names)
-    monkeypatch.setattr(obedience, "MOST_WAITING", 2)
+    monkeypatch.setattr(signal_handler, "MOST_WAITING", 2)
     data = asked('"public.a"', '"public.b"', '"public.none"')
     assert obeyed(Signal("1", "execute-snapshot", data)) == NO_PROGRESS
     assert "more than 2 tables would wait" in caplog.text

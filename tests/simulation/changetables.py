@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tailrace.connectors.changetables import parts
+from tailrace.connectors.changetables import loading
 from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.changetables.offset import TablesOffset
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
@@ -386,7 +386,7 @@ class SimulatedSession(MemorySession):
 def simulated() -> Iterator[None]:
     """Patch tasks to return plain events, and chunks to be small."""
     with ExitStack() as stack:
-        stack.enter_context(replaced(parts, "form", lambda connector: FORM))
+        stack.enter_context(replaced(loading, "form", lambda connector: FORM))
         stack.enter_context(replaced(record_assembly, "to_rows", lambda batch, settings, form: shown(batch)))
         stack.enter_context(replaced(initial, "CHUNK_ROWS", 2))
         yield

@@ -12,7 +12,7 @@ import adbc_driver_manager
 
 from tailrace.connectors.changetables.log import sessions
 from tailrace.connectors.changetables.log.database import Database
-from tailrace.connectors.changetables.opened import OpenedLog as OpenedTables
+from tailrace.connectors.changetables.log_session import OpenedLog as OpenedTables
 from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed
 from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.oplog import OplogFeed

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tailrace.columns.table import TableId
-from tailrace.connectors.changetables.eras import Eras
+from tailrace.connectors.changetables.capture_history import Eras
 from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesSnapshot
 from tailrace.connectors.mongodb.log.position import WHOLE, Position
 from tailrace.connectors.mongodb.offset import MongoOffset

@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 from tailrace import sinks
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors import registry, signalling
-from tailrace.connectors.changetables.compared import ComparedTables
-from tailrace.connectors.mongodb.compared import ComparedDocuments
+from tailrace.connectors.changetables.verify_source import ComparedTables
 from tailrace.connectors.mongodb.snapshot import chunks
-from tailrace.connectors.postgres import compared
-from tailrace.connectors.postgres.compared import ComparedSnapshot
+from tailrace.connectors.mongodb.verify_source import ComparedDocuments
+from tailrace.connectors.postgres import verify_source
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.protocol import pgoutput
+from tailrace.connectors.postgres.verify_source import ComparedSnapshot
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, SinkError
 from tailrace.snapshot import signals
@@ -75,7 +75,7 @@ def test_keys_are_those_of_rows_before_and_after() -> None:
         pgoutput.Delete(1, "K", (b"5", None)),
         pgoutput.Truncate(0, (2,)),
     ]
-    assert compared._touched(iter(messages), T) == {(b"1",), (b"2",), (b"3",), (b"4",), (b"5",)}
+    assert verify_source._touched(iter(messages), T) == {(b"1",), (b"2",), (b"3",), (b"4",), (b"5",)}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_keys_are_those_of_rows_before_and_after() -> None:
     ],
 )
 def test_what_does_not_tell_its_key_may_be_any_row(messages: list[pgoutput.AnyMessage]) -> None:
-    assert compared._touched(iter(messages), T) is None
+    assert verify_source._touched(iter(messages), T) is None
 
 
 def test_a_condition_names_keys_whatever_is_in_them() -> None:
@@ -146,7 +146,7 @@ def test_each_key_is_asked_for_once_by_signals_that_are_read(keys: list[tuple[st
         assert signals.Finder([("public", 'odd "name"')]).named(action.collections[0])
         conditions.append(action.conditions[0][1])
     said = ", ".join(condition.removeprefix('("k", "id") in (').removesuffix(")") for condition in conditions)
-    listed = ", ".join(f"({compared.literal(text)}, '{number}')" for text, number in keys)
+    listed = ", ".join(f"({verify_source.literal(text)}, '{number}')" for text, number in keys)
     assert said == listed
     assert all(size <= 2000 for size in sizes) or max(len(json.dumps(text)) for text, _ in keys) > 800
     assert len(sizes) <= sum(sizes) // 1000 + 1

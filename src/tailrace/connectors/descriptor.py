@@ -16,9 +16,9 @@ from tailrace.config.connector import Options, Traits
 if TYPE_CHECKING:
     from tailrace.config import Config
     from tailrace.connectors.captured import Capturing
+    from tailrace.connectors.consistent_read import Comparing, Reading
     from tailrace.connectors.findings import Finding
-    from tailrace.connectors.held import Comparing, Reading
-    from tailrace.connectors.present import Opening
+    from tailrace.connectors.row_lookup import Opening
     from tailrace.connectors.source_status import Offsets, SourceStatus
     from tailrace.events.event_settings import EventSettings
     from tailrace.log.contracts import Planner
@@ -77,9 +77,9 @@ class Descriptor:
     - `documents` names a module that implements Documents. For connectors over change tables `dialect` makes their
       Dialect from a Config. `form` is the connector's part of events.
     - `captured` names a tailrace.connectors.captured.Capturing; "" if all rows are documents. `held` names a
-      tailrace.connectors.held.Reading, for spark.read; "" if several tasks cannot read tables at one position.
-      `compared` names a tailrace.connectors.held.Comparing, for `tailrace verify`. `present` names a
-      tailrace.connectors.present.Opening; "" if a sink of tables cannot read rows again.
+      tailrace.connectors.consistent_read.Reading, for spark.read; "" if several tasks cannot read tables at one position.
+      `compared` names a tailrace.connectors.consistent_read.Comparing, for `tailrace verify`. `present` names a
+      tailrace.connectors.row_lookup.Opening; "" if a sink of tables cannot read rows again.
     - `listed` names a module for the page of typed rows: LISTED has the types, each with a column, FORM the connector's
       part of events.
     """

@@ -34,9 +34,9 @@ from tailrace.snapshot.incremental import (
     Notifications,
     Unusable,
 )
-from tailrace.snapshot.obedience import Obedience
 from tailrace.snapshot.pace import Pace
 from tailrace.snapshot.progress import Progress
+from tailrace.snapshot.signal_handler import Obedience
 from tailrace.snapshot.signals import WINDOW_CLOSE, WINDOW_OPEN, Signal
 
 log = logging.getLogger("tailrace")

@@ -27,7 +27,7 @@ from tailrace.errors import PrerequisiteError, ProcessLost, TailraceError
 
 if TYPE_CHECKING:
     from tailrace.config import Config
-    from tailrace.connectors.held import Held
+    from tailrace.connectors.consistent_read import Held
     from tailrace.events.event_settings import EventSettings
     from tailrace.log.contracts import Task
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from tailrace.columns.blocks import LAST, ROWS
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors import registry
-from tailrace.connectors.held import Compared as Snapshot
+from tailrace.connectors.consistent_read import Compared as Snapshot
 from tailrace.errors import ConfigError, SinkError
 from tailrace.events.event_settings import EventSettings
 from tailrace.sinks.tables.names import Names

@@ -11,7 +11,7 @@ import pytest
 from tailrace.columns.blocks import ROWS
 from tailrace.columns.table import TableSchema
 from tailrace.connectors import registry
-from tailrace.connectors.held import Compared
+from tailrace.connectors.consistent_read import Compared
 from tailrace.errors import ConfigError
 from tailrace.events.event_settings import EventSettings
 from tailrace.process.runtime import THREADS

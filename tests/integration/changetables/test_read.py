@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tailrace.connectors.changetables import held as opening
-from tailrace.connectors.changetables.held import HeldTables, held
+from tailrace.connectors.changetables import consistent_read as opening
+from tailrace.connectors.changetables.consistent_read import HeldTables, held
 from tailrace.connectors.changetables.log.sessions import close_idle
-from tailrace.connectors.changetables.snapshot import held_tasks
+from tailrace.connectors.changetables.snapshot import consistent_tasks
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, PositionLost, PrerequisiteError
 from tailrace.events.event_settings import EventSettings
@@ -214,7 +214,7 @@ def test_a_moment_that_is_gone(server: TestDatabase, monkeypatch: pytest.MonkeyP
     server.execute("ALTER TABLE dbo.t ALTER COLUMN v BIGINT")
     with pytest.raises(PositionLost, match=r"dbo\.t was altered while it was read"):
         rows(altered, "id")
-    monkeypatch.setattr(held_tasks, "CAPTURED_SECONDS", 0.3)
+    monkeypatch.setattr(consistent_tasks, "CAPTURED_SECONDS", 0.3)
     server.stop_agent()
     marks = server.query("SELECT id FROM dbo.marks")
     with pytest.raises(PrerequisiteError, match=r"was not captured within"):

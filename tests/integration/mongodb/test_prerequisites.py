@@ -13,11 +13,11 @@ from bson import Timestamp
 from tailrace.command import cli
 from tailrace.config import Config
 from tailrace.connectors.findings import Finding
+from tailrace.connectors.guardrail import guard_number
 from tailrace.connectors.mongodb.server.connection import Address, connect
 from tailrace.connectors.mongodb.setup.prerequisites import check, demand
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError
-from tailrace.log.guardrail import guard_number
 from tests.fix_mongodb import GenuineOplog, Mongo, MongoDatabase, running
 from tests.servers.certificates import WORD, Authority
 from tests.servers.mongo_proxy import Change, Failing, Mongos, Proxy, error

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.config import Config
-from tailrace.connectors.mongodb.held import HeldDocuments, HeldTask, held
+from tailrace.connectors.mongodb.consistent_read import HeldDocuments, HeldTask, held
 from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.connectors.registry import parse
 from tailrace.errors import PositionLost, PrerequisiteError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.mongodb.opened import OpenedLog
+from tailrace.connectors.mongodb.log_session import OpenedLog
 from tailrace.log import engine
 from tests.fix_mongodb import MongoDatabase
 from tests.integration.mongodb.capture import Capture, keys

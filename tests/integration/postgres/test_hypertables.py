@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.held import held
+from tailrace.connectors.postgres.consistent_read import held
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError

@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 
 from tailrace.connectors.postgres.captured import captured
-from tailrace.connectors.postgres.compared import compared
-from tailrace.connectors.postgres.held import held
+from tailrace.connectors.postgres.consistent_read import held
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.setup.prerequisites import check
+from tailrace.connectors.postgres.verify_source import compared
 from tailrace.connectors.registry import parse
 from tailrace.errors import PrerequisiteError
 from tailrace.events.event_settings import EventSettings

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from tailrace.connectors.postgres.held import held
+from tailrace.connectors.postgres.consistent_read import held
 from tailrace.connectors.registry import parse
 from tailrace.errors import PrerequisiteError
 from tailrace.events.event_settings import EventSettings

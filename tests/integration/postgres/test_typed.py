@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
-from tailrace.connectors.postgres.held import held
+from tailrace.connectors.postgres.consistent_read import held
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, SchemaChanged
 from tailrace.events.event_settings import EventSettings

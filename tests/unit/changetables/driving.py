@@ -69,12 +69,12 @@ FORM: Any = AnyForm()
 @pytest.fixture(autouse=True)
 def batches_for_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks give their batches themselves, as plain events; no session of an earlier test is left."""
-    from tailrace.connectors.changetables import parts
+    from tailrace.connectors.changetables import loading
     from tailrace.connectors.changetables.log.sessions import close_idle
     from tailrace.events import record_assembly
 
     close_idle()
-    monkeypatch.setattr(parts, "form", lambda connector: FORM)
+    monkeypatch.setattr(loading, "form", lambda connector: FORM)
     monkeypatch.setattr(record_assembly, "to_rows", lambda batch, settings, form: shown(batch))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.changetables.log import again
-from tailrace.connectors.changetables.log.again import PresentRows
+from tailrace.connectors.changetables.log import row_lookup
+from tailrace.connectors.changetables.log.row_lookup import PresentRows
 from tailrace.connectors.changetables.log.sessions import Retries, close_idle
 from tailrace.errors import ConnectionFailed, PrerequisiteError
 from tailrace.events.reselection import Unreadable
@@ -38,7 +38,7 @@ def read(rows: PresentRows, table: TableSchema) -> dict[int, tuple[bytes, ...]]:
 def test_each_row_comes_with_the_place_of_its_key(
     failing: tuple[int, ...], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(again, "_MOST_PARAMETERS", most)
+    monkeypatch.setattr(row_lookup, "_MOST_PARAMETERS", most)
     server = Server("db", fetch=2, failing_rows=failing if most > 2 else failing[:0])
     rows, table = made(server)
     assert read(rows, table) == {0: (b"w5", b"v5"), 1: (b"w0", b"v0"), 3: (b"w3", b"v3")}

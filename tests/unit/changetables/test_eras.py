@@ -9,8 +9,8 @@ import zlib
 from typing import Any
 
 from tailrace.columns import Column, TableId, TableSchema
+from tailrace.connectors.changetables.capture_history import Era, Eras
 from tailrace.connectors.changetables.dialect import CaptureTable
-from tailrace.connectors.changetables.eras import Era, Eras
 
 START, STOP = bytes.fromhex("00000a00"), bytes.fromhex("00000b00")
 PART = Column("part", "int", 4)

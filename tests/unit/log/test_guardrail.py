@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
+from tailrace.connectors.guardrail import guard_number
 from tailrace.errors import ConfigError
-from tailrace.log.guardrail import guard_number
 
 
 def options(most: int, action: str) -> dict[str, object]:

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from tailrace.columns.blocks import Form
-from tailrace.connectors.present import Values
-from tailrace.sinks.tables.again import Filling, told
+from tailrace.connectors.row_lookup import Values
+from tailrace.sinks.tables.row_lookup import Filling, told
 from tailrace.sinks.tables.rows import row_schema
 from tailrace.sinks.tables.statements import Reduced, moved
 

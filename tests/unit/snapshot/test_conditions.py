@@ -14,8 +14,8 @@ from tailrace.connectors.signalling import send
 from tailrace.errors import ConfigError
 from tailrace.snapshot.conditions import FORBIDDEN, fault, refusal
 from tailrace.snapshot.incremental import Notifications
-from tailrace.snapshot.obedience import Obedience
 from tailrace.snapshot.progress import NO_PROGRESS
+from tailrace.snapshot.signal_handler import Obedience
 from tailrace.snapshot.signals import Signal
 from tests.extent import examples
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.captured import Captured
-from tailrace.connectors.changetables import parts
+from tailrace.connectors.changetables import loading
 from tailrace.connectors.changetables.coverage import carried
 from tailrace.connectors.changetables.dialect import CaptureTable, Position, Session
 from tailrace.events.admission import Admission
@@ -19,7 +19,7 @@ _LAST = "~"
 
 def captured(config: Config, settings: EventSettings) -> Captured:
     """Implements tailrace.connectors.captured.Capturing. Raises ConnectionFailed, PrerequisiteError, ConfigError."""
-    dialect, form = parts.dialect(config), parts.form(config.connector)
+    dialect, form = loading.dialect(config), loading.form(config.connector)
     admission, lists = Admission(settings, form), TableFilter(config)
     tables: list[TableSchema] = []
     positions: list[Position] = []

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tailrace.columns.table import TableId
+from tailrace.connectors.changetables.capture_history import Eras
 from tailrace.connectors.changetables.dialect import Key
-from tailrace.connectors.changetables.eras import Eras
 from tailrace.connectors.changetables.position import Read, stored
 from tailrace.connectors.checkpoint import ordered, understood
 from tailrace.snapshot.progress import NO_PROGRESS, Progress

@@ -17,10 +17,11 @@ from tailrace.connectors.changetables.log.rows import skipped_rows
 from tailrace.connectors.changetables.log.sessions import Retries
 from tailrace.connectors.changetables.log.table_versions import TableVersions
 from tailrace.connectors.changetables.log.tasks import SchemaTask, Source
+from tailrace.connectors.changetables.log_session import OpenedLog, Target
 from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesPosition
-from tailrace.connectors.changetables.opened import OpenedLog, Target
 from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
 from tailrace.connectors.changetables.snapshot.windows import Incremental, TableWindows
+from tailrace.connectors.guardrail import guard_number
 from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, TailraceError
 from tailrace.events.admission import Admission
 from tailrace.events.event_settings import EventSettings
@@ -28,7 +29,6 @@ from tailrace.events.mapping import SourceForm
 from tailrace.log import contracts
 from tailrace.log.contracts import Offset, Task
 from tailrace.log.engine import LogEngine
-from tailrace.log.guardrail import guard_number
 from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.mode import snapshot_mode
 

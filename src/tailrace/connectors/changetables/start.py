@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tailrace.config import Config
-from tailrace.connectors.changetables import parts
+from tailrace.connectors.changetables import loading
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.errors import ConfigError
 from tailrace.events.event_settings import EventSettings
@@ -16,4 +16,4 @@ def planner(config: Config, settings: EventSettings) -> ChangeTablesPlanner:
             "snapshot.isolation.mode = read_uncommitted shows rows that are not committed: tables would keep them.",
             "Set another mode for a sink of tables.",
         )
-    return ChangeTablesPlanner(config, settings, parts.dialect(config), parts.form(config.connector))
+    return ChangeTablesPlanner(config, settings, loading.dialect(config), loading.form(config.connector))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
 from tailrace.connectors.findings import listed
+from tailrace.connectors.guardrail import guard_number
 from tailrace.connectors.mongodb.chunking import MongoSnapshots
 from tailrace.connectors.mongodb.log import coverage
 from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
@@ -18,8 +19,8 @@ from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespa
 from tailrace.connectors.mongodb.log.oplog import OplogFeed, newest, operation_time
 from tailrace.connectors.mongodb.log.position import WHOLE, Position
 from tailrace.connectors.mongodb.log.reader import LogReader, MongoFeed, ReaderSettings, Source
+from tailrace.connectors.mongodb.log_session import OpenedLog
 from tailrace.connectors.mongodb.offset import MongoOffset
-from tailrace.connectors.mongodb.opened import OpenedLog
 from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM
 from tailrace.connectors.mongodb.server.connection import Address, retries
 from tailrace.connectors.mongodb.server.faults import (
@@ -39,7 +40,6 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.log import contracts
 from tailrace.log.contracts import Offset, Task
 from tailrace.log.engine import LogEngine
-from tailrace.log.guardrail import guard_number
 from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.postgres.log.reading import Outside
 from tailrace.connectors.postgres.log.visible import Streamed
+from tailrace.connectors.postgres.log_session import parallelism
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.opened import parallelism
 from tailrace.connectors.postgres.schema.history import History
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.setup import slots

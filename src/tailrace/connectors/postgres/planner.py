@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.blocks import LAST
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, PrefixFilter, TableFilter
+from tailrace.connectors.guardrail import guard_number
 from tailrace.connectors.postgres.chunking import PostgresSnapshots
 from tailrace.connectors.postgres.log import invalidation
 from tailrace.connectors.postgres.log.feed import PostgresFeed
@@ -18,8 +19,8 @@ from tailrace.connectors.postgres.log.identity import CatalogXmin, present, refu
 from tailrace.connectors.postgres.log.reader import LogReader
 from tailrace.connectors.postgres.log.reading import OUTSIDE, Connections, Outside, ReaderSettings, Since, Wanted
 from tailrace.connectors.postgres.log.visible import Streamed
+from tailrace.connectors.postgres.log_session import OpenedLog, parallelism
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.opened import OpenedLog, parallelism
 from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLsn, lsn_text
 from tailrace.connectors.postgres.schema import coverage
 from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
@@ -39,7 +40,6 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.log import contracts
 from tailrace.log.contracts import Offset, Task
 from tailrace.log.engine import LogEngine
-from tailrace.log.guardrail import guard_number
 from tailrace.log.retrying import Patience
 from tailrace.snapshot.mode import snapshot_mode
 

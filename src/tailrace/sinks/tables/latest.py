@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tailrace.sinks.tables import statements
-from tailrace.sinks.tables.again import Again
 from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.formats.base import Once, Stored
 from tailrace.sinks.tables.frames import in_session
 from tailrace.sinks.tables.kept import Kept
+from tailrace.sinks.tables.row_lookup import Again
 from tailrace.sinks.tables.statements import KEPT, Reduced, unknown_column
 from tailrace.sinks.tables.target import Owner
 

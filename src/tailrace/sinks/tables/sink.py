@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.blocks import BLOCK, COUNTED, EVERY, KEPT, LAST, Head
 from tailrace.config.config import Config
 from tailrace.config.jar import Jar
-from tailrace.connectors.present import Present
 from tailrace.connectors.registry import find, parse
+from tailrace.connectors.row_lookup import Present
 from tailrace.connectors.source_status import Describe
 from tailrace.errors import SinkError, TailraceError
 from tailrace.events.event_settings import EventSettings
@@ -24,7 +24,6 @@ from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.claim import identity
 from tailrace.sinks.interruption import briefly
 from tailrace.sinks.storage import HadoopStorage, reaching
-from tailrace.sinks.tables.again import Again
 from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.evolution import CHOICES, SENSELESS, Policies
 from tailrace.sinks.tables.formats.delta import Delta
@@ -37,6 +36,7 @@ from tailrace.sinks.tables.log import Log
 from tailrace.sinks.tables.names import OPTIONS, Known, Names, absolute
 from tailrace.sinks.tables.positions import NAME, Moment, Positions
 from tailrace.sinks.tables.rebuild import demand_sound
+from tailrace.sinks.tables.row_lookup import Again
 from tailrace.sinks.tables.statements import unknown_column
 from tailrace.sinks.tables.target import Owner
 from tailrace.snapshot.mode import snapshot_mode

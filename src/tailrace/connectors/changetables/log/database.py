@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from tailrace.columns.table import TableId, TableSchema
+from tailrace.connectors.changetables.capture_history import Era, Eras, Span, begun_by
 from tailrace.connectors.changetables.dialect import CaptureTable, Dialect, Position, Session
-from tailrace.connectors.changetables.eras import Era, Eras, Span, begun_by
 from tailrace.connectors.changetables.log.sessions import lost
 from tailrace.connectors.changetables.offset import Reached
 from tailrace.connectors.changetables.position import Newest, Read, following, from_start, read_to

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.columns.table import TableSchema
+from tailrace.connectors.changetables.capture_history import Span
 from tailrace.connectors.changetables.dialect import Dialect
-from tailrace.connectors.changetables.eras import Span
 from tailrace.connectors.changetables.log.sessions import Retries, changes
 
 

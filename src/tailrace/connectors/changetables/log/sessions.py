@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tailrace.columns.table import TableSchema
+from tailrace.connectors.changetables.capture_history import Span
 from tailrace.connectors.changetables.dialect import ChangeRows, Dialect, Session
-from tailrace.connectors.changetables.eras import Span
 from tailrace.connectors.changetables.log.rows import fixed
 from tailrace.connectors.changetables.position import following, preceding
 from tailrace.errors import ConnectionFailed, PositionLost

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tailrace.columns.batch import Marker
 from tailrace.columns.table import TableId, TableSchema
+from tailrace.connectors.changetables.capture_history import Era
 from tailrace.connectors.changetables.dialect import Position
-from tailrace.connectors.changetables.eras import Era
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.rows import Assembly, Times, whole
 from tailrace.connectors.changetables.offset import Reached, TablesOffset

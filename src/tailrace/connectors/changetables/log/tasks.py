@@ -14,8 +14,8 @@ import numpy as np
 
 from tailrace.columns.batch import ChangeBatch, Int64s, Marker
 from tailrace.columns.table import TableSchema
+from tailrace.connectors.changetables.capture_history import Span
 from tailrace.connectors.changetables.dialect import Dialect, KeyRange
-from tailrace.connectors.changetables.eras import Span
 from tailrace.connectors.changetables.log.sessions import Retries, borrowed, changes
 from tailrace.errors import ConnectionFailed, PositionLost, StatementCutOff, TailraceError
 from tailrace.events.event_settings import EventSettings
@@ -63,9 +63,9 @@ class Source:
     @property
     def form(self) -> SourceForm:
         """The connector's own part of events; one object in each process, because caches use it as a key."""
-        from tailrace.connectors.changetables import parts
+        from tailrace.connectors.changetables import loading
 
-        return parts.form(self.dialect.connector)
+        return loading.form(self.dialect.connector)
 
     def __repr__(self) -> str:
         return "Source"
@@ -96,7 +96,7 @@ class LogTask:
 
     def _changes(self, parts: list[Part]) -> Iterator[ChangeBatch]:
         """Yield the changes of one table, with values that are read again."""
-        from tailrace.connectors.changetables.log.again import PresentRows
+        from tailrace.connectors.changetables.log.row_lookup import PresentRows
         from tailrace.events.reselection import Reread
 
         source, batches = self.source, change_batches(self.source, parts)

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from tailrace.columns.table import TableId, TableSchema
+from tailrace.connectors.changetables.capture_history import Era
 from tailrace.connectors.changetables.dialect import Key, KeyRange
-from tailrace.connectors.changetables.eras import Era
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.tasks import SnapshotTask, Source
 from tailrace.connectors.changetables.offset import Reached, SnapshotChunk, TablesSnapshot

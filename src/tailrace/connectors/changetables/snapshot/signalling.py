@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from tailrace.config import Config
-from tailrace.connectors.changetables.parts import dialect
+from tailrace.connectors.changetables.loading import dialect
 from tailrace.connectors.changetables.snapshot.windows import signal_table
 from tailrace.errors import ConfigError
 from tailrace.snapshot.signals import Signal

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config.filters import quoted_parts
+from tailrace.connectors.changetables.capture_history import Era, Eras, Span
 from tailrace.connectors.changetables.dialect import DELETE, Dialect, Key, KeyRange, Position, Session
-from tailrace.connectors.changetables.eras import Era, Eras, Span
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.ipc import to_ipc
 from tailrace.connectors.changetables.log.tasks import Source, WindowTask

@@ -21,7 +21,7 @@ from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.setup.stock import Stock
-from tailrace.connectors.postgres.snapshot.again import PresentRows
+from tailrace.connectors.postgres.snapshot.row_lookup import PresentRows
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal
 from tailrace.connectors.postgres.snapshot.windows import Changes, Incremental
 from tailrace.events import names

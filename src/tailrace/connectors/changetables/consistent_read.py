@@ -14,23 +14,23 @@ from collections.abc import Iterator, Sequence
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors import registry
-from tailrace.connectors.changetables import parts
+from tailrace.connectors.changetables import loading
+from tailrace.connectors.changetables.capture_history import Era, Eras
 from tailrace.connectors.changetables.coverage import carried
 from tailrace.connectors.changetables.dialect import Key, KeyRange, Position, Session
-from tailrace.connectors.changetables.eras import Era, Eras
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.sessions import Retries
 from tailrace.connectors.changetables.log.tasks import Source
-from tailrace.connectors.changetables.snapshot.held_tasks import HeldPart, HeldTask, SignalTable, is_ordered
+from tailrace.connectors.changetables.snapshot.consistent_tasks import HeldPart, HeldTask, SignalTable, is_ordered
 from tailrace.connectors.changetables.snapshot.initial import with_columns
 from tailrace.connectors.changetables.snapshot.windows import signal_table
 from tailrace.connectors.findings import listed
+from tailrace.connectors.guardrail import guard_number
 from tailrace.errors import ConfigError, PrerequisiteError
 from tailrace.events.admission import Admission
 from tailrace.events.captured import position_of
 from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Task
-from tailrace.log.guardrail import guard_number
 from tailrace.snapshot.selection import overrides, selected
 
 log = logging.getLogger("tailrace")
@@ -40,7 +40,7 @@ PART_ROWS, _TASKS, _TRIES = 50_000, 2, 8
 
 
 class HeldTables:
-    """Implements tailrace.connectors.held.Held. `position` is the log position, as the column `position` shows it."""
+    """Implements tailrace.connectors.consistent_read.Held. `position` is the log position, as the column `position` shows it."""
 
     stays = False
     position: str
@@ -49,7 +49,7 @@ class HeldTables:
     def __init__(self, config: Config, settings: EventSettings) -> None:
         """Fix the position and plan the tasks. Raises TailraceError."""
         self._config = config
-        dialect, form = parts.dialect(config), parts.form(config.connector)
+        dialect, form = loading.dialect(config), loading.form(config.connector)
         _demand(config, dialect.databases)
         (name,) = dialect.databases
         lists, self._names = TableFilter(config), Admission(settings, form)
@@ -218,5 +218,5 @@ def _is(one: TableId, other: TableId) -> bool:
 
 
 def held(config: Config, settings: EventSettings) -> HeldTables:
-    """Implements tailrace.connectors.held.Reading."""
+    """Implements tailrace.connectors.consistent_read.Reading."""
     return HeldTables(config, settings)

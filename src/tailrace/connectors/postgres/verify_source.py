@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.batch import position_text
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config
-from tailrace.connectors.held import Touched
-from tailrace.connectors.postgres.held import HeldSnapshot
+from tailrace.connectors.consistent_read import Touched
+from tailrace.connectors.postgres.consistent_read import HeldSnapshot
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.protocol import pgoutput
 from tailrace.connectors.postgres.protocol.position import lsn_text
@@ -45,7 +45,7 @@ copy (select data from pg_catalog.pg_logical_slot_peek_binary_changes({slot}, {u
 
 
 class ComparedSnapshot:
-    """See tailrace.connectors.held."""
+    """See tailrace.connectors.consistent_read."""
 
     form: SourceForm | None = FORM
     committed: str
@@ -128,7 +128,7 @@ class ComparedSnapshot:
 
 
 def compared(config: Config, settings: EventSettings) -> ComparedSnapshot:
-    """See tailrace.connectors.held.Comparing."""
+    """See tailrace.connectors.consistent_read.Comparing."""
     return connections.explained(lambda: ComparedSnapshot(config, settings))()
 
 

@@ -42,7 +42,7 @@ _READING = "select exists (select from pg_catalog.pg_stat_activity where applica
 
 
 class HeldSnapshot:
-    """See tailrace.connectors.held. `position` and `tables` are those of `Compared`."""
+    """See tailrace.connectors.consistent_read. `position` and `tables` are those of `Compared`."""
 
     stays = True
     position: str
@@ -109,5 +109,5 @@ class HeldSnapshot:
 
 
 def held(config: Config, settings: EventSettings) -> HeldSnapshot:
-    """See tailrace.connectors.held.Reading."""
+    """See tailrace.connectors.consistent_read.Reading."""
     return connections.explained(lambda: HeldSnapshot(config, settings))()

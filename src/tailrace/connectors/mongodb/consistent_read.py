@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
+from tailrace.connectors.guardrail import guard_number
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter
 from tailrace.connectors.mongodb.log.oplog import operation_time
 from tailrace.connectors.mongodb.log.stretch import Namespace
@@ -30,7 +31,6 @@ from tailrace.connectors.mongodb.snapshot.plan import Chunk, planned
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Task
-from tailrace.log.guardrail import guard_number
 from tailrace.process.runtime import THREADS
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _GONE = (
 
 
 class HeldDocuments:
-    """Implements tailrace.connectors.held.Held. `position` is the timestamp, as the column `position` shows it."""
+    """Implements tailrace.connectors.consistent_read.Held. `position` is the timestamp, as the column `position` shows it."""
 
     stays = False
     position: str
@@ -278,5 +278,5 @@ def _listed(client: MongoClient[Any], names: Sequence[Namespace]) -> dict[Namesp
 
 
 def held(config: Config, settings: EventSettings) -> HeldDocuments:
-    """Implements tailrace.connectors.held.Reading."""
+    """Implements tailrace.connectors.consistent_read.Reading."""
     return explained(HeldDocuments)(config, settings)

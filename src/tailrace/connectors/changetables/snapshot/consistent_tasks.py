@@ -17,8 +17,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from tailrace.columns.batch import Marker
 from tailrace.columns.table import TableId, TableSchema
+from tailrace.connectors.changetables.capture_history import Era, Eras
 from tailrace.connectors.changetables.dialect import Key, KeyRange, Position, Session
-from tailrace.connectors.changetables.eras import Era, Eras
 from tailrace.connectors.changetables.log.sessions import borrowed, changes
 from tailrace.connectors.changetables.log.tasks import Source
 from tailrace.connectors.changetables.log.undoing import Past, Undoing

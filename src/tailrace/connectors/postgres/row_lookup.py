@@ -18,8 +18,8 @@ from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.server.connection import Address
-from tailrace.connectors.postgres.snapshot.again import PresentRows
-from tailrace.connectors.present import Name, Values
+from tailrace.connectors.postgres.snapshot.row_lookup import PresentRows
+from tailrace.connectors.row_lookup import Name, Values
 from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.events.admission import Admission
 from tailrace.events.event_settings import EventSettings
@@ -48,7 +48,7 @@ _STANDBYS = "select pg_catalog.current_setting('synchronous_standby_names') <> '
 
 @dataclass(frozen=True, slots=True)
 class PostgresTable:
-    """See tailrace.connectors.present.PresentTable."""
+    """See tailrace.connectors.row_lookup.PresentTable."""
 
     rows: PresentRows
     schema: TableSchema
@@ -117,7 +117,7 @@ _FAITHFUL: dict[str, Any] = {
 
 
 class PostgresPresent:
-    """See tailrace.connectors.present.Present."""
+    """See tailrace.connectors.row_lookup.Present."""
 
     def __init__(self, config: Config, settings: EventSettings, connection: psycopg.Connection[Any]) -> None:
         self._config, self._settings, self._connection = config, settings, connection
@@ -163,5 +163,5 @@ class PostgresPresent:
 
 
 def present(config: Config, settings: EventSettings) -> PostgresPresent:
-    """See tailrace.connectors.present. Raises ConnectionFailed, PrerequisiteError."""
+    """See tailrace.connectors.row_lookup. Raises ConnectionFailed, PrerequisiteError."""
     return PostgresPresent(config, settings, connections.connect(config))

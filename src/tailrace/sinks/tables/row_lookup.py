@@ -32,7 +32,7 @@ from tailrace.sinks.tables.statements import GONE, Reduced, quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tailrace.connectors.present import Present, PresentTable
+    from tailrace.connectors.row_lookup import Present, PresentTable
 
 log = logging.getLogger("tailrace")
 

@@ -1,4 +1,4 @@
-"""Read Db2's rows to compare them with a copy: see tailrace.connectors.changetables.compared. Driver."""
+"""Read Db2's rows to compare them with a copy: see tailrace.connectors.changetables.verify_source. Driver."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from decimal import Decimal
 from typing import Any
 
 from tailrace.config import Config
-from tailrace.connectors.changetables.compared import ComparedTables
+from tailrace.connectors.changetables.verify_source import ComparedTables
 from tailrace.connectors.db2.server.catalog import literal, quoted
 from tailrace.events.event_settings import EventSettings
 
 
 def compared(config: Config, settings: EventSettings) -> ComparedTables:
-    """Implements tailrace.connectors.held.Comparing."""
+    """Implements tailrace.connectors.consistent_read.Comparing."""
     return ComparedTables(config, settings, *WRITTEN)
 
 

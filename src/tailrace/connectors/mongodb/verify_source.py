@@ -17,7 +17,7 @@ import pyarrow as pa
 from tailrace.columns.batch import position_text
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config
-from tailrace.connectors.held import Touched
+from tailrace.connectors.consistent_read import Touched
 from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
 from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
@@ -47,7 +47,7 @@ _AWAIT_MS = 50
 
 
 class ComparedDocuments:
-    """Implements tailrace.connectors.held.Compared."""
+    """Implements tailrace.connectors.consistent_read.Compared."""
 
     form: SourceForm | None = None
     committed = ""
@@ -144,5 +144,5 @@ class ComparedDocuments:
 
 
 def compared(config: Config, settings: EventSettings) -> ComparedDocuments:
-    """Implements tailrace.connectors.held.Comparing."""
+    """Implements tailrace.connectors.consistent_read.Comparing."""
     return explained(lambda: ComparedDocuments(config, settings))()

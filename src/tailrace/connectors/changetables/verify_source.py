@@ -16,7 +16,7 @@ from typing import Any
 
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
-from tailrace.connectors.changetables import parts
+from tailrace.connectors.changetables import loading
 from tailrace.connectors.changetables.coverage import carried
 from tailrace.connectors.changetables.dialect import CaptureTable
 from tailrace.connectors.changetables.log.database import Database
@@ -25,7 +25,7 @@ from tailrace.connectors.changetables.log.tasks import SnapshotTask, Source
 from tailrace.connectors.changetables.position import Newest, following, preceding
 from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
 from tailrace.connectors.changetables.snapshot.windows import signal_table
-from tailrace.connectors.held import Touched
+from tailrace.connectors.consistent_read import Touched
 from tailrace.errors import ConfigError, TailraceError
 from tailrace.events.admission import Admission
 from tailrace.events.event_settings import EventSettings
@@ -40,7 +40,7 @@ _LAST = "~"
 
 
 class ComparedTables:
-    """Implements tailrace.connectors.held.Compared. `name` and `value` write a name and a value in SQL."""
+    """Implements tailrace.connectors.consistent_read.Compared. `name` and `value` write a name and a value in SQL."""
 
     committed = ""
 
@@ -49,8 +49,8 @@ class ComparedTables:
     ) -> None:
         """Does not connect yet. Raises ConfigError."""
         self._config, self._name, self._value = config, name, value
-        dialect = parts.dialect(config)
-        self.form: SourceForm | None = parts.form(config.connector)
+        dialect = loading.dialect(config)
+        self.form: SourceForm | None = loading.form(config.connector)
         if len(dialect.databases) > 1:
             raise ConfigError(
                 "Tables of several databases cannot be compared: the positions of their logs have no order.",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tailrace.columns.batch import Boundary
 from tailrace.columns.table import TableId, TableSchema
-from tailrace.connectors.changetables.eras import Eras
+from tailrace.connectors.changetables.capture_history import Eras
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.numbering import numbered
 from tailrace.connectors.changetables.log.tasks import LogTask, Part, Source
