@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tailrace.columns.table import Column, TableId, TableSchema
+from tailrace.connectors.postgres.log.indexed_run import IndexedRun, Rows
 from tailrace.connectors.postgres.log.indexing import Indexer
 from tailrace.connectors.postgres.log.numbering import Numbering
-from tailrace.connectors.postgres.log.stretch import Rows, Stretch
 from tailrace.connectors.postgres.protocol.pgoutput import Relation
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.evolution import Moment
@@ -142,7 +142,7 @@ def index(
     start: LogPosition,
     numbered: bool,
     skip: Callable[[int, int], bool] | None = None,
-) -> list[Stretch]:
+) -> list[IndexedRun]:
     """The log from its beginning, in runs that end at `cuts`."""
     messages, lsns = log(transactions)
     numbering = Numbering(SCHEMAS, frozenset()) if numbered else None
@@ -159,7 +159,7 @@ def index(
     return stretches
 
 
-def rows(stretches: list[Stretch]) -> list[tuple[object, ...]]:
+def rows(stretches: list[IndexedRun]) -> list[tuple[object, ...]]:
     """Whatever is known of each row of the stretches."""
     return rows_of([Rows(stretch, 0, len(stretch)) for stretch in stretches])
 

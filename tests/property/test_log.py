@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.connectors.postgres.log import segments
-from tailrace.connectors.postgres.log.stretch import Stretch
+from tailrace.connectors.postgres.log.indexed_run import IndexedRun
 from tailrace.connectors.postgres.protocol.decoder import decode
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.log.spool import Spool
@@ -23,7 +23,7 @@ def test_it_does_not_matter_where_runs_end(transactions: list[list[Change]], cut
     whole = rows(index(transactions, [], LogPosition(), numbered))
     parts = index(transactions, cuts, LogPosition(), numbered)
     assert rows(parts) == whole
-    assert rows([functools.reduce(Stretch.joined, parts)] if parts else []) == whole
+    assert rows([functools.reduce(IndexedRun.joined, parts)] if parts else []) == whole
 
 
 @settings(deadline=None, max_examples=examples(60))

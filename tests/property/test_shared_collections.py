@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import TopicNaming
-from tailrace.connectors.mongodb.log.stretch import Rows, numbered
+from tailrace.connectors.mongodb.log.indexed_run import Rows, numbered
 from tailrace.connectors.mongodb.records import partition
 from tailrace.connectors.mongodb.records.segment import OPLOG
 from tailrace.connectors.mongodb.records.tasks import LogTask

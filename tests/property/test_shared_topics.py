@@ -17,7 +17,7 @@ from tailrace.columns.table import Column, TableSchema
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import TopicNaming
 from tailrace.connectors.postgres.log import segments
-from tailrace.connectors.postgres.log.stretch import Rows
+from tailrace.connectors.postgres.log.indexed_run import Rows
 from tailrace.connectors.postgres.log.tasks import LogTask
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.protocol.segment import Segment

@@ -22,7 +22,7 @@ from tailrace.snapshot import signal_handler, signals
 from tailrace.snapshot.channels import FileChannel
 from tailrace.snapshot.incremental import Notifications
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
-from tailrace.snapshot.signal_handler import Obedience
+from tailrace.snapshot.signal_handler import SignalHandler
 from tailrace.snapshot.signals import TYPES, WINDOW_CLOSE, WINDOW_OPEN, MalformedSignal, Signal
 from tests.extent import examples
 
@@ -66,8 +66,8 @@ DATA = st.dictionaries(
 
 def obeyed(signal: Signal, progress: Progress = NO_PROGRESS) -> Progress:
     """The progress after a signal, as it comes back from a checkpoint."""
-    obedience = Obedience(lambda: TABLES, Notifications("p"), lambda condition: "")
-    reached, _, notes = obedience.obey(signal, "0/1", progress, None)
+    obedience = SignalHandler(lambda: TABLES, Notifications("p"), lambda condition: "")
+    reached, _, notes = obedience.handle(signal, "0/1", progress, None)
     text = json.dumps(Progress.to_json(reached), ensure_ascii=False).encode()
     for note in notes:
         "".join((note.id, *(value for _, value in note.data))).encode()
@@ -150,7 +150,7 @@ def test_a_failure_to_list_the_tables_is_not_the_signal_s() -> None:
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        Obedience(lost, Notifications("p"), lambda condition: "").obey(
+        SignalHandler(lost, Notifications("p"), lambda condition: "").handle(
             Signal("1", "execute-snapshot", '{"data-collections": ["a"]}'), "0/1", NO_PROGRESS, None
         )
 

@@ -17,7 +17,7 @@ from typing import Any
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.log import segments, slices
 from tailrace.connectors.postgres.log.endings import SlotInUse
-from tailrace.connectors.postgres.log.reading import Outside
+from tailrace.connectors.postgres.log.reading import Environment
 from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.protocol import pgoutput
@@ -243,7 +243,7 @@ class History(Course[SlotCheckpoint]):
         assert not self.server.broken, self.server.broken[0]
 
     def planner(self, process: Process) -> PostgresPlanner:
-        return PostgresPlanner(self.config, self.settings, Outside(*self.sessions(process), process))
+        return PostgresPlanner(self.config, self.settings, Environment(*self.sessions(process), process))
 
     def sessions(self, process: Process) -> tuple[Callable[..., Any], Callable[[Address], ArrowConnection]]:
         """Return the functions that open the process's sessions with the server."""

@@ -25,7 +25,7 @@ from tailrace.connectors.mongodb.planner import MongoPlanner
 from tailrace.connectors.mongodb.records import partition, records
 from tailrace.connectors.mongodb.records.segment import OPLOG, READ, Segment
 from tailrace.connectors.mongodb.records.tasks import LogTask
-from tailrace.connectors.mongodb.server.outside import Outside
+from tailrace.connectors.mongodb.server.environment import Environment
 from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.connectors.mongodb.snapshot.chunks import SnapshotTask
 from tailrace.errors import ConnectionFailed, PositionLost, SpoolFailed
@@ -232,7 +232,7 @@ class MongoHistory(Course[Checkpoint]):
             log.idle()
 
     def planner(self, process: Process) -> MongoPlanner:
-        return MongoPlanner(self.config, self.settings, Outside(lambda address: self._client(process), process))
+        return MongoPlanner(self.config, self.settings, Environment(lambda address: self._client(process), process))
 
     def _client(self, process: Process) -> Any:
         return Client(self.server, process)

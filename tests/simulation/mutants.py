@@ -22,7 +22,7 @@ from tailrace.connectors.mongodb.snapshot import chunks as mongo_snapshot
 from tailrace.connectors.mongodb.snapshot import windows as mongo_windows
 from tailrace.connectors.postgres import planner
 from tailrace.connectors.postgres.chunking import PostgresSnapshots
-from tailrace.connectors.postgres.log import feed, gears, identity, indexing, slices, stretch, visible
+from tailrace.connectors.postgres.log import feed, gears, identity, indexed_run, indexing, slices, visible
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import NOWHERE, FlushedLsn, confirmed, sent
 from tailrace.connectors.postgres.schema import catalog, evolution, relations
@@ -172,13 +172,13 @@ def a_failed_catalog_query_moves_the_end() -> contextlib.AbstractContextManager[
 
 def a_cut_goes_back() -> contextlib.AbstractContextManager[None]:
     """A position inside a transaction loses the LSN up to which the log was idle before."""
-    cut = stretch.Stretch.cut
+    cut = indexed_run.IndexedRun.cut
 
     def wrong(self: Any, row: int, start: Any) -> Any:
         found = cut(self, row, start)
         return found if found.consumed is None else replace(found, idle_lsn=NOWHERE)
 
-    return replaced(stretch.Stretch, "cut", wrong)
+    return replaced(indexed_run.IndexedRun, "cut", wrong)
 
 
 def a_batch_without_rows_ends_the_query() -> contextlib.AbstractContextManager[None]:

@@ -44,7 +44,7 @@ def values(name: str) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Given:
+class OptionReader:
     """Gives the values of a column."""
 
     name: str
@@ -59,7 +59,8 @@ RECORD = RecordLayout(
     None,
     Struct(
         tuple(
-            Member(name, Computed((), Given(name), kind.with_optional(True))) for name, (kind, _, _) in COLUMNS.items()
+            Member(name, Computed((), OptionReader(name), kind.with_optional(True)))
+            for name, (kind, _, _) in COLUMNS.items()
         )
     ),
 )

@@ -143,7 +143,7 @@ def test_two_packages_with_one_connector_are_told_apart_by_the_user(site: Path) 
 
 def test_no_package_takes_the_name_of_a_connector_of_tailrace(site: Path) -> None:
     install(site, "brings", "postgres", OTHER)
-    assert registry.find("postgres").planner == "tailrace.connectors.postgres.planner:PatientPlanner"
+    assert registry.find("postgres").planner == "tailrace.connectors.postgres.planner:RetryingPlanner"
     assert [one.name for one in registry.known()] == list(registry.OWN)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tailrace.columns.table import TableId
-from tailrace.connectors.changetables.capture_history import Eras
+from tailrace.connectors.changetables.capture_history import CaptureHistory
 from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesSnapshot
 from tailrace.connectors.mongodb.log.position import WHOLE, Position
 from tailrace.connectors.mongodb.offset import MongoOffset
@@ -42,7 +42,7 @@ def mongodb(time: int = AT + 6, number: int = WHOLE, **changes: Any) -> Offset:
 
 
 def tables(*names: str, position: bytes = LSN, **changes: Any) -> Offset:
-    return TablesOffset({name: Reached(position, Eras(())) for name in names or ("d",)}, **changes).to_json()
+    return TablesOffset({name: Reached(position, CaptureHistory(())) for name in names or ("d",)}, **changes).to_json()
 
 
 PLANNED = SnapshotPlan((PlannedTable("public", "t", 25), PlannedTable("public", "u", 1)), 10)

@@ -1,6 +1,6 @@
 """Contracts of the log engine: what Spark calls, what a database brings so that its log is read, and how it is planned.
 
-`Planner` and `Task` are Spark's side. `LogFeed` reads a log and `Stretch` keeps what was read. `Source`, `Snapshots`
+`Planner` and `Task` are Spark's side. `LogFeed` reads a log and `IndexedRun` keeps what was read. `Source`, `Snapshots`
 and `WindowSource` say what a batch has. No I/O."""
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ Committed_contra = TypeVar("Committed_contra", contravariant=True)
 Taken_co = TypeVar("Taken_co", covariant=True)
 
 
-class Stretch(Protocol[Pos, Upto_contra, Taken_co]):
+class IndexedRun(Protocol[Pos, Upto_contra, Taken_co]):
     """A run of the log: its raw bytes, and its rows, which are the captured changes in them, in log order."""
 
     @property
@@ -145,7 +145,7 @@ class Stretch(Protocol[Pos, Upto_contra, Taken_co]):
 class Step(Generic[Pos, Upto, Taken]):
     """The result of one read: a stretch to keep. If `is_wanted` is False, nothing is lost without it."""
 
-    stretch: Stretch[Pos, Upto, Taken]
+    stretch: IndexedRun[Pos, Upto, Taken]
     is_wanted: bool
 
 

@@ -18,7 +18,7 @@ log = logging.getLogger("tailrace")
 _FIRST_PAUSE = 0.2
 
 
-class Patience(LogEngine[O, P, T]):
+class Retrying(LogEngine[O, P, T]):
     """Mixin for a connector's engine, placed before its own class.
 
     A failed call of an engine changes nothing. So once a call has succeeded, an unreachable server is asked again:

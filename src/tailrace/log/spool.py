@@ -15,7 +15,7 @@ import numpy as np
 
 from tailrace.columns.batch import Bytes
 from tailrace.errors import SpoolFailed
-from tailrace.log.contracts import Pos, Stretch, Taken, Upto
+from tailrace.log.contracts import IndexedRun, Pos, Taken, Upto
 from tailrace.process.runtime import THREADS, Runtime
 
 # --- temporary files --------------------------------------------------------------------------------------------------
@@ -146,11 +146,11 @@ JOINED_ROWS = 1024
 class _Held(Generic[Pos, Upto, Taken]):
     """A stretch and the size of its raw bytes. If the bytes are on disk, at `place`, the stretch itself has none."""
 
-    stretch: Stretch[Pos, Upto, Taken]
+    stretch: IndexedRun[Pos, Upto, Taken]
     size: int
     place: Place | None
 
-    def loaded(self, spill: Spill, first: int, last: int) -> Stretch[Pos, Upto, Taken]:
+    def loaded(self, spill: Spill, first: int, last: int) -> IndexedRun[Pos, Upto, Taken]:
         """Return the stretch with the bytes of its rows `[first, last)` in memory."""
         if self.place is None:
             return self.stretch
@@ -230,7 +230,7 @@ class Spool(Generic[Pos, Upto, Taken]):
             self._required = end
             self._notify()
 
-    def put(self, stretch: Stretch[Pos, Upto, Taken], is_wanted: bool = True) -> None:
+    def put(self, stretch: IndexedRun[Pos, Upto, Taken], is_wanted: bool = True) -> None:
         """Keep a stretch, which follows the last one. On SpoolFailed the content is unchanged and the spool is full.
 
         If the stretch is not wanted, only note how far the log has been read.
@@ -306,7 +306,7 @@ class Spool(Generic[Pos, Upto, Taken]):
             stretches = [held.stretch for held in self._held]
         best = start
         # the stretch and the row after which the batch may be cut
-        last: tuple[Stretch[Pos, Upto, Taken], int] | None = None
+        last: tuple[IndexedRun[Pos, Upto, Taken], int] | None = None
         rows = size = 0
         for stretch in stretches:
             first = stretch.first_after(start)
@@ -343,7 +343,7 @@ class Spool(Generic[Pos, Upto, Taken]):
             return any(held.stretch.first_after(position) < len(held.stretch) for held in self._held)
 
 
-def _fitting(stretch: Stretch[Pos, Upto, Taken], first: int, limit: int, max_rows: int, max_bytes: int) -> int:
+def _fitting(stretch: IndexedRun[Pos, Upto, Taken], first: int, limit: int, max_rows: int, max_bytes: int) -> int:
     """Return the end of the rows `[first, …)` of the stretch, at most `limit`, that stay within the limits."""
     last = min(limit, first + max(max_rows, 0))
     if last <= first or stretch.size(first, last) <= max_bytes:

@@ -32,7 +32,7 @@ MOST_WAITING = 100_000
 """The most tables that wait to be read: they are in every offset."""
 
 
-class Obedience:
+class SignalHandler:
     """Handles signals. `captured` lists the tables that may be read, in the order of their names.
 
     `refuses` returns the reason to refuse a condition (see `conditions.refusal`). `local` converts a table name in a
@@ -52,7 +52,7 @@ class Obedience:
         self._refuses = refuses
         self._local = local
 
-    def obey(
+    def handle(
         self, signal: Signal, position: str, progress: Progress, before: IncrementalSnapshot | None
     ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
         """Return the progress, and the state before its window, after `signal`; and the notifications.

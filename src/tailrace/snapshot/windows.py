@@ -36,7 +36,7 @@ from tailrace.snapshot.incremental import (
 )
 from tailrace.snapshot.pace import Pace
 from tailrace.snapshot.progress import Progress
-from tailrace.snapshot.signal_handler import Obedience
+from tailrace.snapshot.signal_handler import SignalHandler
 from tailrace.snapshot.signals import WINDOW_CLOSE, WINDOW_OPEN, Signal
 
 log = logging.getLogger("tailrace")
@@ -296,9 +296,9 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         received, positions = self._channels.poll(dict(progress.positions))
         progress = replace(progress, positions=tuple(sorted(positions.items())))
         captured = functools.partial(self._source.captured, changes)
-        obedience = Obedience(captured, self._notifications, self._source.refuses, self._source.local)
+        obedience = SignalHandler(captured, self._notifications, self._source.refuses, self._source.local)
         for signal, position in [*arrived, *((signal, signal.id) for signal in received)]:
-            progress, before, reports = obedience.obey(signal, position, progress, before)
+            progress, before, reports = obedience.handle(signal, position, progress, before)
             notes += reports
         if progress.state is not None and self._source.needs_watermarks and not self._source.writes:
             log.warning("an incremental snapshot needs a signal table for its watermarks: set signal.data.collection")

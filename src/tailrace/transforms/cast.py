@@ -12,7 +12,7 @@ from tailrace.formats.arrow import folded
 from tailrace.records.layout import Computed, Constant, Node, RecordLayout
 from tailrace.records.transform import Refused, Rewritten
 from tailrace.transforms.casts import PRIMITIVE, TYPES, cast
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.nodes import with_defaults
 from tailrace.transforms.parts import (
     KEY,
@@ -73,7 +73,7 @@ def _default(source: LogicalType, function: partial[object], target: LogicalType
 
 
 def _cast_of(which: str, options: Mapping[str, str]) -> Cast:
-    given = Given(options)
+    given = OptionReader(options)
     given.required("spec")
     fields: list[tuple[str, str]] = []
     whole = ""

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tailrace.columns.logical import STRING, LogicalType, array
 from tailrace.records.layout import AsWritten, Computed, Constant, Header, ImageColumn, Node, RecordLayout, Struct
 from tailrace.records.transform import Shared
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.nodes import as_optional, is_envelope, op_of, with_headers
 
 Flags = npt.NDArray[np.bool_]
@@ -106,7 +106,7 @@ def _header_type(name: str) -> LogicalType:
 
 def extract_changed_record_state(options: Mapping[str, str]) -> ExtractChangedRecordState:
     """Make the transform from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     made = ExtractChangedRecordState(given.text("header.changed.name"), given.text("header.unchanged.name"))
     given.done()
     return made

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tailrace.records.layout import RecordLayout
 from tailrace.records.transform import Rewritten
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,5 +20,5 @@ class Filter:
 
 def connect_filter(options: Mapping[str, str]) -> Filter:
     """Make the transform, which has no options."""
-    Given(options).done()
+    OptionReader(options).done()
     return Filter()

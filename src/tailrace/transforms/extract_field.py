@@ -8,7 +8,7 @@ from functools import partial
 
 from tailrace.records.layout import RecordLayout
 from tailrace.records.transform import Refused, Rewritten
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.nodes import at, with_defaults
 from tailrace.transforms.parts import KEY, VALUE, defaults, part, with_part
 
@@ -50,7 +50,7 @@ def _path(text: str) -> tuple[str, ...]:
 
 
 def _extract_field(which: str, options: Mapping[str, str]) -> ExtractField:
-    given = Given(options)
+    given = OptionReader(options)
     field = given.required("field")
     nested = given.word("field.syntax.version", "v1", ("v1", "v2")) == "v2"
     found = ExtractField(which, _path(field) if nested else (field,), defaults(given))

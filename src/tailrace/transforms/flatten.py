@@ -9,7 +9,7 @@ from functools import partial
 from tailrace.columns.logical import ABSENT, LogicalType
 from tailrace.records.layout import Computed, Constant, Member, Node, RecordLayout, Struct
 from tailrace.records.transform import Refused, Rewritten
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.nodes import Picked, as_optional, opened, with_defaults, with_type
 from tailrace.transforms.parts import KEY, VALUE, copied, is_missing, part, required_struct, with_part
 
@@ -96,7 +96,7 @@ def _flat_null(node: Constant, delimiter: str) -> Constant:
 
 
 def _flatten(which: str, options: Mapping[str, str]) -> Flatten:
-    given = Given(options)
+    given = OptionReader(options)
     found = Flatten(which, given.verbatim("delimiter", "."))
     given.done()
     return found

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Computed, Constant, Node, RecordLayout
 from tailrace.records.transform import Refused
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.images import with_columns
 
 GEOMETRY, GEOGRAPHY = "io.debezium.data.geometry.Geometry", "io.debezium.data.geometry.Geography"
@@ -125,7 +125,7 @@ class GeometryTransform:
 
 def swap_geometry_coordinates(options: Mapping[str, str]) -> GeometryTransform:
     """Make the transform from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     try:
         srids = tuple(sorted(int(srid) for srid in given.names("srids") or ("4326", "3857", "4269")))
     except ValueError:
@@ -149,7 +149,7 @@ def geometry_format_transformer(options: Mapping[str, str]) -> GeometryTransform
 
     As in Debezium, the two formats have swapped effects: `wkb` adds the spatial reference, `ewkb` removes it.
     """
-    given = Given(options)
+    given = OptionReader(options)
     to_extended = given.word("format", "wkb", ("wkb", "ewkb")) == "wkb"
     given.done()
     return GeometryTransform("GeometryFormatTransformer", (GEOMETRY,), extended if to_extended else plain)

@@ -12,7 +12,7 @@ from tailrace.errors import ConfigError
 _REMEDY = "Correct the options of the transform."
 
 
-class Given:
+class OptionReader:
     """Reads options by name, with defaults; every method raises ConfigError for a wrong text.
 
     `done` is called last: it refuses options that no method has read. Messages name options but hold no values.

@@ -9,7 +9,7 @@ from tailrace.columns.logical import Field, LogicalType
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Constant, Member, Node, RecordLayout, Struct
 from tailrace.records.transform import Refused
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.nodes import opened
 
 
@@ -68,7 +68,7 @@ def _with_field(kind: LogicalType, path: tuple[str, ...], of: LogicalType) -> Lo
 
 def header_to_value(options: Mapping[str, str]) -> HeaderToValue:
     """Make the transform from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     given.required("headers")
     given.required("fields")
     headers, fields = given.names("headers"), given.names("fields")

@@ -8,7 +8,7 @@ from functools import partial
 
 from tailrace.records.layout import Member, RecordLayout, Struct
 from tailrace.records.transform import Refused, Rewritten
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.parts import KEY, VALUE, part, with_part
 
 
@@ -27,7 +27,7 @@ class HoistField:
 
 
 def _hoist_field(which: str, options: Mapping[str, str]) -> HoistField:
-    given = Given(options)
+    given = OptionReader(options)
     found = HoistField(which, given.required("field"))
     given.done()
     return found

@@ -13,7 +13,7 @@ from tailrace.columns.logical import INT32, INT64, STRING, LogicalType, semantic
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Constant, Member, Node, RecordLayout
 from tailrace.records.transform import Refused, Rewritten
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.parts import (
     KEY,
     VALUE,
@@ -83,7 +83,7 @@ class InsertField:
 
 
 def _insert_field(which: str, options: Mapping[str, str]) -> InsertField:
-    given = Given(options)
+    given = OptionReader(options)
     if given.has("offset.field"):
         raise ConfigError("offset.field is for sink connectors alone.")
     topic, partition, timestamp, static = (

@@ -12,7 +12,7 @@ from tailrace.config.naming import substituted
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Computed, Constant, Node, RecordLayout, Struct
 from tailrace.records.transform import Refused, Rewritten, Varying
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.nodes import ENVELOPE, is_envelope
 
 _MODES = ("none", "avro", "avro_unicode")
@@ -70,7 +70,7 @@ def _renamed(row: Node, name: str) -> Node:
 
 def by_logical_table_router(options: Mapping[str, str]) -> ByLogicalTableRouter:
     """Make the transform from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     regex, replacement = given.substitution("topic.regex", "topic.replacement", None)
     if given.has("key.field.regex") != given.has("key.field.replacement"):
         raise ConfigError(

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tailrace.columns.logical import LogicalType
 from tailrace.records.layout import Computed, Constant, Node, RecordLayout
 from tailrace.records.transform import Refused, Rewritten
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.parts import (
     KEY,
     VALUE,
@@ -140,7 +140,7 @@ def _masked(mask: Constant, values: pa.Array) -> pa.Array:
 
 
 def _mask_field(which: str, options: Mapping[str, str]) -> MaskField:
-    given = Given(options)
+    given = OptionReader(options)
     given.required("fields")
     found = MaskField(which, frozenset(given.names("fields")), given.text("replacement") or None, defaults(given))
     given.done()

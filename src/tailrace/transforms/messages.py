@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tailrace.columns.logical import STRING
 from tailrace.records.layout import Constant, RecordLayout, Struct
 from tailrace.records.transform import Refused
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.json_shapes import Shapes, Unclear, constant_of
 from tailrace.transforms.nodes import ENVELOPE, op_of, opened, part_of
 
@@ -52,7 +52,7 @@ def _text(content: str | None) -> str:
 
 def decode_logical_decoding_message_content(options: Mapping[str, str]) -> DecodeLogicalDecodingMessageContent:
     """Make the transform from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     made = DecodeLogicalDecodingMessageContent(given.boolean("fields.null.include", False))
     given.done()
     return made

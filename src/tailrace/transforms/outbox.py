@@ -19,7 +19,7 @@ from tailrace.errors import ConfigError
 from tailrace.records.layout import Computed, Header, Leaf, Member, Node, RecordLayout, Struct
 from tailrace.records.transform import ANY_TOPIC, LeftOut, Refused, Rewritten, Varying, by_distinct, either
 from tailrace.transforms import json_shapes
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.json_kernels import signatures
 from tailrace.transforms.nodes import is_envelope, op_of, opened
 
@@ -281,7 +281,7 @@ class _Values:
 
 def event_router(options: Mapping[str, str]) -> EventRouter:
     """Make the transform from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     expands = given.boolean("table.expand.json.payload", False)
     nulls = given.word("table.json.payload.null.behavior", "ignore", ("ignore", "optional_bytes")) != "ignore"
     regex, replacement = given.substitution(
@@ -308,7 +308,7 @@ def event_router(options: Mapping[str, str]) -> EventRouter:
     return made
 
 
-def _notices(given: Given) -> tuple[str, ...]:
+def _notices(given: OptionReader) -> tuple[str, ...]:
     """Return notices about options without effect, and about older names."""
     idle = given.idle(_IDLE)
     if not given.has(_OLDER_KEY):

@@ -13,7 +13,7 @@ from tailrace.columns.logical import INT32, LogicalType
 from tailrace.formats.arrow import untyped
 from tailrace.records.layout import Computed, Node, RecordLayout, Struct
 from tailrace.records.transform import Refused
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.hashes import has_lasting_hash, java, murmur
 from tailrace.transforms.nodes import as_optional, at, is_envelope, op_of
 
@@ -101,7 +101,7 @@ def _hashed(node: Node, path: tuple[str, ...]) -> Node:
 
 def partition_routing(options: Mapping[str, str]) -> PartitionRouting:
     """Make the transform from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     given.required("partition.payload.fields")
     fields = given.names("partition.payload.fields")
     made = PartitionRouting(

@@ -14,7 +14,7 @@ from tailrace.columns.logical import ABSENT, LogicalType
 from tailrace.formats.arrow import folded
 from tailrace.records.layout import AsShown, Computed, Constant, ImageColumn, Member, Node, RecordLayout, Struct
 from tailrace.records.transform import Refused
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.nodes import opened, with_defaults
 from tailrace.values.arrow import arrow_array, arrow_type_of, arrow_value
 
@@ -23,7 +23,7 @@ _NULL = b"null"
 _DEFAULTS = "replace.null.with.default"
 
 
-def defaults(given: Given) -> bool:
+def defaults(given: OptionReader) -> bool:
     """Read the option by which null fields get their default."""
     return given.boolean(_DEFAULTS, True)
 

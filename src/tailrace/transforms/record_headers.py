@@ -9,7 +9,7 @@ from functools import partial
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Constant, Header, RecordLayout
 from tailrace.records.transform import Rewritten
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.literals import literal
 from tailrace.transforms.nodes import with_defaults, with_headers
 from tailrace.transforms.parts import (
@@ -70,7 +70,7 @@ class DropHeaders:
 
 def insert_header(options: Mapping[str, str]) -> InsertHeader:
     """Make InsertHeader from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     # an empty text is a valid value
     text = given.verbatim("value.literal", "") if "value.literal" in options else given.required("value.literal")
     found = InsertHeader(given.required("header"), text)
@@ -84,7 +84,7 @@ def insert_header(options: Mapping[str, str]) -> InsertHeader:
 
 
 def _header_from(which: str, options: Mapping[str, str]) -> HeaderFrom:
-    given = Given(options)
+    given = OptionReader(options)
     given.required("fields")
     given.required("headers")
     fields, headers = given.names("fields"), given.names("headers")
@@ -102,7 +102,7 @@ header_from_key, header_from_value = partial(_header_from, KEY), partial(_header
 
 def drop_headers(options: Mapping[str, str]) -> DropHeaders:
     """Make DropHeaders from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     given.required("headers")
     found = DropHeaders(frozenset(given.names("headers")))
     given.done()

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from tailrace.columns.logical import BOOLEAN, LogicalType
 from tailrace.records.layout import Computed, Constant, Leaf, Member, Node, RecordLayout, Struct
 from tailrace.records.transform import Rewritten, either
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.nodes import is_envelope, opened
 from tailrace.values.arrow import with_numbers
 
@@ -182,7 +182,7 @@ def _constant(text: str) -> Constant:
 
 def enforce_record_size(options: Mapping[str, str]) -> EnforceRecordSize:
     """Make the transform from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     made = EnforceRecordSize(
         given.integer("max.bytes", None),
         given.number("compression.ratio", 1.0),

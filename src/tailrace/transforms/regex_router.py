@@ -10,7 +10,7 @@ from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import substituted
 from tailrace.records.layout import RecordLayout
 from tailrace.records.transform import Rewritten, with_topic
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class RegexRouter:
 
 def regex_router(options: Mapping[str, str]) -> RegexRouter:
     """Make the transform from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     regex, replacement = given.substitution("regex", "replacement", None)
     given.done()
     return RegexRouter(compile_groups(regex), replacement)

@@ -9,7 +9,7 @@ from functools import partial
 from tailrace.errors import ConfigError
 from tailrace.records.layout import RecordLayout
 from tailrace.records.transform import Rewritten
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.parts import (
     KEY,
     VALUE,
@@ -47,7 +47,7 @@ class ReplaceField:
 
 
 def _replace_field(which: str, options: Mapping[str, str]) -> ReplaceField:
-    given = Given(options)
+    given = OptionReader(options)
     # whitelist and blacklist are the older names, which Kafka 4.0 has removed
     include = given.names("include") or given.names("whitelist")
     exclude = given.names("exclude") or given.names("blacklist")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Constant, RecordLayout, Struct
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 
 _KINDS = ("CREATE", "ALTER", "DROP", "TRUNCATE", "DATABASE")
 _OPTION = "schema.change.event.exclude.list"
@@ -32,7 +32,7 @@ class SchemaChangeEventFilter:
 
 def schema_change_event_filter(options: Mapping[str, str]) -> SchemaChangeEventFilter:
     """Make the transform from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     given.required(_OPTION)
     kinds = frozenset(kind.upper() for kind in given.names(_OPTION))
     if not kinds <= set(_KINDS):

@@ -14,7 +14,7 @@ from tailrace.config.expressions import compile_expression
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Computed, Constant, RecordLayout
 from tailrace.records.transform import ANY_TOPIC, Rewritten, Transform, Varying, kept
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.predicates import Conditional, TopicNameMatches, is_null
 from tailrace.transforms.script_syntax import GROOVY, JAVASCRIPT, NotUnderstood, Tree, parse
 from tailrace.transforms.script_terms import Meaning
@@ -112,7 +112,7 @@ def _chosen(
     return passed if null else asked(record)
 
 
-def _script(given: Given, option: str, name: str) -> Script:
+def _script(given: OptionReader, option: str, name: str) -> Script:
     word = given.required("language")
     if word.lower() not in _LANGUAGES:
         known = "jsr223.groovy, jsr223.graal.js and spark.sql"
@@ -127,7 +127,7 @@ def _script(given: Given, option: str, name: str) -> Script:
     return Script(text, tree, language, f"{name}'s {option}", nulls)
 
 
-def _for_topics(given: Given, made: Transform) -> Transform:
+def _for_topics(given: OptionReader, made: Transform) -> Transform:
     """Restrict the transform to the topics that match `topic.regex`. Raises ConfigError."""
     pattern = given.text("topic.regex")
     given.done()
@@ -141,11 +141,11 @@ def _for_topics(given: Given, made: Transform) -> Transform:
 
 def script_filter(options: Mapping[str, str]) -> Transform:
     """Make Filter from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     return _for_topics(given, Filter(_script(given, "condition", "Filter")))
 
 
 def content_based_router(options: Mapping[str, str]) -> Transform:
     """Make ContentBasedRouter from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     return _for_topics(given, ContentBasedRouter(_script(given, "topic.expression", "ContentBasedRouter")))

@@ -8,7 +8,7 @@ from functools import partial
 
 from tailrace.records.layout import RecordLayout, Struct
 from tailrace.records.transform import Rewritten
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.nodes import opened, with_type
 from tailrace.transforms.parts import KEY, VALUE, defaults, part, with_part
 
@@ -34,7 +34,7 @@ class SetSchemaMetadata:
 
 
 def _set_schema_metadata(which: str, options: Mapping[str, str]) -> SetSchemaMetadata:
-    given = Given(options)
+    given = OptionReader(options)
     version = given.integer("schema.version", None, least=-(2**31)) if given.has("schema.version") else None
     found = SetSchemaMetadata(which, given.text("schema.name"), version)
     defaults(given)

@@ -10,7 +10,7 @@ from tailrace.columns.logical import STRING
 from tailrace.records.hypertables import NO_HYPERTABLES, Catalogue, Hypertable, Hypertables
 from tailrace.records.layout import Constant, Header, RecordLayout, Struct
 from tailrace.records.transform import Shared
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.nodes import is_envelope, with_headers
 
 _HEADER = "__debezium_timescaledb_"
@@ -83,7 +83,7 @@ def _shown(found: Hypertable) -> tuple[str, str]:
 
 def timescale_db(options: Mapping[str, str]) -> TimescaleDb:
     """Make the transform from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     login = (
         ("database.hostname", given.required("database.hostname")),
         ("database.port", given.integer("database.port", 5432)),

@@ -16,7 +16,7 @@ from tailrace.records.layout import Constant, Node, RecordLayout
 from tailrace.records.transform import Refused, Rewritten
 from tailrace.transforms.casts import plain, raw_ms
 from tailrace.transforms.date_format import DateFormat
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.nodes import with_defaults
 from tailrace.transforms.parts import (
     KEY,
@@ -124,7 +124,7 @@ def _raw(converter: TimestampConverter, source: LogicalType, field: str, values:
 
 
 def _timestamp_converter(which: str, options: Mapping[str, str]) -> TimestampConverter:
-    given = Given(options)
+    given = OptionReader(options)
     field, target = given.text("field"), given.word("target.type", "", tuple(_TARGETS))
     pattern = given.text("format")
     unit = given.word("unix.precision", "milliseconds", tuple(_UNITS))

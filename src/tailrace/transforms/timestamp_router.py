@@ -15,7 +15,7 @@ from tailrace.formats.arrow import folded
 from tailrace.records.layout import Computed, Constant, RecordLayout
 from tailrace.records.transform import Refused, Rewritten
 from tailrace.transforms.date_format import DateFormat
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 
 _TOPIC, _TIMESTAMP = "${topic}", "${timestamp}"
 
@@ -60,7 +60,7 @@ def _named(router: TimestampRouter, topics: pa.Array, times: pa.Array) -> pa.Arr
 
 def timestamp_router(options: Mapping[str, str]) -> TimestampRouter:
     """Make the transform from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     topic = given.text("topic.format", f"{_TOPIC}-{_TIMESTAMP}")
     try:
         form = DateFormat.of(given.text("timestamp.format", "yyyyMMdd"))

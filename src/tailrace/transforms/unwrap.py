@@ -23,7 +23,7 @@ from tailrace.records.layout import (
     Struct,
 )
 from tailrace.records.transform import ANY_TOPIC, Refused, Rewritten, Shared, Varying
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.nodes import as_optional, at, is_envelope, op_of, with_defaults, with_headers
 
 _MODES = {
@@ -225,7 +225,7 @@ class ExtractNewRecordState:
 
 def extract_new_record_state(options: Mapping[str, str]) -> ExtractNewRecordState:
     """Make the transform from its options, including those of Debezium 1 and 2. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     deletes, keeps_tombstones, notices = _deletes(given)
     fields_prefix = given.verbatim("add.fields.prefix", "__")
     headers_prefix = given.verbatim("add.headers.prefix", "__")
@@ -254,7 +254,7 @@ def extract_new_record_state(options: Mapping[str, str]) -> ExtractNewRecordStat
     return made
 
 
-def _deletes(given: Given) -> tuple[str, bool, list[str]]:
+def _deletes(given: OptionReader) -> tuple[str, bool, list[str]]:
     """Return the handling of deletes, True if tombstones stay, and notices about older options."""
     newer, handling = "delete.tombstone.handling.mode", "delete.handling.mode"
     older = [name for name in (handling, "drop.deletes", "drop.tombstones") if given.has(name)]

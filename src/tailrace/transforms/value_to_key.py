@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tailrace.records.layout import Member, RecordLayout, Struct
 from tailrace.records.transform import Rewritten
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.parts import VALUE, defaulted, defaults, required_field, required_struct
 
 
@@ -26,7 +26,7 @@ class ValueToKey:
 
 def value_to_key(options: Mapping[str, str]) -> ValueToKey:
     """Make the transform from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     given.required("fields")
     found = ValueToKey(given.names("fields"), defaults(given))
     given.done()

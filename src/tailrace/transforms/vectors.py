@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.records.layout import Computed, Constant, Node, RecordLayout
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.images import with_columns
 from tailrace.values.json_text import java_number
 from tailrace.values.strings import JSON
@@ -62,5 +62,5 @@ def _column(node: Node) -> Node:
 
 def vector_to_json_converter(options: Mapping[str, str]) -> VectorToJsonConverter:
     """Make the transform, which has no options. Raises ConfigError."""
-    Given(options).done()
+    OptionReader(options).done()
     return VectorToJsonConverter()

@@ -22,7 +22,7 @@ from tailrace.config.timezone import timezone
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Computed, Constant, Member, Node, RecordLayout, Struct
 from tailrace.records.transform import Rewritten, Varying, by_distinct
-from tailrace.transforms.given import Given
+from tailrace.transforms.given import OptionReader
 from tailrace.transforms.nodes import is_envelope
 from tailrace.values.timestamps import instant_texts
 
@@ -225,7 +225,7 @@ class TimezoneConverter:
 
 def timezone_converter(options: Mapping[str, str]) -> TimezoneConverter:
     """Make the transform from its options. Raises ConfigError."""
-    given = Given(options)
+    given = OptionReader(options)
     zone = given.required("converted.timezone")
     try:
         _zone(zone)

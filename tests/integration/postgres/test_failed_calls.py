@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tailrace.connectors.postgres.log.reader import LogReader
-from tailrace.connectors.postgres.planner import PatientPlanner, PostgresPlanner, PostgresSource
+from tailrace.connectors.postgres.planner import PostgresPlanner, PostgresSource, RetryingPlanner
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.setup import publications, slots
 from tailrace.connectors.postgres.snapshot.chunks import Snapshots
@@ -118,7 +118,7 @@ def test_a_snapshot_of_each_start_is_not_taken_again_after_a_call_that_fails(
 def test_a_query_outlives_a_server_that_is_away(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
 ) -> None:
-    monkeypatch.setattr(fix_query, "PostgresPlanner", PatientPlanner)
+    monkeypatch.setattr(fix_query, "PostgresPlanner", RetryingPlanner)
     database.execute(SIGNALS, "create table t (id int primary key)", "insert into t select generate_series(1, 20)")
     one = query(**{"signal.data.collection": "public.debezium_signal", "poll.interval.ms": "50"})
     one.until(20)

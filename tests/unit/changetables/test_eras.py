@@ -9,7 +9,7 @@ import zlib
 from typing import Any
 
 from tailrace.columns import Column, TableId, TableSchema
-from tailrace.connectors.changetables.capture_history import Era, Eras
+from tailrace.connectors.changetables.capture_history import CaptureHistory, CapturePeriod
 from tailrace.connectors.changetables.dialect import CaptureTable
 
 START, STOP = bytes.fromhex("00000a00"), bytes.fromhex("00000b00")
@@ -32,19 +32,21 @@ def _unlike_defaults(value: Any) -> None:
 def test_every_field_of_an_era_is_read_back() -> None:
     for value in (COLUMN, TABLE, CAPTURE):
         _unlike_defaults(value)
-    eras = Eras((Era(CAPTURE, TABLE, START), Era(dataclasses.replace(CAPTURE, stop=None), TABLE, STOP)))
-    found = Eras.from_text(eras.to_text())
+    eras = CaptureHistory(
+        (CapturePeriod(CAPTURE, TABLE, START), CapturePeriod(dataclasses.replace(CAPTURE, stop=None), TABLE, STOP))
+    )
+    found = CaptureHistory.from_text(eras.to_text())
     assert found == eras
     # a list in the place of a tuple is equal to none, and cannot be a key of a cache
     assert hash(found) == hash(eras)
 
 
 def test_the_text_of_an_earlier_release_is_read() -> None:
-    eras = Eras((Era(CAPTURE, dataclasses.replace(TABLE, own=None, columns=(PART,)), START),))
+    eras = CaptureHistory((CapturePeriod(CAPTURE, dataclasses.replace(TABLE, own=None, columns=(PART,)), START),))
     fields = json.loads(zlib.decompress(base64.b64decode(eras.to_text())))
     (_, table, _) = fields[0]
     del table["own"]
     for name in ("fields", "identity", "filled", "missing"):
         del table["columns"][0][name]
     older = base64.b64encode(zlib.compress(json.dumps(fields).encode())).decode()
-    assert Eras.from_text(older) == eras
+    assert CaptureHistory.from_text(older) == eras

@@ -18,7 +18,7 @@ from tailrace.events.control_records import heartbeat_row, own_rows
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import to_rows
 from tailrace.formats.cloudevents.options import options_of
-from tailrace.formats.given import Given
+from tailrace.formats.option_reader import OptionReader
 from tailrace.records.layout import Constant, Header, RecordLayout, Struct
 from tests.event_settings import event_settings
 from tests.unit.events.changes import batch, table
@@ -188,10 +188,10 @@ def test_the_address_of_schemas_may_come_from_the_environment_and_shows_no_login
         ("http://user:p@5,5@r,http://user:pa55@s", "http://r,http://s"),
     ):
         named = {"data.serializer.type": "avro", "Avro.Schema.Registry.Url": given}
-        assert options_of("value", Given("value.converter.", named)).registry_url == address
+        assert options_of("value", OptionReader("value.converter.", named)).registry_url == address
     monkeypatch.setenv("CONNECT_VALUE_CONVERTER_APICURIO_REGISTRY_URL", "http://r/apis/registry/v2")
     named = {"data.serializer.type": "avro", "avro.apicurio.registry.headers.enabled": "false"}
-    assert options_of("value", Given("value.converter.", named)).registry_url == "http://r/apis/registry/v2"
+    assert options_of("value", OptionReader("value.converter.", named)).registry_url == "http://r/apis/registry/v2"
 
 
 def test_it_is_a_converter_of_values() -> None:

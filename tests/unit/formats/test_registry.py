@@ -19,7 +19,7 @@ from tailrace.events.control_records import heartbeat_row
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import to_rows
 from tailrace.events.table_plan import table_plan
-from tailrace.formats.given import Given
+from tailrace.formats.option_reader import OptionReader
 from tailrace.formats.registry import schema_ids
 from tailrace.formats.registry.apicurio import Client
 from tailrace.formats.registry.base import Unanswered
@@ -205,7 +205,7 @@ def test_the_latest_versions_of_two_artifacts_have_ids_of_their_own(registry: Re
         "apicurio.registry.find-latest": "true",
         "apicurio.registry.artifact-resolver-strategy": "io.apicurio.registry.serde.strategy.SimpleTopicIdStrategy",
     }
-    chosen = apicurio("value", Given("value.converter.", given))
+    chosen = apicurio("value", OptionReader("value.converter.", given))
     assert [schema_ids.schema_id(chosen, topic, text, "R") for topic in ("a", "b", "a")] == [1, 2, 1]
 
 
@@ -233,9 +233,9 @@ def test_what_is_no_http_is_no_answer() -> None:
         thread.start()
         address = f"http://127.0.0.1:{server.getsockname()[1]}/apis/registry/v2"
         given = {"apicurio.registry.url": address, "apicurio.registry.headers.enabled": "false"}
-        client = Client(apicurio("value", Given("value.converter.", given)).access)
+        client = Client(apicurio("value", OptionReader("value.converter.", given)).access)
         with pytest.raises(Unanswered, match="its answer is not HTTP"):
-            client.find(apicurio("value", Given("value.converter.", given)), "a", "{}", "AVRO")
+            client.find(apicurio("value", OptionReader("value.converter.", given)), "a", "{}", "AVRO")
         thread.join()
 
 
@@ -248,12 +248,12 @@ def test_a_login_stays_with_the_server_that_it_is_for(registry: Registry) -> Non
         "apicurio.registry.artifact-resolver-strategy": "io.apicurio.registry.serde.strategy.SimpleTopicIdStrategy",
     }
     with Registry(moved=registry.address) as old:
-        chosen = apicurio("value", Given("value.converter.", {**given, "apicurio.registry.url": old.apicurio}))
+        chosen = apicurio("value", OptionReader("value.converter.", {**given, "apicurio.registry.url": old.apicurio}))
         assert Client(chosen.access).latest(chosen, "a") == (1, "{}")
         assert None not in old.logins
         assert registry.logins == [None] * len(old.logins)
     # the same server may send on what it likes
-    chosen = apicurio("value", Given("value.converter.", {**given, "apicurio.registry.url": registry.apicurio}))
+    chosen = apicurio("value", OptionReader("value.converter.", {**given, "apicurio.registry.url": registry.apicurio}))
     Client(chosen.access).latest(chosen, "a")
     assert registry.logins[-1] is not None
 

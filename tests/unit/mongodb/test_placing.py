@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tailrace.columns.batch import Marker
-from tailrace.connectors.mongodb.log.stretch import Rows
+from tailrace.connectors.mongodb.log.indexed_run import Rows
 from tailrace.connectors.mongodb.records.partition import SMALL, tasks_of
 from tailrace.connectors.mongodb.records.segment import READ, STREAM, Segment, read_documents
 from tailrace.connectors.mongodb.records.tasks import LogTask

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from bson import decode, encode
 
+from tailrace.connectors.mongodb.log.indexed_run import IndexedRun, Rows, encoded
 from tailrace.connectors.mongodb.log.position import Committed, Position, Read
 from tailrace.connectors.mongodb.log.reader import LogReader, MongoFeed, ReaderSettings
-from tailrace.connectors.mongodb.log.stretch import Rows, Stretch, encoded
 from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.kernels.buffers import readonly
@@ -22,16 +22,16 @@ ALL = 1 << 62
 LOST = PositionLost("It is gone.", "Start again.")
 
 
-def stretch(first: int, count: int = 1) -> Stretch:
+def stretch(first: int, count: int = 1) -> IndexedRun:
     """Changes of `SIZE` bytes each, with the timestamps from `first` on."""
     data = readonly(np.frombuffer((SIZE.to_bytes(4, "little") + bytes(SIZE - 4)) * count, np.uint8))
     time = np.arange(first, first + count, dtype=np.int64)
     one = np.ones(count, np.int64)
     rows = Rows(data, np.arange(count) * SIZE, time, one, np.full(count, ord("c"), np.uint8), np.zeros(count, np.int32))
-    return Stretch.of(rows, Read(Position(first + count - 1, 1)), None, len(data))
+    return IndexedRun.of(rows, Read(Position(first + count - 1, 1)), None, len(data))
 
 
-def event_stretch(first: int, count: int) -> Stretch:
+def event_stretch(first: int, count: int) -> IndexedRun:
     """Change events of different sizes, each with its resume token, with the timestamps from `first` on."""
     times = range(first, first + count)
     documents = [encode({"_id": {"_data": f"token {time}"}, "x": "y" * (time % 7)}) for time in times]
@@ -42,23 +42,23 @@ def event_stretch(first: int, count: int) -> Stretch:
     kinds, names = np.full(count, ord("c"), np.uint8), np.zeros(count, np.int32)
     rows = Rows(data, at, np.array(times, np.int64), one, kinds, names)
     last = Read(Position(first + count - 1, 1, encoded(data, int(tokens[-1]))))
-    return Stretch.of(rows, last, tokens, len(data))
+    return IndexedRun.of(rows, last, tokens, len(data))
 
 
-def transaction_stretch() -> Stretch:
+def transaction_stretch() -> IndexedRun:
     """Two changes of which the second stands first in the data, as those of a transaction may."""
     documents = [encode({"second": 1}), encode({"first": "a longer one"})]
     data = readonly(np.frombuffer(b"".join(documents), np.uint8))
     at, time = np.array([len(documents[0]), 0], np.int64), np.array([5, 5], np.int64)
     kinds, names = np.full(2, ord("c"), np.uint8), np.zeros(2, np.int32)
     rows = Rows(data, at, time, np.array([1, 2], np.int64), kinds, names)
-    return Stretch.of(rows, Read(Position(5, 2)), None, len(data))
+    return IndexedRun.of(rows, Read(Position(5, 2)), None, len(data))
 
 
 class Feed:
     """Gives what `script` holds, one after another, and then nothing; an exception is raised."""
 
-    def __init__(self, *script: Stretch | BaseException) -> None:
+    def __init__(self, *script: IndexedRun | BaseException) -> None:
         self.caught_up_at = 0
         self.answered_at = 0
         self._script = iter(script)
@@ -66,7 +66,7 @@ class Feed:
 
     def open(self, position: Position) -> None: ...
 
-    def read(self) -> Stretch | None:
+    def read(self) -> IndexedRun | None:
         found = next(self._script, None)
         if isinstance(found, BaseException):
             self.done.set()
@@ -86,7 +86,7 @@ def read() -> Iterator[Callable[..., tuple[LogReader, Feed]]]:
     """Starts readers over scripts; all end after the test."""
     made: list[LogReader] = []
 
-    def start(*script: Stretch | BaseException, **options: int) -> tuple[LogReader, Feed]:
+    def start(*script: IndexedRun | BaseException, **options: int) -> tuple[LogReader, Feed]:
         feed = Feed(*script)
         made.append(LogReader(MongoFeed(feed, Position(), ReaderSettings(**options))))  # type: ignore[arg-type]
         made[-1].start()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.log.reading import Outside
-from tailrace.connectors.postgres.planner import PatientPlanner, PostgresPlanner
+from tailrace.connectors.postgres.log.reading import Environment
+from tailrace.connectors.postgres.planner import PostgresPlanner, RetryingPlanner
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.events.event_settings import EventSettings
@@ -54,12 +54,12 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.fixture
-def made(clock: Clock) -> Callable[..., PatientPlanner]:
-    def make(**options: str) -> PatientPlanner:
+def made(clock: Clock) -> Callable[..., RetryingPlanner]:
+    def make(**options: str) -> RetryingPlanner:
         named = {name.replace("_", "."): text for name, text in options.items()}
         login = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "s"}
         config = parse("postgres", {**login, **named})
-        return PatientPlanner(config, EventSettings.from_options(config, "run"), Outside(runtime=clock))
+        return RetryingPlanner(config, EventSettings.from_options(config, "run"), Environment(runtime=clock))
 
     return make
 
@@ -68,7 +68,7 @@ def gone(**more: Any) -> ConnectionFailed:
     return ConnectionFailed("The server is gone.", "Wait.", **more)
 
 
-def latest(planner: PatientPlanner) -> Any:
+def latest(planner: RetryingPlanner) -> Any:
     return planner.latest_offset(START, None, None)
 
 

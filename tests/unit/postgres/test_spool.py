@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tailrace.connectors.postgres.log.endings import classify, exhausted
-from tailrace.connectors.postgres.log.stretch import Stretch
+from tailrace.connectors.postgres.log.indexed_run import IndexedRun
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.errors import SpoolFailed
 from tailrace.log import spool as spill
@@ -21,7 +21,7 @@ from tests.property.logs import Change, index, rows, rows_of
 BEFORE = LogPosition(idle_lsn=1000, at_us=1)
 
 
-def stretches(count: int) -> tuple[list[Stretch], list[Any]]:
+def stretches(count: int) -> tuple[list[IndexedRun], list[Any]]:
     """So many stretches, each of one transaction, and all of their rows."""
     transactions: list[list[Change]] = [[("I", 10, number % 5)] for number in range(count)]
     # a transaction is its Begin, its change and its Commit; the first has a Relation message, too

@@ -15,7 +15,7 @@ from tailrace.errors import ConfigError
 from tailrace.snapshot.conditions import FORBIDDEN, fault, refusal
 from tailrace.snapshot.incremental import Notifications
 from tailrace.snapshot.progress import NO_PROGRESS
-from tailrace.snapshot.signal_handler import Obedience
+from tailrace.snapshot.signal_handler import SignalHandler
 from tailrace.snapshot.signals import Signal
 from tests.extent import examples
 
@@ -133,12 +133,12 @@ def test_conditions_can_be_forbidden(
     config = parse(connector, options | {"signal.filters.enabled": "false"})
     data = {"data-collections": ["a.b"], "additional-conditions": [{"data-collection": "a.b", "filter": "1 = 1"}]}
     signal = Signal("s1", "execute-snapshot", json.dumps(data))
-    obedience = Obedience(lambda: [("a", "b")], Notifications("p"), refusal(config))
+    obedience = SignalHandler(lambda: [("a", "b")], Notifications("p"), refusal(config))
     with caplog.at_level(logging.WARNING):
-        assert obedience.obey(signal, "", NO_PROGRESS, None) == (NO_PROGRESS, None, [])
+        assert obedience.handle(signal, "", NO_PROGRESS, None) == (NO_PROGRESS, None, [])
     assert FORBIDDEN in caplog.text
     with pytest.raises(ConfigError, match="would be refused"):
         send(config, signal)
     assert not path.exists()
     del data["additional-conditions"]
-    assert obedience.obey(Signal("s2", signal.type, json.dumps(data)), "", NO_PROGRESS, None)[0] != NO_PROGRESS
+    assert obedience.handle(Signal("s2", signal.type, json.dumps(data)), "", NO_PROGRESS, None)[0] != NO_PROGRESS

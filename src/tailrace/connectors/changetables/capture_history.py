@@ -21,7 +21,7 @@ from tailrace.connectors.changetables.position import following, preceding
 
 
 @dataclass(frozen=True, slots=True)
-class Era:
+class CapturePeriod:
     """Changes of `table.id` with a commit position `>= since` are in `capture`, until the next era begins.
 
     `table` has all captured columns, with the table's own key; its `version` counts the eras of a table from 1.
@@ -36,71 +36,71 @@ class Era:
 class Span:
     """The part `(after, upto]` of an era: one query of one change table."""
 
-    era: Era
+    era: CapturePeriod
     after: Position
     upto: Position
 
 
 @dataclass(frozen=True, slots=True)
-class Eras:
+class CaptureHistory:
     """The eras of one database's captured tables, those of one table in order."""
 
-    entries: tuple[Era, ...] = ()
+    entries: tuple[CapturePeriod, ...] = ()
 
-    def of(self, table: TableId) -> list[Era]:
+    def of(self, table: TableId) -> list[CapturePeriod]:
         return [era for era in self.entries if era.table.id == table]
 
-    def latest(self) -> list[Era]:
+    def latest(self) -> list[CapturePeriod]:
         """Return the last era of each table, in the order of the tables' names."""
-        last: dict[TableId, Era] = {}
+        last: dict[TableId, CapturePeriod] = {}
         for era in self.entries:
             last[era.table.id] = era
         return [last[table] for table in sorted(last)]
 
-    def at(self, position: Position) -> list[Era]:
+    def at(self, position: Position) -> list[CapturePeriod]:
         """Return the era of each table at `position`: the last that has begun, else the first."""
-        found: dict[TableId, Era] = {}
+        found: dict[TableId, CapturePeriod] = {}
         for era in self.entries:
             if era.table.id not in found or era.since <= position:
                 found[era.table.id] = era
         return [found[table] for table in sorted(found)]
 
-    def with_(self, era: Era) -> Eras:
+    def with_(self, era: CapturePeriod) -> CaptureHistory:
         """Return a copy with one more era, the last of its table."""
         older = self.of(era.table.id)
         version = older[-1].table.version + 1 if older else 1
         numbered = replace(era, table=replace(era.table, version=version))
-        return Eras((*self.entries, numbered))
+        return CaptureHistory((*self.entries, numbered))
 
-    def without(self, tables: Iterable[TableId]) -> Eras:
+    def without(self, tables: Iterable[TableId]) -> CaptureHistory:
         gone = set(tables)
-        return Eras(tuple(era for era in self.entries if era.table.id not in gone))
+        return CaptureHistory(tuple(era for era in self.entries if era.table.id not in gone))
 
-    def after(self, position: Position) -> Eras:
+    def after(self, position: Position) -> CaptureHistory:
         """Return a copy without eras that have nothing left to read after `position`."""
         kept = []
         for era in self.entries:
             end = self.end(era)
             if end is None or end > position:
                 kept.append(era)
-        return Eras(tuple(kept))
+        return CaptureHistory(tuple(kept))
 
-    def noting(self, starts: Mapping[tuple[str, int], Position], read: Position) -> Eras:
+    def noting(self, starts: Mapping[tuple[str, int], Position], read: Position) -> CaptureHistory:
         """Return a copy with the starts of change tables that had none when they were found.
 
         `starts` are by name and object id, `read` is the position up to which changes were read. Without a start,
         clean-ups would not be noticed. A start after `read` is not used: it may be the result of a clean-up.
         """
 
-        def noted(era: Era) -> Era:
+        def noted(era: CapturePeriod) -> CapturePeriod:
             start = starts.get((era.capture.name, era.capture.object_id), era.capture.start)
             if any(era.capture.start) or start > following(read):
                 return era
             return replace(era, capture=replace(era.capture, start=start))
 
-        return Eras(tuple(noted(era) for era in self.entries))
+        return CaptureHistory(tuple(noted(era) for era in self.entries))
 
-    def end(self, era: Era) -> Position | None:
+    def end(self, era: CapturePeriod) -> Position | None:
         """Return the last position of `era`; None while it has no end."""
         follows = [other.since for other in self.of(era.table.id) if other.table.version > era.table.version]
         ends = [*follows[:1], *([era.capture.stop] if era.capture.stop is not None else [])]
@@ -122,22 +122,24 @@ class Eras:
         return _text(self.entries)
 
     @classmethod
-    def from_text(cls, text: str) -> Eras:
+    def from_text(cls, text: str) -> CaptureHistory:
         return cls(_entries(text))
 
 
 # Cached, because every offset holds the eras, and they rarely change from batch to batch.
 @lru_cache(maxsize=32)
-def _text(entries: tuple[Era, ...]) -> str:
+def _text(entries: tuple[CapturePeriod, ...]) -> str:
     fields = [[_capture(era.capture), _table(era.table), era.since.hex()] for era in entries]
     text = json.dumps(fields, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 @lru_cache(maxsize=32)
-def _entries(text: str) -> tuple[Era, ...]:
+def _entries(text: str) -> tuple[CapturePeriod, ...]:
     fields = json.loads(zlib.decompress(base64.b64decode(text)))
-    return tuple(Era(_read_capture(one), _read_table(table), bytes.fromhex(since)) for one, table, since in fields)
+    return tuple(
+        CapturePeriod(_read_capture(one), _read_table(table), bytes.fromhex(since)) for one, table, since in fields
+    )
 
 
 def begun_by(captures: Sequence[CaptureTable], position: Position) -> CaptureTable:

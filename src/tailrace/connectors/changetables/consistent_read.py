@@ -15,7 +15,7 @@ from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors import registry
 from tailrace.connectors.changetables import loading
-from tailrace.connectors.changetables.capture_history import Era, Eras
+from tailrace.connectors.changetables.capture_history import CaptureHistory, CapturePeriod
 from tailrace.connectors.changetables.coverage import carried
 from tailrace.connectors.changetables.dialect import Key, KeyRange, Position, Session
 from tailrace.connectors.changetables.log.database import Database
@@ -84,7 +84,7 @@ class HeldTables:
         )
         log.info("read of %d tables in %d tasks at %s", len(chosen), len(self.tasks), self.position)
 
-    def _begun(self, database: Database, table: TableId) -> tuple[Position, Eras, SignalTable]:
+    def _begun(self, database: Database, table: TableId) -> tuple[Position, CaptureHistory, SignalTable]:
         """Return the position, the change tables at it, and the signal table."""
         reached = database.begin()
         guard_number(self._config, sum(not _is(era.table.id, table) for era in reached.eras.latest()))
@@ -99,7 +99,7 @@ class HeldTables:
         position = signals.mark(database.session, reached.position)
         return position, database.observe(reached)[1], signals
 
-    def _chosen(self, eras: Eras, signals: TableId) -> list[Era]:
+    def _chosen(self, eras: CaptureHistory, signals: TableId) -> list[CapturePeriod]:
         """Return the tables to read, in order. Raises TailraceError for tables that cannot be read at one position."""
         by_name = {str(era.table.id): era for era in eras.at(self._position) if not _is(era.table.id, signals)}
         chosen = [by_name[name] for name in selected(self._config, sorted(by_name))]
@@ -141,7 +141,7 @@ class HeldTables:
             if column.generated and column.name not in shown
         ]
 
-    def _parts(self, session: Session, chosen: Sequence[Era]) -> Iterator[tuple[HeldPart, ...]]:
+    def _parts(self, session: Session, chosen: Sequence[CapturePeriod]) -> Iterator[tuple[HeldPart, ...]]:
         """Yield the parts of the tables, grouped by task."""
         counts = [session.row_count(era.table.id) for era in chosen]
         size = max(PART_ROWS, -(-sum(counts) // (_TASKS * (os.cpu_count() or 1))))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tailrace.columns.batch import Boundary
 from tailrace.columns.table import TableId, TableSchema
-from tailrace.connectors.changetables.capture_history import Eras
+from tailrace.connectors.changetables.capture_history import CaptureHistory
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.numbering import numbered
 from tailrace.connectors.changetables.log.tasks import LogTask, Part, Source
@@ -33,7 +33,7 @@ LOOK = 0.1
 
 Target = Mapping[str, Newest]
 """The newest position of each database at a given time, without databases that had captured nothing."""
-Observed = Mapping[str, tuple[Newest | None, Eras]]
+Observed = Mapping[str, tuple[Newest | None, CaptureHistory]]
 """By database, the end of the captured log after a position (None if nothing is new), and the change tables."""
 
 
@@ -100,7 +100,7 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
 
     def observed(self, start: TablesPosition) -> Observed:
         """Return the end of the captured log after `start`, and the change tables, of each database."""
-        found: dict[str, tuple[Newest | None, Eras]] = {}
+        found: dict[str, tuple[Newest | None, CaptureHistory]] = {}
         for name, database in self._databases.items():
             found[name] = newest, _ = database.observe(self._wanted(start.databases[name]))
             self._seen[name] = start.databases[name].position if newest is None else newest

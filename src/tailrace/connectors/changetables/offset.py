@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tailrace.columns.table import TableId
-from tailrace.connectors.changetables.capture_history import Eras
+from tailrace.connectors.changetables.capture_history import CaptureHistory
 from tailrace.connectors.changetables.dialect import Key
 from tailrace.connectors.changetables.position import Read, stored
 from tailrace.connectors.checkpoint import ordered, understood
@@ -19,7 +19,7 @@ class Reached:
     """The progress of one database: it is read through the commit at `position`, where its change tables are `eras`."""
 
     position: Read
-    eras: Eras
+    eras: CaptureHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class TablesOffset:
         snapshot = fields.get("snapshot")
         return cls(
             {
-                name: Reached(stored(one["commit"]), Eras.from_text(one["eras"]))
+                name: Reached(stored(one["commit"]), CaptureHistory.from_text(one["eras"]))
                 for name, one in fields["databases"].items()
             },
             None if snapshot is None else TablesSnapshot.from_json(snapshot),

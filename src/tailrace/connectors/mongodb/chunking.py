@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
+from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, choice
 from tailrace.connectors.mongodb.log.oplog import operation_time
 from tailrace.connectors.mongodb.log.position import Position
-from tailrace.connectors.mongodb.log.stretch import Namespace
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.server.connection import Address
 from tailrace.connectors.mongodb.server.faults import is_passing

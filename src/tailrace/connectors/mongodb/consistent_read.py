@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
 from tailrace.connectors.guardrail import guard_number
+from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter
 from tailrace.connectors.mongodb.log.oplog import operation_time
-from tailrace.connectors.mongodb.log.stretch import Namespace
 from tailrace.connectors.mongodb.records.segment import Segment, read_documents
 from tailrace.connectors.mongodb.server.connection import Address, connect, retries
 from tailrace.connectors.mongodb.server.faults import explained, explained_error, is_passing

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tailrace.config import Config
+from tailrace.connectors.mongodb.log.indexed_run import Namespace, Rows
 from tailrace.connectors.mongodb.log.namespaces import choice
 from tailrace.connectors.mongodb.log.position import WHOLE, Committed, Position
 from tailrace.connectors.mongodb.log.reader import LogReader
-from tailrace.connectors.mongodb.log.stretch import Namespace, Rows
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.records.partition import tasks_of
 from tailrace.connectors.mongodb.records.tasks import LogTask

@@ -23,6 +23,7 @@ from tailrace.connectors.mongodb.log_session import OpenedLog
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM
 from tailrace.connectors.mongodb.server.connection import Address, retries
+from tailrace.connectors.mongodb.server.environment import OUTSIDE, Environment
 from tailrace.connectors.mongodb.server.faults import (
     explained,
     explained_error,
@@ -30,7 +31,6 @@ from tailrace.connectors.mongodb.server.faults import (
     is_passing,
     patiently,
 )
-from tailrace.connectors.mongodb.server.outside import OUTSIDE, Outside
 from tailrace.connectors.mongodb.server.routers import answers, for_cursors
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot.windows import Incremental, MongoWindows
@@ -56,7 +56,7 @@ TARGET_AWAIT_MS = 50
 class MongoPlanner(LogEngine[MongoOffset, Position, int]):
     """Implements `tailrace.log.contracts.Planner` for MongoDB."""
 
-    def __init__(self, config: Config, settings: EventSettings, outside: Outside = OUTSIDE) -> None:
+    def __init__(self, config: Config, settings: EventSettings, outside: Environment = OUTSIDE) -> None:
         source = MongoSource(config, settings, outside)
         shown = MongoSettings.of(config, settings, "").events
         super().__init__(config, shown, outside.runtime, source, MongoOffset, _import_reader)
@@ -70,7 +70,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
 
     snapshots: MongoSnapshots
 
-    def __init__(self, config: Config, settings: EventSettings, outside: Outside) -> None:
+    def __init__(self, config: Config, settings: EventSettings, outside: Environment) -> None:
         self._outside = outside
         self._runtime = outside.runtime
         self._config = config

@@ -19,11 +19,11 @@ from tailrace.columns.table import TableSchema
 from tailrace.config import Config
 from tailrace.connectors.consistent_read import Touched
 from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
+from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
 from tailrace.connectors.mongodb.log.oplog import operation_time
 from tailrace.connectors.mongodb.log.position import Position
-from tailrace.connectors.mongodb.log.stretch import Namespace
 from tailrace.connectors.mongodb.records import texts
 from tailrace.connectors.mongodb.records.envelope import table_id
 from tailrace.connectors.mongodb.records.images import images
@@ -40,7 +40,7 @@ from tailrace.log.contracts import Task
 from tailrace.values.fragments import json_array
 
 if TYPE_CHECKING:
-    from tailrace.connectors.mongodb.log.stretch import Rows
+    from tailrace.connectors.mongodb.log.indexed_run import Rows
 
 _AWAIT_MS = 50
 """How long the server may wait for changes, in ms."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
-from tailrace.connectors.postgres.log.reading import Outside
+from tailrace.connectors.postgres.log.reading import Environment
 from tailrace.connectors.postgres.log.visible import Streamed
 from tailrace.connectors.postgres.log_session import parallelism
 from tailrace.connectors.postgres.offset import PostgresOffset
@@ -50,7 +50,7 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         config: Config,
         settings: EventSettings,
         tables: TableFilter,
-        outside: Outside,
+        outside: Environment,
         control: Callable[[], psycopg.Connection[Any]],
         admit: Callable[[TableSchema], TableSchema],
         streamed: Callable[[], Streamed | None],

@@ -12,8 +12,8 @@ from tailrace.config import Config
 from tailrace.config.processors import processors
 from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.identity import CatalogXmin
+from tailrace.connectors.postgres.log.indexed_run import Rows, versions_of
 from tailrace.connectors.postgres.log.reader import LogReader
-from tailrace.connectors.postgres.log.stretch import Rows, versions_of
 from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import Committed, LogPosition

@@ -17,7 +17,7 @@ from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.log.identity import CatalogXmin, present, refuse_standby, way_back
 from tailrace.connectors.postgres.log.reader import LogReader
-from tailrace.connectors.postgres.log.reading import OUTSIDE, Connections, Outside, ReaderSettings, Since, Wanted
+from tailrace.connectors.postgres.log.reading import OUTSIDE, Connections, Environment, ReaderSettings, Since, Wanted
 from tailrace.connectors.postgres.log.visible import Streamed
 from tailrace.connectors.postgres.log_session import OpenedLog, parallelism
 from tailrace.connectors.postgres.offset import PostgresOffset
@@ -40,7 +40,7 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.log import contracts
 from tailrace.log.contracts import Offset, Task
 from tailrace.log.engine import LogEngine
-from tailrace.log.retrying import Patience
+from tailrace.log.retrying import Retrying
 from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:
@@ -54,13 +54,13 @@ log = logging.getLogger("tailrace")
 class PostgresPlanner(LogEngine[PostgresOffset, LogPosition, int]):
     """Implements `tailrace.log.contracts.Planner` for PostgreSQL."""
 
-    def __init__(self, config: Config, settings: EventSettings, outside: Outside = OUTSIDE) -> None:
+    def __init__(self, config: Config, settings: EventSettings, outside: Environment = OUTSIDE) -> None:
         source = PostgresSource(config, settings, outside)
         load = _import_reducing_reader if settings.blocks == LAST else _import_reader
         super().__init__(config, settings, outside.runtime, source, PostgresOffset, load)
 
 
-class PatientPlanner(Patience[PostgresOffset, LogPosition, int], PostgresPlanner):
+class RetryingPlanner(Retrying[PostgresOffset, LogPosition, int], PostgresPlanner):
     """The planner that Spark gets: one that goes on by itself when its server was away for a while."""
 
 
@@ -72,7 +72,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
 
     snapshots: PostgresSnapshots
 
-    def __init__(self, config: Config, settings: EventSettings, outside: Outside) -> None:
+    def __init__(self, config: Config, settings: EventSettings, outside: Environment) -> None:
         self._config = config
         self._settings = settings
         self._outside = outside

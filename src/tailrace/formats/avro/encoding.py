@@ -13,7 +13,7 @@ from tailrace.formats.avro.schema import Rules, full_name, schema_text
 from tailrace.formats.avro.values import NullError, array_piece, branches, json_piece, null_is_no_value, writer
 from tailrace.formats.base import Taken
 from tailrace.formats.binary import BinaryBlock, ByTopic, Writing
-from tailrace.formats.given import Given
+from tailrace.formats.option_reader import OptionReader
 from tailrace.formats.registry.options import Registry, apicurio, confluent, refuse_headers
 from tailrace.formats.registry.schema_ids import id_headers, prefix, schema_id
 from tailrace.kernels.programs import Fragment
@@ -48,12 +48,12 @@ class Options:
     plain_records: bool
 
 
-def options_of(kind: str, part: str, options: Mapping[str, str]) -> tuple[Options, Given]:
+def options_of(kind: str, part: str, options: Mapping[str, str]) -> tuple[Options, OptionReader]:
     """Return the options of a converter of vendor `kind` (Confluent or Apicurio) for `part`, the keys or the values.
 
     Raises ConfigError for unsupported options.
     """
-    given = Given(f"{part}.converter.", options)
+    given = OptionReader(f"{part}.converter.", options)
     registry = confluent(part, given) if kind == "confluent" else apicurio(part, given)
     for name in ("generalized.sum.type.support", "schema.backup.enabled"):
         given.refuse_true(name, "it makes other schemas")

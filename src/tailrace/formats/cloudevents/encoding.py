@@ -17,7 +17,7 @@ from tailrace.formats.avro.encoding import Avro
 from tailrace.formats.base import Encoding, Taken
 from tailrace.formats.cloudevents.layout import DATA, Event, event
 from tailrace.formats.cloudevents.options import Options, options_of
-from tailrace.formats.given import Given
+from tailrace.formats.option_reader import OptionReader
 from tailrace.records.columns import Columns, Indexes, Same, Texts, Written
 from tailrace.records.layout import Column, Constant, ImageColumn, Node, RecordLayout, Struct
 from tailrace.values.binaries import base64_text
@@ -43,7 +43,7 @@ class CloudEvents:
 
     def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
         """See formats.base.Configured."""
-        given = Given(f"{part}.converter.", options)
+        given = OptionReader(f"{part}.converter.", options)
         found = options_of(part, given)
         return given.taken(CloudEvents(found), keeps_nulls=found.nulls_stay)
 
@@ -148,5 +148,5 @@ class _WithData:
         self._columns.lost(column, count)
 
 
-_DEFAULTS = options_of("value", Given("value.converter.", {}))
+_DEFAULTS = options_of("value", OptionReader("value.converter.", {}))
 CLOUD_EVENTS = CloudEvents()

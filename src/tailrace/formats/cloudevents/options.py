@@ -10,8 +10,8 @@ from tailrace.columns.adjustment import adjusted
 from tailrace.errors import ConfigError
 from tailrace.formats.avro.encoding import Avro
 from tailrace.formats.base import Encoding
-from tailrace.formats.given import Given
 from tailrace.formats.json.encoding import JSON, NUMERIC, Json
+from tailrace.formats.option_reader import OptionReader
 from tailrace.formats.others import other
 
 _LOGIN = re.compile(r"//[^/]*@")
@@ -49,7 +49,7 @@ class Options:
         return adjusted(name, self.adjustment, dots=True)
 
 
-def options_of(part: str, given: Given) -> Options:
+def options_of(part: str, given: OptionReader) -> Options:
     """Return the options. Raises ConfigError for unsupported ones."""
     if part != "value":
         raise ConfigError(f"{part}.converter cannot be CloudEventsConverter.", "It is a converter of values.")
@@ -94,7 +94,7 @@ def options_of(part: str, given: Given) -> Options:
     )
 
 
-def _json(given: Given) -> tuple[bool, bool, Json]:
+def _json(given: OptionReader) -> tuple[bool, bool, Json]:
     """Return whether data in JSON has its schema, whether its nulls stay despite defaults, and its encoding."""
     schemas = given.boolean("json.schemas.enable", True)
     numeric = given.word("json.decimal.format", ("BASE64", "NUMERIC"), "BASE64") == "NUMERIC"
@@ -103,7 +103,7 @@ def _json(given: Given) -> tuple[bool, bool, Json]:
     return schemas, nulls_stay, NUMERIC if numeric else JSON
 
 
-def _sources(given: Given) -> Mapping[str, str]:
+def _sources(given: OptionReader) -> Mapping[str, str]:
     """Return the origin of each part of the metadata. `value` or `header` applies to all, other words to one."""
     text = given.text("metadata.source")
     words = [word.strip() for word in text.split(",") if word.strip()]

@@ -15,9 +15,9 @@ from tailrace.errors import ConfigError
 from tailrace.formats.arrow import computed
 from tailrace.formats.assembled import AssembledBlock, Assembly, Hole
 from tailrace.formats.base import Taken
-from tailrace.formats.given import Given
 from tailrace.formats.json.numeric import has_decimals, numbers_fragment, schema_with_numbers, with_numbers
 from tailrace.formats.json.values import inner_fragment, spread, values_fragment
+from tailrace.formats.option_reader import OptionReader
 from tailrace.kernels.programs import Fragment
 from tailrace.records.columns import Columns, Same, Written
 from tailrace.records.layout import (
@@ -44,7 +44,7 @@ class Json:
 
     def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
         """See formats.base.Configured."""
-        given = Given(f"{part}.converter.", options)
+        given = OptionReader(f"{part}.converter.", options)
         numeric = given.word("decimal.format", ("BASE64", "NUMERIC"), "BASE64") == "NUMERIC"
         given.idle("schemas.cache.size")
         if given.text("schema.content"):

@@ -14,9 +14,9 @@ from tailrace.errors import ConfigError
 from tailrace.formats.arrow import computed
 from tailrace.formats.assembled import Assembly, Hole
 from tailrace.formats.base import Taken
-from tailrace.formats.given import Given
 from tailrace.formats.json.encoding import JsonBlock, parts_of
 from tailrace.formats.json.values import spread
+from tailrace.formats.option_reader import OptionReader
 from tailrace.formats.registry.options import Registry, apicurio, refuse_headers
 from tailrace.formats.registry.schema_ids import schema_id
 from tailrace.kernels.buffers import text_buffers
@@ -36,7 +36,7 @@ class RegistryJson:
 
     def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
         """See formats.base.Configured."""
-        given = Given(f"{part}.converter.", options)
+        given = OptionReader(f"{part}.converter.", options)
         found = apicurio(part, given)
         refuse_headers(found, "by this converter")
         given.idle("schemas.enable", "schemas.cache.size")

@@ -13,7 +13,7 @@ from tailrace.errors import ConfigError
 from tailrace.formats.assembled import Assembly, Hole, Pieces, add
 from tailrace.formats.base import Taken
 from tailrace.formats.binary import BinaryBlock, ByTopic, Writing
-from tailrace.formats.given import Given
+from tailrace.formats.option_reader import OptionReader
 from tailrace.formats.protobuf.schema import Rules, file_of
 from tailrace.formats.protobuf.values import (
     RECORD_ITSELF,
@@ -60,10 +60,10 @@ class Options:
     nulls_stay: bool
 
 
-def options_of(part: str, options: Mapping[str, str]) -> tuple[Options, Given]:
+def options_of(part: str, options: Mapping[str, str]) -> tuple[Options, OptionReader]:
     """Return the options of the converter of `part`, the keys or the values. Raises ConfigError for unsupported
     options."""
-    given = Given(f"{part}.converter.", options)
+    given = OptionReader(f"{part}.converter.", options)
     if given.names("apicurio.registry."):
         raise ConfigError(
             f"{part}.converter has options of Apicurio's registry, and its converter to Protobuf is not supported.",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
 from tailrace.errors import ConfigError
-from tailrace.formats.given import Given
+from tailrace.formats.option_reader import OptionReader
 
 KEY, VALUE = "key", "value"
 _TOPIC, _RECORD, _TOPIC_RECORD, _SIMPLE = "topic", "record", "topic record", "simple topic"
@@ -99,7 +99,7 @@ class Registry:
         return self.group or space or "default"
 
 
-def confluent(part: str, given: Given) -> Registry:
+def confluent(part: str, given: OptionReader) -> Registry:
     """Return the registry of a Confluent converter."""
     prefix = f"{part}.converter."
     option = prefix + "schema.registry.url"
@@ -125,7 +125,7 @@ def confluent(part: str, given: Given) -> Registry:
     return Registry("confluent", part, option, access, registers, latest and not registers, strategy, normalizes)
 
 
-def apicurio(part: str, given: Given) -> Registry:
+def apicurio(part: str, given: OptionReader) -> Registry:
     """Return the registry of an Apicurio converter."""
     prefix = "apicurio.registry."
     option = f"{part}.converter.{prefix}url"
@@ -188,7 +188,7 @@ def refuse_headers(registry: Registry, why: str) -> None:
         )
 
 
-def _tell_missing(given: Given, option: str, url: str) -> None:
+def _tell_missing(given: OptionReader, option: str, url: str) -> None:
     if not url:
         given.notices.append(f"{option} is missing: give it, or {variable(option)} in the environment, before a start")
 
@@ -198,7 +198,7 @@ def variable(option: str) -> str:
     return "CONNECT_" + option.upper().replace(".", "_").replace("-", "_")
 
 
-def _login(given: Given) -> str:
+def _login(given: OptionReader) -> str:
     """Return `user:password`; empty if there is none."""
     source = given.word("basic.auth.credentials.source", ("", "URL", "USER_INFO"), "")
     info = given.text("basic.auth.user.info", "schema.registry.basic.auth.user.info")
@@ -208,7 +208,7 @@ def _login(given: Given) -> str:
     return ""
 
 
-def _strategy(given: Given, name: str) -> str:
+def _strategy(given: OptionReader, name: str) -> str:
     text = given.text(name)
     if not text:
         return _TOPIC
@@ -217,7 +217,7 @@ def _strategy(given: Given, name: str) -> str:
     return _STRATEGIES[text]
 
 
-def _tls(given: Given, prefix: str) -> _Tls:
+def _tls(given: OptionReader, prefix: str) -> _Tls:
     """Return the TLS options for `Access`. Only PEM files can be read."""
     for store in ("truststore", "keystore"):
         kind = given.text(f"{prefix}{store}.type") or "PEM"

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tailrace.errors import ConfigError, ConversionError
 from tailrace.formats.base import Block, Encoding, Taken
-from tailrace.formats.given import Given
+from tailrace.formats.option_reader import OptionReader
 from tailrace.formats.others import other
 from tailrace.formats.simple.numbers import BYTES
 from tailrace.records.columns import Columns
@@ -40,7 +40,7 @@ class BinaryData:
 
     def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
         """See formats.base.Configured."""
-        given = Given(f"{part}.converter.", options)
+        given = OptionReader(f"{part}.converter.", options)
         given.idle("schemas.enable")
         converter = given.text(_TYPE)
         if not converter:

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from tailrace.errors import ConversionError
 from tailrace.formats.arrow import array_of, untyped
 from tailrace.formats.base import Taken
-from tailrace.formats.given import Given
 from tailrace.formats.json.values import spread
+from tailrace.formats.option_reader import OptionReader
 from tailrace.kernels.buffers import binary_array, readonly, valid_flags
 from tailrace.records.columns import Columns, Indexes
 from tailrace.records.layout import Constant, Node, RecordLayout
@@ -41,7 +41,7 @@ class Plain:
 
     def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
         """See formats.base.Configured."""
-        given = Given(f"{part}.converter.", options)
+        given = OptionReader(f"{part}.converter.", options)
         given.idle("schemas.enable")
         return given.taken(self)
 

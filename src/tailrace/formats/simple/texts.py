@@ -17,8 +17,8 @@ from tailrace.errors import ConfigError, ConversionError
 from tailrace.formats.arrow import image_values
 from tailrace.formats.assembled import AssembledBlock, Assembly, Hole
 from tailrace.formats.base import Taken
-from tailrace.formats.given import Given
 from tailrace.formats.json import JSON
+from tailrace.formats.option_reader import OptionReader
 from tailrace.formats.simple.java import in_header, to_string
 from tailrace.kernels.buffers import text_buffers
 from tailrace.kernels.programs import Fragment
@@ -50,7 +50,7 @@ class Texts:
 
     def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
         """See formats.base.Configured."""
-        given = Given(f"{part}.converter.", options)
+        given = OptionReader(f"{part}.converter.", options)
         given.idle("schemas.enable")
         word = given.text("converter.encoding") or "UTF-8"
         try:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from tailrace.columns.table import TableId, TableSchema
-from tailrace.connectors.changetables.capture_history import Era, Eras, Span, begun_by
+from tailrace.connectors.changetables.capture_history import CaptureHistory, CapturePeriod, Span, begun_by
 from tailrace.connectors.changetables.dialect import CaptureTable, Dialect, Position, Session
 from tailrace.connectors.changetables.log.sessions import lost
 from tailrace.connectors.changetables.offset import Reached
@@ -95,7 +95,7 @@ class Database:
             current = begun_by(groups[table], position)
             chosen.append(current)
             chosen += [one for one in groups[table] if one.start > max(position, current.start)]
-        eras = self._with(Eras(), chosen)
+        eras = self._with(CaptureHistory(), chosen)
         self._warn_of_uncaptured(set(groups))
         return Reached(position, eras)
 
@@ -137,7 +137,7 @@ class Database:
         self._warn_of_uncaptured({era.table.id for era in eras.latest()})
         return ""
 
-    def observe(self, reached: Reached) -> tuple[Newest | None, Eras]:
+    def observe(self, reached: Reached) -> tuple[Newest | None, CaptureHistory]:
         """Return the newest position, and the change tables up to it; None and those of `reached` while nothing is
         newer.
 
@@ -171,7 +171,7 @@ class Database:
             "checkpoint, or with snapshot.mode=when_needed, which takes a new snapshot.",
         )
 
-    def _observed(self, reached: Reached, newest: Position) -> Eras:
+    def _observed(self, reached: Reached, newest: Position) -> CaptureHistory:
         """Return the change tables up to `newest`. Raises PositionLost if one is gone, or was cleaned up before it was
         read."""
         captures = self.session.captures()
@@ -199,7 +199,7 @@ class Database:
             self._check(span, starts.get((span.era.capture.name, span.era.capture.object_id)))
         return eras.noting(starts, reached.position)
 
-    def _still_named(self, eras: Eras, captures: Sequence[CaptureTable]) -> Eras:
+    def _still_named(self, eras: CaptureHistory, captures: Sequence[CaptureTable]) -> CaptureHistory:
         """Return the eras of tables that still have their names.
 
         A change table follows its table when it is renamed: the old name gets no further changes, and the lists decide
@@ -277,7 +277,7 @@ class Database:
             captures.sort(key=lambda one: (one.start, one.created_us))
         return groups
 
-    def _with(self, eras: Eras, captures: Sequence[CaptureTable]) -> Eras:
+    def _with(self, eras: CaptureHistory, captures: Sequence[CaptureTable]) -> CaptureHistory:
         if not captures:
             return eras
         for described in self.session.describe(captures):
@@ -285,7 +285,7 @@ class Database:
             older = eras.of(described.capture.source)
             # of two that begin at one position the newer one comes last
             since = max(described.capture.start, following(older[-1].since)) if older else described.capture.start
-            eras = eras.with_(Era(described.capture, described.table, since))
+            eras = eras.with_(CapturePeriod(described.capture, described.table, since))
         return eras
 
     def _warn_of_uncaptured(self, captured: set[TableId]) -> None:
@@ -300,7 +300,7 @@ class Database:
                 f"{', '.join(bare[:NAMED])}{more}. Enable capture for them, or leave them out by table.exclude.list."
             )
 
-    def warn(self, eras: Eras) -> None:
+    def warn(self, eras: CaptureHistory) -> None:
         """Log the server's warnings, and the columns that were altered, each sentence once."""
         latest = eras.latest()
         for sentence in self.session.warnings([era.capture for era in latest]):
@@ -324,7 +324,7 @@ class Database:
     # --- how far a batch goes ----------------------------------------------------------------------------------------
 
     def limit(
-        self, after: Read, newest: Newest, eras: Eras, max_rows: int | None, *, wholly: bool = False
+        self, after: Read, newest: Newest, eras: CaptureHistory, max_rows: int | None, *, wholly: bool = False
     ) -> tuple[Read, int]:
         """Return the end of the batch after `after`, at most `newest`, and the number of its rows.
 
@@ -350,7 +350,7 @@ class Database:
             upto = read_to(newest, last)
         return upto, rows
 
-    def _cut(self, eras: Eras, after: Position, upto: Position, max_rows: int) -> tuple[Position, int]:
+    def _cut(self, eras: CaptureHistory, after: Position, upto: Position, max_rows: int) -> tuple[Position, int]:
         counts: dict[Position, int] = {}
         for span in eras.spans(after, upto):
             for position, rows in self.session.counts(span.era.capture, span.after, span.upto):

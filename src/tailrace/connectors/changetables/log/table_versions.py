@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tailrace.columns.batch import Marker
 from tailrace.columns.table import TableId, TableSchema
-from tailrace.connectors.changetables.capture_history import Era
+from tailrace.connectors.changetables.capture_history import CapturePeriod
 from tailrace.connectors.changetables.dialect import Position
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.rows import Assembly, Times, whole
@@ -81,7 +81,7 @@ class TableVersions:
         ]
         return [self._change(name, era, at_us, number) for number, era in enumerate(eras)]
 
-    def _change(self, name: str, era: Era, at_us: int, number: int) -> SchemaChange:
+    def _change(self, name: str, era: CapturePeriod, at_us: int, number: int) -> SchemaChange:
         if era.table.version == 1:
             return SchemaChange(CREATE, era.table, era.since, at_us, number)
         shown = self._preceding(self._databases[name], era.since, at_us)

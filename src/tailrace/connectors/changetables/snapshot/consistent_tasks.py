@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from tailrace.columns.batch import Marker
 from tailrace.columns.table import TableId, TableSchema
-from tailrace.connectors.changetables.capture_history import Era, Eras
+from tailrace.connectors.changetables.capture_history import CaptureHistory, CapturePeriod
 from tailrace.connectors.changetables.dialect import Key, KeyRange, Position, Session
 from tailrace.connectors.changetables.log.sessions import borrowed, changes
 from tailrace.connectors.changetables.log.tasks import Source
@@ -41,7 +41,7 @@ class SignalTable:
     """The signal table, its change table, and whether rows are deleted after use."""
 
     table: TableId
-    era: Era
+    era: CapturePeriod
     deletes: bool
 
     def mark(self, session: Session, after: Position, runtime: Runtime = THREADS) -> Position:
@@ -89,7 +89,7 @@ class HeldPart:
     """A range of the keys of a table: `table` has the columns to read, `number` keeps its ordinals apart."""
 
     table: TableSchema
-    era: Era
+    era: CapturePeriod
     rows: KeyRange
     number: int
 
@@ -168,7 +168,7 @@ class HeldTask:
     def _past(self, part: HeldPart, upto: Position) -> Past:
         dialect, retries = self.source.dialect, self.source.retries
         undoing = Undoing(part.table, part.era.table.key, dialect.unsent)
-        spans = Eras((part.era,)).spans(self.position, upto)
+        spans = CaptureHistory((part.era,)).spans(self.position, upto)
         if not spans or spans[0].upto < upto:
             raise _altered(part.table.id)
         return undoing.past(changes(dialect, self.database, spans[0], part.table, retries, masked=True))

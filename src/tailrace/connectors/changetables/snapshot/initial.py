@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from tailrace.columns.table import TableId, TableSchema
-from tailrace.connectors.changetables.capture_history import Era
+from tailrace.connectors.changetables.capture_history import CapturePeriod
 from tailrace.connectors.changetables.dialect import Key, KeyRange
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.tasks import SnapshotTask, Source
@@ -203,6 +203,6 @@ def _chosen(snapshot: TablesSnapshot) -> Mapping[TableId, str | None] | None:
     return dict(snapshot.conditions) if snapshot.conditions else None
 
 
-def _era(reached: Mapping[str, Reached], table: TableId) -> Era | None:
+def _era(reached: Mapping[str, Reached], table: TableId) -> CapturePeriod | None:
     here = reached[named(table.database, reached)]
     return next((era for era in here.eras.at(here.position) if era.table.id == table), None)

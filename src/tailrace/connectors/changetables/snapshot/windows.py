@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config.filters import quoted_parts
-from tailrace.connectors.changetables.capture_history import Era, Eras, Span
+from tailrace.connectors.changetables.capture_history import CaptureHistory, CapturePeriod, Span
 from tailrace.connectors.changetables.dialect import DELETE, Dialect, Key, KeyRange, Position, Session
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.ipc import to_ipc
@@ -51,7 +51,7 @@ class LogPlace:
     """The position in each database, and the present state of its log: the newest position, and the change tables."""
 
     reached: Mapping[str, Reached]
-    observed: Mapping[str, tuple[Newest | None, Eras]]
+    observed: Mapping[str, tuple[Newest | None, CaptureHistory]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,15 +351,15 @@ def _joined(fetches: Any, width: int) -> list[pa.Array]:
     return [pa.concat_arrays([part[place] for part in parts]) for place in range(width)]
 
 
-def _first_columns(era: Era, count: int) -> TableSchema:
+def _first_columns(era: CapturePeriod, count: int) -> TableSchema:
     """Return the table with only its first columns: those of the signal table are id, type and data, by any names."""
     return replace(era.table, columns=era.table.columns[:count], key=())
 
 
-def _era(reached: Reached, table: TableId) -> Era | None:
+def _era(reached: Reached, table: TableId) -> CapturePeriod | None:
     return next((era for era in reached.eras.at(reached.position) if _is(era, table)), None)
 
 
-def _is(era: Era, table: TableId) -> bool:
+def _is(era: CapturePeriod, table: TableId) -> bool:
     """Return True if the era is of `table`, ignoring the case of the database's name."""
     return (era.table.id.schema, era.table.id.table) == (table.schema, table.table)

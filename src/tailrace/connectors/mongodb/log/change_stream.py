@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailrace.connectors.mongodb.log.commands import Commands
+from tailrace.connectors.mongodb.log.indexed_run import IndexedRun, Namespace, Rows, encoded, numbered
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces, split
 from tailrace.connectors.mongodb.log.position import Position, Read
 from tailrace.connectors.mongodb.log.server_filter import stage
-from tailrace.connectors.mongodb.log.stretch import Namespace, Rows, Stretch, encoded, numbered
 from tailrace.connectors.mongodb.server.raw import BATCH, Answer, RawCursor
 from tailrace.connectors.mongodb.server.routers import is_sharded
 from tailrace.connectors.mongodb.values import fields
@@ -171,7 +171,7 @@ class ChangeStreamFeed:
             self._cursor.close()
             self._cursor = None
 
-    def read(self) -> Stretch | None:
+    def read(self) -> IndexedRun | None:
         """Return the next stretch, which may hold no captured change; None if the stream has not moved."""
         assert self._cursor is not None
         answer = self._cursor.next()
@@ -198,7 +198,7 @@ class ChangeStreamFeed:
         time = token_time(answer.token)
         self.caught_up_at = max(self.caught_up_at, earlier if time is None else time)
 
-    def _stretch(self, answer: Answer) -> Stretch | None:
+    def _stretch(self, answer: Answer) -> IndexedRun | None:
         data, starts = answer.data, answer.starts
         places, kinds = fields.locate(data, starts, _EVENT)
         if (places[4] >= 0).any():
@@ -226,7 +226,7 @@ class ChangeStreamFeed:
             return None
         self._reached = reached
         captured = np.flatnonzero(rows.namespace >= 0)
-        return Stretch.of(rows.part(captured), Read(reached), tokens[captured], len(answer.data))
+        return IndexedRun.of(rows.part(captured), Read(reached), tokens[captured], len(answer.data))
 
     def _behind(self, answer: Answer, data: Bytes, ids: Int64s, counted: tuple[int, int]) -> Position:
         """Return the position after the answer: that of the batch's own token, or of the last event.

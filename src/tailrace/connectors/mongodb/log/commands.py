@@ -7,8 +7,8 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, split
-from tailrace.connectors.mongodb.log.stretch import Namespace
 
 log = logging.getLogger("tailrace")
 

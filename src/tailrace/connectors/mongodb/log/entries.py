@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrace.connectors.mongodb.log.stretch import Flags
+from tailrace.connectors.mongodb.log.indexed_run import Flags
 from tailrace.connectors.mongodb.server.raw import Answer
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.log.oplog import newest
 from tailrace.connectors.mongodb.log.position import Position
-from tailrace.connectors.mongodb.log.stretch import Namespace
 from tailrace.connectors.mongodb.server.faults import NotYetCommitted, lacks_majority_reads
 
 if TYPE_CHECKING:

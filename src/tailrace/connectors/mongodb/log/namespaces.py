@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tailrace.config.expressions import Expression, compile_expression, literal
-from tailrace.connectors.mongodb.log.stretch import Namespace
+from tailrace.connectors.mongodb.log.indexed_run import Namespace
 
 _OLD_BUILT_IN = frozenset({"admin", "local"})
 _BUILT_IN = frozenset({"admin", "config", "local"})

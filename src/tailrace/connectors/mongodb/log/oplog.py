@@ -17,9 +17,9 @@ import numpy as np
 
 from tailrace.connectors.mongodb.log.commands import Commands
 from tailrace.connectors.mongodb.log.entries import Entries, Operations, Parts, command_of, flags, located
+from tailrace.connectors.mongodb.log.indexed_run import Flags, IndexedRun, Rows, numbered
 from tailrace.connectors.mongodb.log.namespaces import Namespaces, split
 from tailrace.connectors.mongodb.log.position import WHOLE, Position, Read
-from tailrace.connectors.mongodb.log.stretch import Flags, Rows, Stretch, numbered
 from tailrace.connectors.mongodb.server.faults import NotYetCommitted
 from tailrace.connectors.mongodb.server.raw import BATCH, Answer, RawCursor
 from tailrace.connectors.mongodb.values import fields
@@ -61,7 +61,7 @@ class OplogFeed:
         self._whole = whole
         self._cursor: RawCursor | None = None
         # the remaining stretches of the latest answer
-        self._stretches: Iterator[Stretch] | None = None
+        self._stretches: Iterator[IndexedRun] | None = None
         self._reached = Position()
         # the timestamp of this cursor's latest change, and its number among the changes of this timestamp
         self._counted = (0, 0)
@@ -116,7 +116,7 @@ class OplogFeed:
             self._cursor.close()
             self._cursor = None
 
-    def read(self) -> Stretch | None:
+    def read(self) -> IndexedRun | None:
         """Return the next stretch, which may hold no captured change; None if there is nothing new for a while."""
         found = self._rest()
         if found is None:
@@ -129,7 +129,7 @@ class OplogFeed:
                 found = self._rest()
         return found
 
-    def _rest(self) -> Stretch | None:
+    def _rest(self) -> IndexedRun | None:
         """Return the next stretch of the latest answer; None if there is none."""
         if self._stretches is None:
             return None
@@ -205,7 +205,7 @@ class OplogFeed:
 
     # --- entries -------------------------------------------------------------------------------------------------
 
-    def _read(self, answer: Answer) -> Iterator[Stretch]:
+    def _read(self, answer: Answer) -> Iterator[IndexedRun]:
         """Yield the answer in stretches. A transaction of several entries begins new ones."""
         entries = located(answer)
         low = 0
@@ -239,7 +239,7 @@ class OplogFeed:
         entry = low + np.flatnonzero(entries.is_change[low:])
         return Parts(entries.data, entry, entries.starts[entry], entries.op[entry], np.zeros(len(entry), np.int64))
 
-    def _transaction(self, entries: Entries, command: int, earlier: list[int], own: Operations) -> Iterator[Stretch]:
+    def _transaction(self, entries: Entries, command: int, earlier: list[int], own: Operations) -> Iterator[IndexedRun]:
         """Yield a stretch for each entry of the transaction that ends with the entry `command`."""
         order = 1
         for at in earlier:
@@ -250,7 +250,7 @@ class OplogFeed:
         own.add_to(rows, command, order)
         yield self._stretch(entries, rows, command, command + 1, True)
 
-    def _stretch(self, entries: Entries, rows: Parts, low: int, high: int, is_whole: bool) -> Stretch:
+    def _stretch(self, entries: Entries, rows: Parts, low: int, high: int, is_whole: bool) -> IndexedRun:
         """Return the stretch of `rows`, changes of the entries `[low, high)`. `is_whole` is True unless more of them
         follow."""
         found = rows.joined(high)
@@ -273,7 +273,7 @@ class OplogFeed:
             self._reached = reached
         if is_whole:
             self.caught_up_at = max(self.caught_up_at, self._reached.time)
-        return Stretch.of(kept, Read(self._reached), None, len(found.data))
+        return IndexedRun.of(kept, Read(self._reached), None, len(found.data))
 
     def _numbers(self, data: Bytes, at: Int64s) -> tuple[Any, Any]:
         """Return the number of each change's collection, and the collections' names."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tailrace.connectors.mongodb.log.indexed_run import IndexedRun, Rows
 from tailrace.connectors.mongodb.log.position import Committed, Position, Read
-from tailrace.connectors.mongodb.log.stretch import Rows, Stretch
 from tailrace.connectors.mongodb.server.connection import retries
 from tailrace.connectors.mongodb.server.faults import explained_error, is_passing
 from tailrace.errors import SpoolFailed
@@ -34,7 +34,7 @@ class Source(Protocol):
         """Begin after `position`, with the next `read`; also after an error."""
         ...
 
-    def read(self) -> Stretch | None:
+    def read(self) -> IndexedRun | None:
         """Return the next stretch; None if there is nothing new for a while."""
         ...
 
@@ -96,7 +96,7 @@ class MongoFeed:
 
     def keep(self, step: contracts.Step[Position, Position, Rows]) -> None:
         stretch = step.stretch
-        assert isinstance(stretch, Stretch)
+        assert isinstance(stretch, IndexedRun)
         self.reached_position = stretch.reached
         self._read_to = self._source.caught_up_at
         self.read_bytes += stretch.read_bytes

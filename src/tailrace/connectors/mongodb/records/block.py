@@ -23,7 +23,7 @@ from tailrace.columns.row import rows_of
 from tailrace.columns.typed import VARIANT
 from tailrace.connectors.mongodb.documents.shaped import Rules, Shaped, Source
 from tailrace.connectors.mongodb.documents.tree import LeafColumn, Manner, ShapeColumn
-from tailrace.connectors.mongodb.log.stretch import Flags
+from tailrace.connectors.mongodb.log.indexed_run import Flags
 from tailrace.connectors.mongodb.records import texts, typed
 from tailrace.connectors.mongodb.records.envelope import source_layout
 from tailrace.connectors.mongodb.records.images import Images, Values

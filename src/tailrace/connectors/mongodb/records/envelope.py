@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tailrace.columns.logical import BOOLEAN, INT32, INT64, STRING, Field, array, semantic, struct
 from tailrace.columns.table import TableId
-from tailrace.connectors.mongodb.log.stretch import Namespace
+from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.events import names
 from tailrace.events.envelope import transaction_layout

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tailrace.connectors.mongodb.log.stretch import Namespace, Rows
+from tailrace.connectors.mongodb.log.indexed_run import Namespace, Rows
 from tailrace.connectors.mongodb.records import texts
 from tailrace.connectors.mongodb.records.envelope import table_id
 from tailrace.connectors.mongodb.records.images import images

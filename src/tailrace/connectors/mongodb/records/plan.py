@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from tailrace.connectors.mongodb.log.stretch import Namespace
+from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.records.envelope import key_layout, table_id, value_layout
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.events import names

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.columns.batch import Int32s
-from tailrace.connectors.mongodb.log.stretch import Flags
+from tailrace.connectors.mongodb.log.indexed_run import Flags
 from tailrace.connectors.mongodb.records.block import Block
 from tailrace.connectors.mongodb.records.blocks import block_rows
 from tailrace.connectors.mongodb.records.images import Images, images

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tailrace.columns.batch import Marker
-from tailrace.connectors.mongodb.log.stretch import Flags, Namespace, Rows
+from tailrace.connectors.mongodb.log.indexed_run import Flags, Namespace, Rows
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tailrace.columns.batch import Boundary, Counts
-from tailrace.connectors.mongodb.log.stretch import Namespace, Rows
+from tailrace.connectors.mongodb.log.indexed_run import Namespace, Rows
 from tailrace.connectors.mongodb.records.segment import Numbers
 from tailrace.connectors.mongodb.records.texts import session_text
 from tailrace.connectors.mongodb.values import fields

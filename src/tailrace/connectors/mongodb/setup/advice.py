@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tailrace.config import Config
 from tailrace.connectors import advice
 from tailrace.connectors.findings import SHOWN, Finding, listed
+from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.log.namespaces import split
-from tailrace.connectors.mongodb.log.stretch import Namespace
 from tailrace.connectors.mongodb.snapshot.signalling import SIGNALS, signal_role
 
 if TYPE_CHECKING:

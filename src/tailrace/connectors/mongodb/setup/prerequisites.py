@@ -17,8 +17,8 @@ from tailrace.config.files import checkpoint_directory
 from tailrace.connectors.checkpoint import stored_offset
 from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed
 from tailrace.connectors.mongodb.log import coverage
+from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, split
-from tailrace.connectors.mongodb.log.stretch import Namespace
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.server.connection import Address, connect
 from tailrace.connectors.mongodb.server.faults import explained_error

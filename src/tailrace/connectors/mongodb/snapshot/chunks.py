@@ -17,9 +17,9 @@ import numpy as np
 
 from tailrace.columns.batch import Marker
 from tailrace.config.expressions import compile_expression
+from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter
 from tailrace.connectors.mongodb.log.position import Position
-from tailrace.connectors.mongodb.log.stretch import Namespace
 from tailrace.connectors.mongodb.records.segment import Segment, read_documents
 from tailrace.connectors.mongodb.server.connection import Address, connect
 from tailrace.connectors.mongodb.server.faults import explained_error, is_passing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tailrace.connectors.mongodb.log.stretch import Namespace
+from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.snapshot.plan import SnapshotProgress
 from tailrace.log.notifications import PendingNotifications
 

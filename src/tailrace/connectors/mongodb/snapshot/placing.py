@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tailrace.connectors.mongodb.log.stretch import Flags
+from tailrace.connectors.mongodb.log.indexed_run import Flags
 from tailrace.connectors.mongodb.records import texts
 from tailrace.connectors.mongodb.records.envelope import table_id
 from tailrace.connectors.mongodb.records.images import images

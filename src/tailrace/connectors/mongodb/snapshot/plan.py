@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.log.position import Position
-from tailrace.connectors.mongodb.log.stretch import Namespace
 
 
 @dataclass(frozen=True, slots=True)

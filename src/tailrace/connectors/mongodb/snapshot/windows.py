@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailrace.columns.batch import Marker
+from tailrace.connectors.mongodb.log.indexed_run import Namespace, Rows
 from tailrace.connectors.mongodb.log.position import WHOLE, Position
-from tailrace.connectors.mongodb.log.stretch import Namespace, Rows
 from tailrace.connectors.mongodb.records.images import images
 from tailrace.connectors.mongodb.records.segment import Segment, read_documents, segments, selected
 from tailrace.connectors.mongodb.server.faults import is_passing

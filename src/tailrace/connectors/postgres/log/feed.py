@@ -27,12 +27,12 @@ from tailrace.connectors.postgres.log.identity import (
     way_back,
 )
 from tailrace.connectors.postgres.log.in_progress import AfterCommit, StreamedTransactions
+from tailrace.connectors.postgres.log.indexed_run import Rows
 from tailrace.connectors.postgres.log.indexing import Indexer, Step
 from tailrace.connectors.postgres.log.numbering import Numbering
 from tailrace.connectors.postgres.log.reading import Connections, ReaderSettings, Since, Wanted
 from tailrace.connectors.postgres.log.slices import Slices, slices
 from tailrace.connectors.postgres.log.slot import Slot
-from tailrace.connectors.postgres.log.stretch import Rows
 from tailrace.connectors.postgres.log.visible import Streamed
 from tailrace.connectors.postgres.protocol.position import (
     Committed,

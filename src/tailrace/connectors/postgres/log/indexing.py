@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tailrace.columns.batch import Bytes, Counts, Int32s, Int64s, Transactions
+from tailrace.connectors.postgres.log.indexed_run import BOUNDARY, MESSAGE, SEVERAL, IndexedRun, Rows
 from tailrace.connectors.postgres.log.numbering import Numbering, Numbers
-from tailrace.connectors.postgres.log.stretch import BOUNDARY, MESSAGE, SEVERAL, Rows, Stretch
 from tailrace.connectors.postgres.protocol import pgoutput, scan
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.relations import UNCAPTURED
@@ -58,7 +58,7 @@ class Step(contracts.Step[LogPosition, int, Rows]):
     It is not wanted when it has no row, and no commit that others wait for.
     """
 
-    stretch: Stretch
+    stretch: IndexedRun
     after: Reached
 
 
@@ -201,7 +201,7 @@ class Indexer:
         if skipped is not None and self._covers is None:
             keep &= (version[rows] == MESSAGE) | ~skipped[transaction]
         kept = rows[keep]
-        stretch = Stretch(
+        stretch = IndexedRun(
             data=data,
             offsets=offsets,
             rows=kept,
@@ -223,7 +223,7 @@ class Indexer:
         return self._step(run, stretch, versions, unchanged, before.counts if numbered is None else numbered.going_on)
 
     def _step(
-        self, run: _Marked, stretch: Stretch, versions: Versions, unchanged: int, counts: Mapping[str, int]
+        self, run: _Marked, stretch: IndexedRun, versions: Versions, unchanged: int, counts: Mapping[str, int]
     ) -> Step:
         """The stretch, and what is known after it."""
         before = self.reached

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.identity import ServerId
-from tailrace.connectors.postgres.log.stretch import Rows
+from tailrace.connectors.postgres.log.indexed_run import Rows
 from tailrace.connectors.postgres.protocol.position import Committed, FlushedLsn, LogPosition
 from tailrace.connectors.postgres.schema.history import History
 from tailrace.log import reader

@@ -107,7 +107,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class Environment:
     """All that a planner has of the world: how it opens sessions with a server, and how time passes meanwhile."""
 
     connect: Connect = connect
@@ -115,7 +115,7 @@ class Outside:
     runtime: Runtime = THREADS
 
 
-OUTSIDE = Outside()
+OUTSIDE = Environment()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Connections:
     arrow: Callable[[], ArrowConnection]
 
     @classmethod
-    def of(cls, config: Mapping[str, Any], connection: psycopg.Connection[Any], outside: Outside) -> Connections:
+    def of(cls, config: Mapping[str, Any], connection: psycopg.Connection[Any], outside: Environment) -> Connections:
         """Those of a configuration, to the server that `connection` has been made to."""
         address, any_bytes = Address.of(config, connection), has_no_encoding(connection)
         return cls(

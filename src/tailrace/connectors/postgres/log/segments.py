@@ -17,7 +17,7 @@ import numpy as np
 
 from tailrace.columns.batch import Boundary, Bytes, ChangeBatch, Int32s, Int64s, Transactions
 from tailrace.columns.table import Column, TableSchema
-from tailrace.connectors.postgres.log.stretch import BOUNDARY, MESSAGE, SEVERAL, Rows, Stretch
+from tailrace.connectors.postgres.log.indexed_run import BOUNDARY, MESSAGE, SEVERAL, IndexedRun, Rows
 from tailrace.connectors.postgres.protocol import lasting, scan
 from tailrace.connectors.postgres.protocol.segment import PIECE, MessageSegment, MixedSegment, Segment
 
@@ -43,7 +43,7 @@ _STEP = 1 << 20
 class _Taken:
     """Rows of one version in a stretch, in log order; `base` + i is the number of the stretch's row i in the batch."""
 
-    stretch: Stretch
+    stretch: IndexedRun
     rows: Int64s
     base: int
 
@@ -317,7 +317,7 @@ def messages(rows: Sequence[Rows], most: int = 0) -> MessageSegment | None:
     return segment.without_large(most) if most else segment
 
 
-def _orders(stretch: Stretch, taken: Int64s, version: int) -> tuple[Int64s, Int64s]:
+def _orders(stretch: IndexedRun, taken: Int64s, version: int) -> tuple[Int64s, Int64s]:
     """The numbers of the rows' events in their transactions and tables; a truncate has its own for each table."""
     numbers = stretch.numbers
     assert numbers is not None

@@ -15,7 +15,7 @@ import numpy as np
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.postgres.log.identity import flushed_present, waiting
-from tailrace.connectors.postgres.log.reading import Outside
+from tailrace.connectors.postgres.log.reading import Environment
 from tailrace.connectors.postgres.protocol.position import TargetLsn
 from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
 from tailrace.connectors.postgres.schema.catalog import Catalog
@@ -67,7 +67,7 @@ class Snapshots:
         config: Config,
         settings: EventSettings,
         tables: TableFilter,
-        outside: Outside,
+        outside: Environment,
         control: Callable[[], psycopg.Connection[Any]],
         admit: Callable[[TableSchema], TableSchema],
     ) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from tailrace.columns.batch import ChangeBatch
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.log import segments
-from tailrace.connectors.postgres.log.stretch import Rows
+from tailrace.connectors.postgres.log.indexed_run import Rows
 from tailrace.connectors.postgres.protocol.segment import transactions_of
 from tailrace.connectors.postgres.snapshot.keyed import WindowOrigin
 from tailrace.snapshot.signals import Signal

@@ -21,7 +21,7 @@ from tailrace.columns.table import TableSchema
 from tailrace.config.filters import table_name
 from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.identity import flushed_end, flushed_present, waiting
-from tailrace.connectors.postgres.log.stretch import Rows
+from tailrace.connectors.postgres.log.indexed_run import Rows
 from tailrace.connectors.postgres.log.visible import Streamed, Visible
 from tailrace.connectors.postgres.protocol.position import FlushedLsn, lsn_text
 from tailrace.connectors.postgres.protocol.segment import transactions_of

@@ -157,7 +157,7 @@ def _hstore(column: Column, settings: EventSettings) -> Conversion:
     return maps.hstore_text(placeholder if settings.legacy else dumps({placeholder: placeholder}))
 
 
-def _today(conversion: Callable[[], Conversion]) -> Callable[[Column, EventSettings], Conversion | None]:
+def _since_v3(conversion: Callable[[], Conversion]) -> Callable[[Column, EventSettings], Conversion | None]:
     """A type that the 1.7 format does not know."""
     return lambda column, settings: None if settings.legacy else conversion()
 
@@ -239,9 +239,9 @@ _SPECIAL: dict[str, Callable[[Column, EventSettings], Conversion | None]] = {
     "point": lambda column, settings: geometry.point_type(),
     "geometry": lambda column, settings: geometry.geometry_type(geometry.GEOMETRY),
     "geography": lambda column, settings: geometry.geometry_type(geometry.GEOGRAPHY),
-    "vector": _today(lambda: lists.vector(False)),
-    "halfvec": _today(lambda: lists.vector(True)),
-    "sparsevec": _today(maps.sparse),
+    "vector": _since_v3(lambda: lists.vector(False)),
+    "halfvec": _since_v3(lambda: lists.vector(True)),
+    "sparsevec": _since_v3(maps.sparse),
 }
 
 

@@ -73,7 +73,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class IndexedRun:
     """The captured `rows` of an answer, and `reached`, the position after everything in the answer.
 
     `tokens` are the places of the rows' resume tokens in `token_data`, which is the rows' data unless that is on disk;
@@ -88,7 +88,7 @@ class Stretch:
     token_data: Bytes
 
     @classmethod
-    def of(cls, rows: Rows, reached: Read, tokens: Int64s | None, read_bytes: int) -> Stretch:
+    def of(cls, rows: Rows, reached: Read, tokens: Int64s | None, read_bytes: int) -> IndexedRun:
         bounds = np.cumsum(fields.sizes_of(rows.data, rows.at))
         return cls(rows, reached, tokens, read_bytes, bounds, rows.data)
 
@@ -138,7 +138,7 @@ class Stretch:
     def is_passed(self, position: Position) -> bool:
         return self.first_after(position) == len(self)
 
-    def joined(self, other: Stretch) -> None:
+    def joined(self, other: IndexedRun) -> None:
         """Return None: answers are never joined."""
 
     def extent(self, first: int, last: int) -> tuple[int, int]:
@@ -147,7 +147,7 @@ class Stretch:
         ends = at + self.bounds[first:last] - np.concatenate([[self._before(first)], self.bounds[first : last - 1]])
         return int(at.min()), int(ends.max())
 
-    def without_data(self) -> Stretch:
+    def without_data(self) -> IndexedRun:
         """Return a copy without the documents. It keeps the resume tokens: each is part of a position."""
         nothing = readonly(np.empty(0, np.uint8))
         tokens, token_data = self.tokens, nothing
@@ -156,7 +156,7 @@ class Stretch:
             tokens = offsets[:-1]
         return replace(self, rows=replace(self.rows, data=nothing), tokens=tokens, token_data=token_data)
 
-    def with_data(self, data: Bytes, low: int, high: int) -> Stretch:
+    def with_data(self, data: Bytes, low: int, high: int) -> IndexedRun:
         return replace(self, rows=replace(self.rows, data=readonly(data), at=self.rows.at - low))
 
     def taken(self, first: int, last: int) -> Rows:

@@ -17,7 +17,7 @@ SEVERAL, BOUNDARY, MESSAGE = -2, -3, -4
 
 
 @dataclass(slots=True)
-class Stretch:
+class IndexedRun:
     """A run of messages as they were read, with the captured changes among them (its rows) indexed.
 
     Row i is message `rows[i]`, that is `data[offsets[rows[i]]:offsets[rows[i] + 1]]`; `version[i]` is the id of its
@@ -85,7 +85,7 @@ class Stretch:
             return 0
         return int(self.offsets[self.rows[last - 1] + 1] - self.offsets[self.rows[first]])
 
-    def compacted(self) -> Stretch:
+    def compacted(self) -> IndexedRun:
         """The same rows with the other messages left out, where those are most of the bytes."""
         kept = int((self.offsets[self.rows + 1] - self.offsets[self.rows]).sum()) if len(self.rows) else 0
         if 2 * kept >= self.data.nbytes:
@@ -101,7 +101,7 @@ class Stretch:
             numbers=None if self.numbers is None else self.numbers.moved(places),
         )
 
-    def joined(self, other: Stretch) -> Stretch:
+    def joined(self, other: IndexedRun) -> IndexedRun:
         """This stretch and the one that follows it as one."""
         messages, transactions = len(self.offsets) - 1, len(self.transactions)
         parts = [stretch.data[stretch.offsets[0] : stretch.offsets[-1]] for stretch in (self, other)]
@@ -114,7 +114,7 @@ class Stretch:
                 np.concatenate([self.numbers.table, other.numbers.table]),
                 self.numbers.truncates | truncates,
             )
-        return Stretch(
+        return IndexedRun(
             data=np.concatenate(parts),
             offsets=np.concatenate(starts),
             rows=np.concatenate([self.rows, other.rows + messages]),
@@ -197,10 +197,10 @@ class Stretch:
         """Where the messages of the rows `[first, last)` begin and end."""
         return int(self.offsets[self.rows[first]]), int(self.offsets[self.rows[last - 1] + 1])
 
-    def without_data(self) -> Stretch:
+    def without_data(self) -> IndexedRun:
         return replace(self, data=np.empty(0, np.uint8))
 
-    def with_data(self, data: Bytes, low: int, high: int) -> Stretch:
+    def with_data(self, data: Bytes, low: int, high: int) -> IndexedRun:
         """The stretch with the bytes `[low, high)` of its messages: those before and after become empty."""
         return replace(self, data=data, offsets=np.clip(self.offsets, low, high) - low)
 
@@ -212,7 +212,7 @@ class Stretch:
 class Rows:
     """Rows `[first, last)` of a stretch."""
 
-    stretch: Stretch
+    stretch: IndexedRun
     first: int
     last: int
 

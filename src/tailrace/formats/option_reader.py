@@ -8,7 +8,7 @@ from tailrace.errors import ConfigError
 from tailrace.formats.base import Encoding, Taken
 
 
-class Given:
+class OptionReader:
     """The options of one converter, without `prefix`; options that are not read are unknown.
 
     Reading raises ConfigError for an invalid value. Messages name options, never values that may be secret.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class Environment:
     """A function that makes a client, and time, threads and waiting. `connect` raises what `connection.connect`
     does."""
 
@@ -22,4 +22,4 @@ class Outside:
     runtime: Runtime = THREADS
 
 
-OUTSIDE = Outside()
+OUTSIDE = Environment()
