@@ -21,7 +21,7 @@ from bench.drain import AVAILABLE_NOW, frame, needed, options
 from bench.workload import Workload
 from tailrace import sinks
 from tailrace.connectors.registry import parse
-from tailrace.sinks.publisher import missing
+from tailrace.sinks.jetstream import missing
 from tests.servers.jars import Unavailable
 from tests.servers.nats import NatsServer
 from tests.servers.redis import RedisServer

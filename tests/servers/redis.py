@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tailrace.sinks.resp import RedisConnection
+from tailrace.sinks.redis import RedisConnection
 from tests.servers.debian import Server
 
 

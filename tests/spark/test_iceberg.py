@@ -17,10 +17,9 @@ from pyspark.sql import SparkSession
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.evolution import Step
 from tailrace.sinks.tables.formats.base import Once
-from tailrace.sinks.tables.formats.iceberg.format import Iceberg
 from tailrace.sinks.tables.formats.iceberg.library import Library, is_there
 from tailrace.sinks.tables.formats.iceberg.schemas import held
-from tailrace.sinks.tables.formats.iceberg.table import IcebergTable
+from tailrace.sinks.tables.formats.iceberg.table import Iceberg, IcebergTable
 from tailrace.sinks.tables.statements import Clause, Merge
 
 COLUMNS = (("id", "bigint"), ("v", "string"), ("n", "decimal(9,2)"), ("at", "timestamp"))

@@ -19,10 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tailrace.columns.blocks import Form
-from tailrace.sinks.tables.formats import transactions
+from tailrace.sinks.tables.formats import delta
 from tailrace.sinks.tables.formats.base import Once
-from tailrace.sinks.tables.formats.delta import CONFLICT, DeltaTable
-from tailrace.sinks.tables.formats.transactions import append_rows, replace_rows
+from tailrace.sinks.tables.formats.delta import CONFLICT, DeltaTable, append_rows, replace_rows
 from tailrace.sinks.tables.statements import KEPT, Reduced
 from tailrace.sinks.tables.target import metadata
 from tests.extent import is_full, sized
@@ -343,7 +342,7 @@ def test_another_append_of_the_same_pipeline_is_in_the_way(spark: SparkSession, 
     table.append(twins.spark.sql("select 0L id"), Once(PIPELINE, 0, "{}"))
 
     other = DeltaTable(spark.newSession(), table.path)
-    began = transactions._newest
+    began = delta._newest
     met: list[int] = []
 
     def beside(transaction: Any, application: str) -> int:
@@ -353,7 +352,7 @@ def test_another_append_of_the_same_pipeline_is_in_the_way(spark: SparkSession, 
             other.append(other.session.sql("select 2L id"), Once(PIPELINE, 1, "{}"))
         return found
 
-    with patch.object(transactions, "_newest", beside), pytest.raises(Exception, match=CONFLICT):
+    with patch.object(delta, "_newest", beside), pytest.raises(Exception, match=CONFLICT):
         table.append(twins.spark.sql("select 1L id"), Once(PIPELINE, 1, "{}"))
     assert met == [0]
     assert rows_of(table.rows()) == [(0,), (2,)]

@@ -20,7 +20,7 @@ from tailrace.errors import SinkError
 from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.evolution import Policies, Step
 from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat
-from tailrace.sinks.tables.latest import Latest
+from tailrace.sinks.tables.modes import Latest
 from tailrace.sinks.tables.rows import Opening, Reducing
 from tailrace.sinks.tables.statements import Merge
 from tailrace.sinks.tables.target import Owner

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from tailrace.errors import SinkError
-from tailrace.sinks.batches import Batches, number_of, ordered
 from tailrace.sinks.claim import CONTROL, Claim, claim
+from tailrace.sinks.files import Batches, number_of, ordered
 
 PATH, CHECKPOINT, OPTION = "/out", "/checkpoint", "debezium.sink.file.path"
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.sinks.jdbc.changes import Reader, Unreadable, cells, placeholders
-from tailrace.sinks.jdbc.fields import Unsupported, kind_of
+from tailrace.sinks.jdbc.changes import Reader, Unreadable, Unsupported, cells, kind_of, placeholders
 from tailrace.sinks.jdbc.url import libpq
 
 

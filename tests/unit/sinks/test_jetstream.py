@@ -16,9 +16,8 @@ from tailrace import sinks
 from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.sinks import jetstream
 from tailrace.sinks.interruption import Interrupted
-from tailrace.sinks.jetstream import JetStreamSink
-from tailrace.sinks.publisher import Fault, Message, Publisher
-from tailrace.sinks.publisher import Stored as Answer
+from tailrace.sinks.jetstream import Fault, JetStreamSink, Message, Publisher
+from tailrace.sinks.jetstream import Stored as Answer
 from tests.servers.certificates import Authority
 from tests.servers.nats import NatsServer, Stored
 from tests.unit.sinks.stream import Row, Stream, in_background, row, started

@@ -17,8 +17,7 @@ import pytest
 from tailrace import sinks
 from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.sinks.interruption import Interrupted
-from tailrace.sinks.redis import RedisSink
-from tailrace.sinks.resp import RedisConnection, RedisFault
+from tailrace.sinks.redis import RedisConnection, RedisFault, RedisSink
 from tests.servers.certificates import Authority
 from tests.servers.redis import RedisServer
 from tests.unit.sinks.stream import Stream, in_background, row, started

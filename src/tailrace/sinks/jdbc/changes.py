@@ -1,15 +1,225 @@
-"""What a record says of a row: its key and its columns as texts, read from JSON with schemas. Pure, driver."""
+"""What a record says of a row: its key and its columns as PostgreSQL takes them, read from JSON with schemas. Pure, driver."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from tailrace.sinks.jdbc.fields import Kind, Unsupported, kind_of
+from tailrace.values.calendar import INT64_MAX, civil, iso_day
+from tailrace.values.timestamps import INFINITY_US, MINUS_INFINITY_US, iso_instant
+
+# --- fields -----------------------------------------------------------------------------------------------------------
+
+Schema = Mapping[str, Any]
+"""The schema of a field, as JSON has it."""
+Text = Callable[[Any], str]
+
+_DAY_US = 86_400_000_000
+_INT32_MAX, _INT32_MIN = 2**31 - 1, -(2**31)
+# The year of a date: signed where it is not of four digits, and 0 for the first before Christ.
+_YEAR = re.compile(r"([+-]?[0-9]{4,})(?=-)")
+_INFINITE = {
+    **{f"{iso_day(day)}": word for day, word in ((_INT32_MAX, "infinity"), (_INT32_MIN, "-infinity"))},
+    **{
+        iso_instant(us, None).removesuffix("Z"): word
+        for us, word in ((INFINITY_US, "infinity"), (MINUS_INFINITY_US, "-infinity"))
+    },
+}
+
+
+class Unsupported(Exception):
+    """A field that the sink cannot write; the text names its type and holds no data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The type that a field has in PostgreSQL, and what makes the text of a value that is not null."""
+
+    type: str
+    text: Text
+
+
+def kind_of(schema: Schema) -> Kind:
+    """How a field of this schema is written; raises Unsupported."""
+    name = str(schema.get("name") or "")
+    form = str(schema.get("type") or "")
+    parameters = schema.get("parameters") or {}
+    if name in _NAMED:
+        return _NAMED[name]
+    if name == "org.apache.kafka.connect.data.Decimal":
+        scale = int(parameters.get("scale", 0))
+        precision = parameters.get("connect.decimal.precision")
+        return Kind(f"numeric({precision},{scale})" if precision else "numeric", lambda value: _decimal(value, scale))
+    if name == "io.debezium.data.Bits":
+        length = int(parameters.get("length", 0))
+        return Kind(f"bit varying({length})" if length else "bit varying", lambda value: _bits(value, length))
+    if form == "array":
+        items = kind_of(schema.get("items") or {})
+        if items.type.endswith("[]"):
+            # An array of several dimensions has the type of one.
+            return Kind(items.type, lambda value: "{" + ",".join(map(items.text, value)) + "}")
+        return Kind(f"{items.type}[]", lambda value: _array(value, items.text))
+    if form in _PLAIN:
+        return _PLAIN[form]
+    raise Unsupported(f"of the type {name or form or 'without a schema'}")
+
+
+def _date(days: int) -> str:
+    if days in (_INT32_MAX, _INT32_MIN):
+        return "infinity" if days > 0 else "-infinity"
+    year, month, day = civil(days)
+    era = "" if year > 0 else " BC"
+    return f"{year if year > 0 else 1 - year:04d}-{month:02d}-{day:02d}{era}"
+
+
+def _time_of(us: int) -> str:
+    seconds, fraction = divmod(us, 1_000_000)
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{fraction:06d}"
+
+
+def _timestamp(us: int) -> str:
+    if us in (INFINITY_US, MINUS_INFINITY_US):
+        return "infinity" if us > 0 else "-infinity"
+    day, rest = divmod(us, _DAY_US)
+    date, bc, _ = _date(day).partition(" BC")
+    return f"{date} {_time_of(rest)}{bc}"
+
+
+def _milli(text: Text) -> Text:
+    return lambda value: text(value * 1000)
+
+
+def _nano(text: Text) -> Text:
+    return lambda value: text(value // 1000)
+
+
+def _nano_timestamp(ns: int) -> str:
+    # The infinities are the ends of 64 bits.
+    if ns in (INT64_MAX, -INT64_MAX - 1):
+        return "infinity" if ns > 0 else "-infinity"
+    return _timestamp(ns // 1000)
+
+
+def _milli_timestamp(ms: int) -> str:
+    # The infinities are those of µs, cut to ms.
+    if ms in (INFINITY_US // 1000, MINUS_INFINITY_US // 1000):
+        return "infinity" if ms > 0 else "-infinity"
+    return _timestamp(ms * 1000)
+
+
+def _decimal(value: Any, scale: int) -> str:
+    """A decimal from the bytes of its unscaled number; a text or a number as it is."""
+    if not isinstance(value, str):
+        return str(value)
+    unscaled = int.from_bytes(_decoded(value), "big", signed=True)
+    if scale <= 0:
+        return str(unscaled * 10**-scale)
+    digits = f"{abs(unscaled):0{scale + 1}d}"
+    return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+
+
+def _variable(value: Mapping[str, Any]) -> str:
+    return _decimal(value["value"], int(value["scale"]))
+
+
+def _bits(value: str, length: int) -> str:
+    """Bytes that begin with the lowest bits, as a bit string of `length`."""
+    number = int.from_bytes(_decoded(value), "little")
+    return f"{number:0{length}b}"[-length:] if length else f"{number:b}"
+
+
+def _bytes(value: str) -> str:
+    return f"\\x{_decoded(value).hex()}"
+
+
+def _decoded(value: str) -> bytes:
+    return base64.b64decode(value, validate=True)
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _duration(us: int) -> str:
+    return f"{us} microseconds"
+
+
+def _without_zone(value: str) -> str:
+    return _iso(value.removesuffix("Z"))
+
+
+def _iso(value: str) -> str:
+    """ISO text as the server reads it: infinity by its word, years before Christ by their era, no sign of a year."""
+    if value in _INFINITE:
+        return _INFINITE[value]
+    found = _YEAR.match(value)
+    if found is None:
+        return value
+    year = int(found[1])
+    era = "" if year > 0 else " BC"
+    return f"{year if year > 0 else 1 - year:04d}{value[found.end() :]}{era}"
+
+
+def _array(value: list[Any], text: Text) -> str:
+    parts = []
+    for item in value:
+        if item is None:
+            parts.append("NULL")
+        else:
+            escaped = text(item).replace("\\", "\\\\").replace('"', '\\"')
+            parts.append(f'"{escaped}"')
+    return "{" + ",".join(parts) + "}"
+
+
+_PLAIN = {
+    "int8": Kind("smallint", str),
+    "int16": Kind("smallint", str),
+    "int32": Kind("integer", str),
+    "int64": Kind("bigint", str),
+    "float": Kind("real", str),
+    "double": Kind("double precision", str),
+    "boolean": Kind("boolean", _boolean),
+    "string": Kind("text", str),
+    "bytes": Kind("bytea", _bytes),
+}
+_NAMED = {
+    **dict.fromkeys(("io.debezium.time.Date", "org.apache.kafka.connect.data.Date"), Kind("date", _date)),
+    **dict.fromkeys(("io.debezium.time.Time", "org.apache.kafka.connect.data.Time"), Kind("time(6)", _milli(_time_of))),
+    "io.debezium.time.MicroTime": Kind("time(6)", _time_of),
+    "io.debezium.time.NanoTime": Kind("time(6)", _nano(_time_of)),
+    "io.debezium.time.ZonedTime": Kind("timetz(6)", str),
+    **dict.fromkeys(
+        ("io.debezium.time.Timestamp", "org.apache.kafka.connect.data.Timestamp"),
+        Kind("timestamp(6)", _milli_timestamp),
+    ),
+    "io.debezium.time.MicroTimestamp": Kind("timestamp(6)", _timestamp),
+    "io.debezium.time.NanoTimestamp": Kind("timestamp(6)", _nano_timestamp),
+    "io.debezium.time.ZonedTimestamp": Kind("timestamptz(6)", _iso),
+    "io.debezium.time.IsoDate": Kind("date", _without_zone),
+    "io.debezium.time.IsoTime": Kind("time(6)", _without_zone),
+    "io.debezium.time.IsoTimestamp": Kind("timestamp(6)", _without_zone),
+    "io.debezium.time.Interval": Kind("interval", str),
+    "io.debezium.time.MicroDuration": Kind("interval", _duration),
+    "io.debezium.time.NanoDuration": Kind("interval", _nano(_duration)),
+    "io.debezium.data.VariableScaleDecimal": Kind("numeric", _variable),
+    "io.debezium.data.Json": Kind("json", str),
+    "io.debezium.data.Xml": Kind("xml", str),
+    "io.debezium.data.Uuid": Kind("uuid", str),
+    "io.debezium.data.Ltree": Kind("ltree", str),
+    "io.debezium.data.Tsvector": Kind("tsvector", str),
+    **dict.fromkeys(("io.debezium.data.Enum", "io.debezium.data.EnumSet"), Kind("text", str)),
+}
+"""Types by the semantic name of a field; the value comes in the form that JSON has for it."""
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+pass
 
 Action = Literal["write", "delete", "truncate"]
 

@@ -15,16 +15,7 @@ from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.events.event_settings import EventSettings
 from tailrace.sinks.base import Settings
 from tailrace.sinks.jdbc import tables
-from tailrace.sinks.jdbc.changes import (
-    Cell,
-    Parsed,
-    Reader,
-    Unreadable,
-    cells,
-    header_payload,
-    part,
-    placeholders,
-)
+from tailrace.sinks.jdbc.changes import Cell, Parsed, Reader, Unreadable, cells, header_payload, part, placeholders
 from tailrace.sinks.jdbc.done import MADE, NAME, Done, Place
 from tailrace.sinks.jdbc.tables import Name, Tables
 from tailrace.sinks.jdbc.url import libpq

@@ -17,7 +17,7 @@ from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import replay, statements
 from tailrace.sinks.tables.formats.base import Columns, Once, Stored, TableFormat, told
 from tailrace.sinks.tables.formats.known import FORMATS, found_at
-from tailrace.sinks.tables.log import CHANGE
+from tailrace.sinks.tables.modes import CHANGE
 from tailrace.sinks.tables.positions import COLUMNS, NAME, Moment, Positions, whole_moments
 from tailrace.sinks.tables.replay import Shape
 from tailrace.sinks.tables.statements import KEPT, literal

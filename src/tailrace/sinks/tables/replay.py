@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import SinkError
-from tailrace.sinks.tables.log import CHANGE
+from tailrace.sinks.tables.modes import CHANGE
 from tailrace.sinks.tables.rows import is_value
 from tailrace.sinks.tables.statements import KEPT, UNKNOWN, literal, quoted, told_apart
 from tailrace.sinks.tables.versions import VALIDITY

@@ -29,10 +29,7 @@ from tailrace.sinks.tables.evolution import CHOICES, SENSELESS, Policies
 from tailrace.sinks.tables.formats.delta import Delta
 from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.sinks.tables.frames import computed, is_here
-from tailrace.sinks.tables.history import History
-from tailrace.sinks.tables.kept import Kept
-from tailrace.sinks.tables.latest import Latest
-from tailrace.sinks.tables.log import Log
+from tailrace.sinks.tables.modes import History, Kept, Latest, Log
 from tailrace.sinks.tables.names import OPTIONS, Known, Names, absolute
 from tailrace.sinks.tables.positions import NAME, Moment, Positions
 from tailrace.sinks.tables.rebuild import demand_sound

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.formats.base import TableFormat, has_files
 from tailrace.sinks.tables.formats.delta import Delta
-from tailrace.sinks.tables.formats.iceberg.format import Iceberg
+from tailrace.sinks.tables.formats.iceberg.table import Iceberg
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

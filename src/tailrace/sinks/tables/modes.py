@@ -1,0 +1,242 @@
+"""Modes of the sink `tables`: the rows that the source has (latest), every version of them (history), every change (log).
+
+Each writes the batches of one table, in the same steps. Driver."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tailrace.errors import SinkError
+from tailrace.sinks.tables import statements, versions
+from tailrace.sinks.tables.batch import CHANGES, TableBatch, with_values
+from tailrace.sinks.tables.formats.base import Columns, Once, Stored
+from tailrace.sinks.tables.frames import in_session
+from tailrace.sinks.tables.row_lookup import Again
+from tailrace.sinks.tables.statements import KEPT, Reduced, quoted, unknown_column
+from tailrace.sinks.tables.target import Owner, Target, metadata
+from tailrace.sinks.tables.versions import VALIDITY, Lasting, version_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+# --- the steps of every batch -----------------------------------------------------------------------------------------
+
+
+class Kept(ABC):
+    """A table in one mode: `mode` is its word, `source` the source's table. `write` is called for each batch;
+    `is_known` says that earlier batches are in the table.
+
+    A mode says which columns rows have beside those of the source (`own`), what these are of an appended row, and how
+    a batch comes in that cannot be appended.
+    """
+
+    mode: ClassVar[str]
+
+    def __init__(self, path: str, source: str, owner: Owner, own: Columns) -> None:
+        self.path, self.source, self.own = path, source, own
+        self._owner = owner
+        self.is_known = False
+        self._target: Target | None = None
+
+    def write(self, session: SparkSession, batch: TableBatch) -> int:
+        """Bring the table to the end of the batch; its version then. `session` is used for nothing else.
+
+        Raises SinkError where the table cannot follow the source, or is not this pipeline's.
+        """
+        stored = self._owner.format.table(session, self.path)
+        if self._target is None:
+            self._target = Target(stored, self.source, self._owner, self.own)
+            self._target.demand(self.is_known)
+        target = self._target
+        target.stored = stored
+        *earlier, last = enumerate(self.parts(batch))
+        for number, part in earlier:
+            if not target.is_beyond(part.forms, batch.number):
+                self._bring(stored, part, number)
+        self._bring(stored, last[1])
+        return target.version(batch.number)
+
+    def parts(self, batch: TableBatch) -> Sequence[TableBatch]:
+        """The parts of a batch that are brought in one after another."""
+        return batch.parts()
+
+    def _bring(self, stored: Stored, part: TableBatch, number: int | None = None) -> None:
+        """Bring a part of a batch in; `number` is that of one which is not the last."""
+        assert self._target is not None
+        self.demand(part)
+        into = self._target.prepare(part.forms)
+        # a log has each change as it was
+        batch = replace(part, into=into if self.mode == "log" else with_values(into, part.forms))
+        written = self._target.written(batch.number)
+        told = metadata(batch.number, batch.snapshot, self._target.run)
+        once = Once(self._owner.pipeline, batch.number, told, number)
+        if self.appends(batch, written):
+            self._append(stored, batch, once)
+        else:
+            self.merge(stored, batch, once)
+        self._target.note(batch.snapshot)
+
+    def _append(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+        columns = [f"c{place} as {quoted(name)}" for place, name in enumerate(batch.form.names)]
+        columns += [f"{value} as {name}" for (name, _), value in zip(self.own, self.marks(batch), strict=True)]
+        stored.append(in_session(stored.session, batch.opened().selectExpr(*columns)), once)
+
+    def demand(self, batch: TableBatch) -> None:
+        """Raise SinkError where the mode cannot keep such a table."""
+        if not batch.form.key:
+            raise SinkError(
+                f"The table {self.source} has no key, and the mode {self.mode} knows rows by their keys.",
+                "Give it a primary key, name columns in message.key.columns, leave it out, or use the mode log.",
+            )
+
+    def appends(self, batch: TableBatch, written: str) -> bool:
+        """Whether the rows are new, all of them; `written` is what `Target.written` says."""
+        # Rows of one snapshot have different keys. Those of the next one may be there already.
+        return batch.snapshot != CHANGES and written in ("", batch.snapshot)
+
+    @abstractmethod
+    def marks(self, batch: TableBatch) -> Sequence[str]:
+        """The values of `own` in an appended row, in SQL over the columns of an opened row."""
+
+    @abstractmethod
+    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+        """Bring rows in that the table may have already."""
+
+
+# --- latest -----------------------------------------------------------------------------------------------------------
+
+pass
+
+_ROWS, _FILLED = "tailrace_rows", "tailrace_filled"
+
+
+class Latest(Kept):
+    """A table, kept by appends of the initial snapshot and a MERGE for each batch after it.
+
+    `unknown` says what a value becomes that nobody has; `again` reads such values from the source. Deleted rows stay
+    where the owner keeps deletes.
+    """
+
+    mode = "latest"
+
+    def __init__(self, path: str, source: str, owner: Owner, unknown: str = "stop", again: Again | None = None) -> None:
+        super().__init__(path, source, owner, KEPT if owner.keeps_deletes else ())
+        self._unknown, self._again = unknown, again
+
+    def marks(self, batch: TableBatch) -> Sequence[str]:
+        return ("'false'", "op", "unix_micros(at) * 1000") if self.own else ()
+
+    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+        session = stored.session
+        form = batch.form
+        reduced = Reduced(form, _ROWS, batch.missing, bool(self.own), batch.truncate is not None, self._unknown)
+        in_session(session, batch.reduced(bool(self.own), reduced.columns)).createOrReplaceTempView(_ROWS)
+        if batch.moved:
+            doubtful = self._again is not None and self._again.is_doubtful(batch)
+            moved = statements.moved(stored.name(), form, _ROWS, self._unknown, doubtful)
+            session.sql(moved).createOrReplaceTempView(_FILLED)
+            reduced = replace(reduced, view=_FILLED)
+        try:
+            stored.merge(replace(reduced.merge(), small=batch.small, few=batch.few), once)
+        except Exception as error:
+            if self._again is None or not self._again.reads(batch) or unknown_column(str(error)) is None:
+                raise
+            self._again.merge(stored, batch, once, reduced, _ROWS)
+
+
+# --- history ----------------------------------------------------------------------------------------------------------
+
+pass
+
+
+_VERSIONS, _NEWS, _LASTING, _CHANGES = "tailrace_rows", "tailrace_news", "tailrace_lasting", "tailrace_changes"
+
+
+class History(Kept):
+    """A table of versions, kept by appends of the initial snapshot and a MERGE for each batch after it.
+
+    `unknown` says what a value becomes that nobody has.
+    """
+
+    mode = "history"
+
+    def __init__(self, path: str, source: str, owner: Owner, unknown: str = "stop") -> None:
+        super().__init__(path, source, owner, VALIDITY)
+        self._unknown = unknown
+
+    def marks(self, batch: TableBatch) -> Sequence[str]:
+        return ("position", "ordinal", "at", "cast(null as string)", "cast(null as bigint)", "cast(null as timestamp)")
+
+    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+        session, table = stored.session, stored.name()
+        form = batch.form
+        opened = batch.opened()
+        in_session(session, opened).createOrReplaceTempView(_VERSIONS)
+        new = session.sql(versions.news(table, form, _VERSIONS))
+        schema: Any = _declared(batch)
+        lasting = batch.parted(new).mapInArrow(Lasting(form), schema)
+        lasting.createOrReplaceTempView(_LASTING)
+        session.sql(versions.changes(table, form, _LASTING, self._unknown)).createOrReplaceTempView(_CHANGES)
+        truncate = None if batch.truncate is None else _first_truncate(opened)
+        stored.merge(replace(versions.merge(form, _CHANGES, truncate), small=batch.small), once)
+
+
+def _declared(batch: TableBatch) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(version_schema(batch.form), prefer_timestamp_ntz=True)
+
+
+def _first_truncate(rows: DataFrame) -> tuple[str, int, int] | None:
+    found = rows.where("op = 't'").orderBy("position", "ordinal")
+    first = found.selectExpr("position", "ordinal", "unix_micros(at) as micros").first()
+    return None if first is None else (first["position"], first["ordinal"], first["micros"])
+
+
+# --- log --------------------------------------------------------------------------------------------------------------
+
+pass
+
+CHANGE = (
+    ("__op", "string"),
+    ("__position", "string"),
+    ("__ordinal", "bigint"),
+    ("__part", "tinyint"),
+    ("__committed_at", "timestamp"),
+    ("__missing", "array<string>"),
+)
+"""The columns of a change beside those of its row, which come after them."""
+
+
+class Log(Kept):
+    """A table of changes. `(__position, __ordinal, __part)` orders them, and identifies each.
+
+    `__missing` names the columns whose values neither the log nor an earlier change of the same batch had: they are
+    those of the change of the row before, and null here.
+    """
+
+    mode = "log"
+
+    def __init__(self, path: str, source: str, owner: Owner) -> None:
+        super().__init__(path, source, owner, CHANGE)
+
+    def demand(self, batch: TableBatch) -> None:
+        """A table without a key has changes, too."""
+
+    def parts(self, batch: TableBatch) -> Sequence[TableBatch]:
+        return [batch]
+
+    def appends(self, batch: TableBatch, written: str) -> bool:
+        return True
+
+    def marks(self, batch: TableBatch) -> Sequence[str]:
+        names = ", ".join(map(statements.literal, batch.form.names))
+        missing = f"transform(missing, i -> element_at(array({names}), i + 1))"
+        return ("op", "position", "ordinal", "part", "at", missing)
+
+    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+        raise AssertionError("changes are always appended")
