@@ -18,8 +18,7 @@ from tailrace.values.binaries import base64_text, put_base64
 from tailrace.values.conversion import Conversion, Family
 from tailrace.values.decimals import decimal_double
 from tailrace.values.floats import floating
-from tailrace.values.list_kernels import put_part
-from tailrace.values.lists import Elements, items_fragment, listed
+from tailrace.values.lists import Elements, items_fragment, listed, put_part
 from tailrace.values.texts import (
     LOST,
     VALUE,

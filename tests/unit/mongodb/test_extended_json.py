@@ -19,8 +19,8 @@ import pytest
 
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values import json_forms as forms
-from tailrace.connectors.mongodb.values.escapes import escaped_units
 from tailrace.connectors.mongodb.values.extended_json import json_texts
+from tailrace.connectors.mongodb.values.json_forms import escaped_units
 from tailrace.connectors.mongodb.values.plain_json import double_text, items, plain_text
 from tailrace.errors import ConversionError, TailraceError
 from tailrace.values.json_text import quoted

@@ -17,7 +17,7 @@ from tailrace.connectors.mongodb.records.images import Values
 from tailrace.connectors.mongodb.records.texts import update_descriptions
 from tailrace.connectors.mongodb.server import raw
 from tailrace.connectors.mongodb.values import extended_json, fields
-from tailrace.connectors.mongodb.values import extended_json_kernels as kernels
+from tailrace.connectors.mongodb.values import extended_json as kernels
 from tailrace.connectors.mongodb.values import json_forms as forms
 from tailrace.connectors.mongodb.values.plain_json import plain_text
 from tailrace.connectors.registry import parse

@@ -18,8 +18,7 @@ from fractions import Fraction
 
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values import json_forms as f
-from tailrace.connectors.mongodb.values.escapes import escaped_units
-from tailrace.connectors.mongodb.values.json_forms import MOST_LEVELS, Form
+from tailrace.connectors.mongodb.values.json_forms import MOST_LEVELS, Form, escaped_units
 from tailrace.errors import ConversionError, DecodeError
 
 _LAST_TEXT_DATE = 253_402_300_799_999
