@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tailrace.formats.arrow import shown
 from tailrace.formats.json.values import values_fragment
-from tailrace.transforms.json_kernels import signatures
-from tailrace.transforms.json_shapes import Shapes, Unclear, array_of_texts, value_of
-from tailrace.transforms.zones import _offset, _offsets, _zone
+from tailrace.transforms.conversions.zones import _offset, _offsets, _zone
+from tailrace.transforms.outbox.json_kernels import signatures
+from tailrace.transforms.outbox.json_shapes import Shapes, Unclear, array_of_texts, value_of
 from tailrace.values.arrow import arrow_type_of
 from tailrace.values.doubles import double_text
 from tailrace.values.fragments import json_array

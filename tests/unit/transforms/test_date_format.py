@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tailrace.transforms.date_format import DateFormat
+from tailrace.transforms.conversions.date_format import DateFormat
 
 MS = 1_577_934_245_678
 

@@ -19,12 +19,12 @@ from tailrace.columns.logical import BYTES, INT16, INT32, STRING, Field, array
 from tailrace.columns.logical import struct as struct_of
 from tailrace.errors import TransformError
 from tailrace.records.layout import Constant, Header, Member, RecordLayout, Struct, constants
-from tailrace.transforms.geometries import extended, plain, swapped
-from tailrace.transforms.hashes import has_lasting_hash, java, murmur
-from tailrace.transforms.header_to_value import header_to_value
-from tailrace.transforms.messages import decode_logical_decoding_message_content
-from tailrace.transforms.schema_change_filter import schema_change_event_filter
-from tailrace.transforms.zones import timezone_converter
+from tailrace.transforms.conversions.geometries import extended, plain, swapped
+from tailrace.transforms.conversions.zones import timezone_converter
+from tailrace.transforms.headers.header_to_value import header_to_value
+from tailrace.transforms.outbox.messages import decode_logical_decoding_message_content
+from tailrace.transforms.routers.partition_routing import has_lasting_hash, java, murmur
+from tailrace.transforms.routers.schema_change_filter import schema_change_event_filter
 from tests.unit.events.changes import table
 from tests.unit.transforms.told import faults, told
 
@@ -251,7 +251,7 @@ def test_the_source_block_moves_where_it_is_named() -> None:
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Monrovia"])
 @given(us=st.lists(st.none() | st.integers(-3 * 10**15, 4 * 10**15), min_size=1))
 def test_a_zones_offset_is_that_of_the_wall_time(zone: str, us: list[int | None]) -> None:
-    from tailrace.transforms.zones import _as_wall_time, _at_offset
+    from tailrace.transforms.conversions.zones import _as_wall_time, _at_offset
 
     info, epoch = zoneinfo.ZoneInfo(zone), dt.datetime(1970, 1, 1)
     given_us = pa.array(us, pa.int64())

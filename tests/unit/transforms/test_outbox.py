@@ -13,7 +13,7 @@ from tailrace.columns.logical import INT64, STRING
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.errors import TransformError
 from tailrace.events.record_assembly import to_rows
-from tailrace.transforms.json_shapes import Shapes, Unclear, read, value_of, written
+from tailrace.transforms.outbox.json_shapes import Shapes, Unclear, read, value_of, written
 from tests.unit.events.changes import Change, batch, table
 from tests.unit.transforms.told import Told, faults, notices, settings, told
 

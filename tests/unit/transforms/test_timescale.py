@@ -16,8 +16,8 @@ from tailrace.events import names
 from tailrace.events.event_settings import EventSettings
 from tailrace.records.hypertables import Hypertable, Hypertables
 from tailrace.records.layout import Constant, Header, Member, RecordLayout, Struct
-from tailrace.transforms.predicates import Conditional, topic_name_matches
-from tailrace.transforms.timescale import TimescaleDb, timescale_db
+from tailrace.transforms.routers.predicates import Conditional, topic_name_matches
+from tailrace.transforms.routers.timescale import TimescaleDb, timescale_db
 
 LOGIN = {
     "database.hostname": "time.example",

@@ -17,7 +17,7 @@ CONNECTOR = Descriptor(
         transforms={
             "io.debezium.connector.*.transforms.ExtractNewDocumentState": f"{_STATE}:extract_new_document_state",
             "io.debezium.connector.*.transforms.outbox.MongoEventRouter": (
-                "tailrace.transforms.document_outbox:document_event_router"
+                "tailrace.transforms.outbox.document_outbox:document_event_router"
             ),
             "io.debezium.transforms.ExtractNewRecordState": f"{_STATE}:in_the_place_of_rows",
             "io.debezium.transforms.UnwrapFromEnvelope": f"{_STATE}:in_the_place_of_rows",

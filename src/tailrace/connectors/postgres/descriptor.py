@@ -16,7 +16,7 @@ CONNECTOR = Descriptor(
         versions={"1.7": "1.7.2.Final", "3": "3.6.1.Final"},
         system_tables=re.compile(r"(pg_catalog|information_schema|pg_toast.*|pg_temp_.*)\..*", re.DOTALL),
         transforms={
-            "io.debezium.connector.*.transforms.timescaledb.TimescaleDb": "tailrace.transforms.timescale:timescale_db"
+            "io.debezium.connector.*.transforms.timescaledb.TimescaleDb": "tailrace.transforms.routers.timescale:timescale_db"
         },
         gives_blocks=True,
     ),

@@ -1,0 +1,1 @@
+"""Transforms of values into other forms: times, zones, geometries, vectors."""

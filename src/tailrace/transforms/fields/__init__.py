@@ -1,0 +1,1 @@
+"""Transforms of the fields of keys and values."""

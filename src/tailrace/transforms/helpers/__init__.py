@@ -1,0 +1,1 @@
+"""What transforms share: options, layouts, casts."""

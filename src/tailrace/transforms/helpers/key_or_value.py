@@ -1,0 +1,104 @@
+"""Parts: shared functions of Kafka Connect's transforms, which work on the key or the value of a record. Worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns.logical import ABSENT, LogicalType
+from tailrace.formats.arrow import folded
+from tailrace.records.layout import AsShown, Computed, Constant, ImageColumn, Member, Node, RecordLayout, Struct
+from tailrace.records.transform import Refused
+from tailrace.transforms.helpers.nodes import opened, with_defaults
+from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.values.arrow import arrow_array, arrow_type_of, arrow_value
+
+KEY, VALUE = "key", "value"
+_NULL = b"null"
+_DEFAULTS = "replace.null.with.default"
+
+
+def defaults(given: OptionReader) -> bool:
+    """Read the option by which null fields get their default."""
+    return given.boolean(_DEFAULTS, True)
+
+
+def part(record: RecordLayout, which: str) -> Node | None:
+    """Return the key or the value of a record."""
+    return record.key if which == KEY else record.value
+
+
+def with_part(record: RecordLayout, which: str, node: Node | None) -> RecordLayout:
+    """Return the record with another key or value."""
+    return replace(record, key=node) if which == KEY else replace(record, value=node)
+
+
+def is_missing(node: Node | None) -> bool:
+    """Return True if a key or value is null in all records of the layout."""
+    return node is None or (isinstance(node, Constant) and node.value is None)
+
+
+def required_struct(record: RecordLayout, which: str, transform: str) -> Struct:
+    """Return the key or the value as a struct. Raises Refused if it is none."""
+    node = part(record, which)
+    found = None if node is None else opened(node)
+    if isinstance(found, Struct):
+        return found
+    what = "missing" if is_missing(node) else "no struct"
+    raise Refused(f"{transform} needs fields, and the {which} is {what}")
+
+
+def required_field(struct: Struct, which: str, field: str, transform: str) -> Node:
+    """Return a field of the key or the value. Raises Refused if there is none of this name."""
+    found = struct.part(field)
+    if found is None:
+        raise Refused(f"{transform} finds no field {field} in the {which}")
+    return found
+
+
+def copied(struct: Struct, members: tuple[Member, ...], transform: str) -> Struct:
+    """Return a struct of these members with the name and version of `struct`, as Kafka Connect copies schemas.
+
+    Raises Refused if two members have the same name.
+    """
+    names = [member.name for member in members]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Refused(f"{transform} would make two fields {twice}")
+    return Struct(members, struct.name, struct.version)
+
+
+def defaulted(members: tuple[Member, ...], on: bool) -> tuple[Member, ...]:
+    """Return the members as copied fields: with their defaults instead of nulls if `on`."""
+    if not on:
+        return members
+    return tuple(replace(member, node=with_defaults(member.node)) for member in members)
+
+
+def computed_of(node: Node, function: Callable[..., Any], kind: LogicalType, defaults: bool = True) -> Node:
+    """Apply a function to a node's values; the result of a constant is a constant. Raises Refused.
+
+    Without `defaults`, the function gets the nulls of a column that shows its default for nulls; its result then shows
+    the default of `kind` for nulls.
+    """
+    if not defaults and isinstance(node, ImageColumn) and node.type.optional and node.column.null != _NULL:
+        bare = replace(node, column=replace(node.column, null=_NULL))
+        found = Computed((as_shown(bare),), function, kind)
+        return found if kind.default in (ABSENT, None) else Computed((found,), partial(_or_default, kind), kind)
+    made = Computed((as_shown(node),), function, kind)
+    return folded(made) if isinstance(node, Constant) else made
+
+
+def as_shown(node: Node) -> Node | AsShown:
+    """Return a node in the form that events show: instants with a zone as texts."""
+    instants = node.type.connect == "string" and pa.types.is_temporal(arrow_type_of(node.type))
+    return AsShown(node) if instants and isinstance(node, ImageColumn | Constant | Computed) else node
+
+
+def _or_default(kind: LogicalType, values: pa.Array) -> pa.Array:
+    return pc.coalesce(values, arrow_array([arrow_value(kind.default, kind)], kind)[0])

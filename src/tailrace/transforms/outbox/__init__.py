@@ -1,0 +1,1 @@
+"""Messages out of rows: the event router of an outbox, and logical messages."""

@@ -1,0 +1,1 @@
+"""Transforms that choose topics, partitions and records."""

@@ -1,0 +1,24 @@
+"""Kafka Connect's Filter: drops the records of its predicate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tailrace.records.layout import RecordLayout
+from tailrace.records.transform import Rewritten
+from tailrace.transforms.helpers.option_reader import OptionReader
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A tailrace.records.transform.Transform that drops every record."""
+
+    def rewrite(self, record: RecordLayout) -> Rewritten:
+        return None
+
+
+def connect_filter(options: Mapping[str, str]) -> Filter:
+    """Make the transform, which has no options."""
+    OptionReader(options).done()
+    return Filter()

@@ -1,0 +1,141 @@
+"""What conditions of all languages are made of: the parts of a record, as values that are known or columns. Worker."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from tailrace.columns.logical import LogicalType
+from tailrace.records.layout import Computed, Constant, Header, Node, RecordLayout, Struct
+from tailrace.records.transform import Refused
+from tailrace.transforms.helpers.key_or_value import as_shown
+from tailrace.transforms.helpers.nodes import opened
+from tailrace.transforms.scripting.script_run import BOOLEAN, DECIMAL, FLOATING, TEXT, WHOLE, Step
+from tailrace.transforms.scripting.script_syntax import Tree
+
+OTHER, NULL = "other", "null"
+NUMBERS = (WHOLE, FLOATING, DECIMAL)
+_KINDS = {
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), WHOLE),
+    **dict.fromkeys(("float", "double"), FLOATING),
+    "boolean": BOOLEAN,
+    "string": TEXT,
+}
+_DECIMAL, _VARIABLE = "org.apache.kafka.connect.data.Decimal", "io.debezium.data.VariableScaleDecimal"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A value that all records of the layout have."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value that differs from record to record."""
+
+    step: Step
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A struct of the record."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The schema of a part of the record; with a name, the field of that schema."""
+
+    type: LogicalType
+    field: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """The record's headers."""
+
+    found: tuple[Header, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderValue:
+    """The value of one header of a record."""
+
+    node: Node
+
+
+Term = Known | Value | Block | Schema | Headers | HeaderValue
+
+
+class Terms(ABC):
+    """The records of a layout as a condition sees them; `where` names its option in messages."""
+
+    def __init__(self, record: RecordLayout, where: str) -> None:
+        self._record, self._where = record, where
+        self._inputs: list[Node] = []
+
+    @abstractmethod
+    def _function(self, step: Step, kinds: tuple[LogicalType, ...]) -> Callable[..., Any]:
+        """What computes a step over inputs of these types."""
+
+    def computed(self, step: Step, kind: LogicalType) -> Computed:
+        """The values of a step, of this type."""
+        kinds = tuple(node.type for node in self._inputs)
+        return Computed(tuple(map(as_shown, self._inputs)), self._function(step, kinds), kind)
+
+    def refuse(self, what: str, tree: Tree) -> Refused:
+        """What is raised for a place of the condition."""
+        return Refused(f"{self._where} {what} at character {tree.at + 1}")
+
+    def of(self, node: Node) -> Term:
+        """A part of the record."""
+        node = opened(node)
+        kind = node.type
+        if isinstance(node, Constant) and (node.value is None or isinstance(node.value, bool | int)):
+            return Known(node.value)
+        if isinstance(node, Constant) and kind.connect == "string":
+            return Known(node.value)
+        if isinstance(node, Struct) or (kind.connect == "struct" and kind.name != _VARIABLE):
+            return Block(node)
+        return self.input(node, DECIMAL if kind.name == _DECIMAL else _KINDS.get(kind.connect, OTHER))
+
+    def input(self, node: Node, of: str) -> Value:
+        """The values of a part of the record, as an input."""
+        place = next((at for at, known in enumerate(self._inputs) if known is node), len(self._inputs))
+        if place == len(self._inputs):
+            self._inputs.append(node)
+        return Value(Step("input", of, node.type.connect, literal=place), node.type.optional)
+
+    @staticmethod
+    def header(headers: Headers, name: Any) -> HeaderValue | Known:
+        """A header by its name; null where there is none."""
+        found = [header.node for header in headers.found if header.name == name]
+        return HeaderValue(found[-1]) if found else Known(None)
+
+
+def kind_of(term: Term) -> str:
+    """What the values of a term are."""
+    if isinstance(term, Value):
+        return term.step.of
+    value = term.value if isinstance(term, Known) else ...
+    match value:
+        case None:
+            return NULL
+        case bool():
+            return BOOLEAN
+        case int():
+            return WHOLE
+        case float():
+            return FLOATING
+        case Decimal():
+            return DECIMAL
+        case str():
+            return TEXT
+    return OTHER
