@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.log.reader import LogReader
-from tailrace.connectors.postgres.log_session import OpenedLog
+from tailrace.connectors.postgres.log.reader import PostgresLogReader
+from tailrace.connectors.postgres.log_session import PostgresLogSession
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.protocol.position import FlushedLsn
 from tailrace.connectors.registry import parse
@@ -154,9 +154,9 @@ def has_read(planner: PostgresPlanner, target: FlushedLsn) -> bool:
     return planner._log is None or reader_of(planner).read_through(target, 0.02)
 
 
-def reader_of(planner: PostgresPlanner) -> LogReader:
+def reader_of(planner: PostgresPlanner) -> PostgresLogReader:
     """The reader of the planner's open log."""
-    assert isinstance(planner._log, OpenedLog)
+    assert isinstance(planner._log, PostgresLogSession)
     return planner._log.reader
 
 

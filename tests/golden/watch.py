@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from tailrace import spark as sources
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
-from tailrace.connectors.postgres.log_session import OpenedLog
+from tailrace.connectors.postgres.log_session import PostgresLogSession
 from tailrace.connectors.postgres.protocol.position import FlushedLsn
 from tailrace.connectors.registry import known
 from tailrace.log.contracts import Planner
@@ -60,7 +60,7 @@ def reads_to(planner: Planner, target: int) -> bool:
         return True
     if opened is None or planner._dispatch.seconds:
         return False
-    if isinstance(opened, OpenedLog):
+    if isinstance(opened, PostgresLogSession):
         # asked for, since the server tells where it is only now and then while nothing is captured
         return opened.reader.gear != "starting" and opened.reader.read_through(FlushedLsn(target), 0)
     return bool(opened.has_read(target))

@@ -17,7 +17,7 @@ from tailrace.columns.blocks import EVERY, KEPT, LAST, Head, read
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.tasks import LogTask
-from tailrace.connectors.postgres.log_session import OpenedLog
+from tailrace.connectors.postgres.log_session import PostgresLogSession
 from tailrace.connectors.postgres.protocol import lasting
 from tailrace.connectors.postgres.protocol.pgoutput import UNAVAILABLE, Delete, Insert, Update, Value, parse
 from tailrace.connectors.postgres.protocol.position import LogPosition
@@ -192,7 +192,7 @@ def test_blocks_have_the_same_rows_and_count_the_same_changes(
 ])  # fmt: skip
 def test_changes_are_left_out_where_the_last_ones_alone_are_wanted(changed: dict[str, Any], takes: bool) -> None:
     chosen = event_settings("server", "d", **{"blocks": LAST, "skipped_operations": frozenset()} | changed)
-    opened = OpenedLog.__new__(OpenedLog)
+    opened = PostgresLogSession.__new__(PostgresLogSession)
     opened._settings = chosen
     assert all(opened._takes_last(table) is takes for table in SCHEMAS)
 

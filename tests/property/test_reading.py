@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.gears import Messages
-from tailrace.connectors.postgres.log.reader import LogReader
+from tailrace.connectors.postgres.log.reader import PostgresLogReader
 from tailrace.connectors.postgres.log.reading import ReaderSettings, Since, Wanted
 from tailrace.connectors.postgres.protocol.pgoutput import Relation
 from tailrace.connectors.postgres.protocol.position import LogPosition
@@ -87,7 +87,7 @@ class Simulation:
             ),
         )
         self.feed = feed
-        self.reader = reader = LogReader(feed)
+        self.reader = reader = PostgresLogReader(feed)
         # no thread opens a session
         reader._has_begun = True
         self.left: list[tuple[bytes, int]] | None = None

@@ -22,8 +22,8 @@ from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
 from tailrace.events.control_records import boundary_rows, heartbeat_row, message_rows, notification_rows
 from tailrace.events.event_settings import EventSettings
-from tailrace.events.mapping import Place
-from tailrace.events.quarantine import Change, too_large
+from tailrace.events.mapping import ChangePlace
+from tailrace.events.quarantine import QuarantinedChange, too_large
 from tailrace.events.record_assembly import to_rows
 from tailrace.events.schema_changes import SchemaChange, schema_change_rows
 from tailrace.snapshot.incremental import InitialNotifications
@@ -104,7 +104,9 @@ OTHERS: dict[str, Callable[[EventSettings], pa.RecordBatch]] = {
     "begin": lambda chosen: boundary_rows([Boundary(1, 2, 3, NOW // 1000, 0, None)], chosen),
     "message": lambda chosen: message_rows([MESSAGE], chosen, FORM),
     "notification": lambda chosen: notification_rows([(InitialNotifications("p").of("STARTED"), 5)], chosen, 16),
-    "quarantine": lambda chosen: too_large(Change(TABLE.id, Place("1", "2", "3", "4"), 5, 6), 1000, chosen),
+    "quarantine": lambda chosen: too_large(
+        QuarantinedChange(TABLE.id, ChangePlace("1", "2", "3", "4"), 5, 6), 1000, chosen
+    ),
     "schema": lambda chosen: schema_change_rows(
         [SchemaChange("CREATE", TABLE, bytes(10), 5, 0)], replace(chosen, connector="sqlserver"), SQL_SERVER
     ),

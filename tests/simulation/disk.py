@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from tailrace.log import spool
-from tailrace.log.spool import Place, Spill, spool_failed
+from tailrace.log.spool import FilePlace, Spill, spool_failed
 
 
 class Disk:
@@ -15,7 +15,7 @@ class Disk:
 
     def __init__(self, rng: Random, refuses: Callable[[], float]) -> None:
         class Failing(Spill):
-            def append(self, data: Any) -> Place:
+            def append(self, data: Any) -> FilePlace:
                 if rng.random() < refuses():
                     raise spool_failed(OSError(28, "No space left on device"))
                 return super().append(data)

@@ -12,12 +12,12 @@ import adbc_driver_manager
 
 from tailrace.connectors.changetables.log import sessions
 from tailrace.connectors.changetables.log.database import Database
-from tailrace.connectors.changetables.log_session import OpenedLog as OpenedTables
+from tailrace.connectors.changetables.log_session import ChangeTablesSession as OpenedTables
 from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed
 from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.oplog import OplogFeed
 from tailrace.connectors.mongodb.log.position import WHOLE
-from tailrace.connectors.mongodb.log.reader import LogReader as MongoReader
+from tailrace.connectors.mongodb.log.reader import MongoLogReader as MongoReader
 from tailrace.connectors.mongodb.snapshot import chunks as mongo_snapshot
 from tailrace.connectors.mongodb.snapshot import windows as mongo_windows
 from tailrace.connectors.postgres import planner

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tailrace.errors import SinkError
-from tailrace.sinks.tables.evolution import Step
+from tailrace.sinks.tables.evolution import ColumnStep
 from tailrace.sinks.tables.formats.base import Once
 from tailrace.sinks.tables.formats.iceberg.library import Library, is_there
 from tailrace.sinks.tables.formats.iceberg.schemas import held
@@ -157,7 +157,7 @@ def newest(found: IcebergTable) -> str:
     return f"{found.path}/metadata/v{number}.metadata.json"
 
 
-def alter(found: IcebergTable, *steps: Step) -> None:
+def alter(found: IcebergTable, *steps: ColumnStep) -> None:
     found.announce(steps, {"tailrace.columns": "announced"})
     found.alter(steps, {"tailrace.columns": "altered"})
 
@@ -166,9 +166,9 @@ def test_columns_wander_and_keep_their_values(table: Callable[[], IcebergTable])
     """Dropped and renamed ones whose names others get, wider types, and columns that Spark writes no numbers of."""
     found = made(table(), 2)
     before = found.commits(1)[0].version
-    alter(found, Step("drop", "n"), Step("drop", "at"))
-    alter(found, Step("rename", "v", "w"))
-    alter(found, Step("add", "v", "int"), Step("add", "N", "decimal(9,2)"), Step("add", "f", "float"))
+    alter(found, ColumnStep("drop", "n"), ColumnStep("drop", "at"))
+    alter(found, ColumnStep("rename", "v", "w"))
+    alter(found, ColumnStep("add", "v", "int"), ColumnStep("add", "N", "decimal(9,2)"), ColumnStep("add", "f", "float"))
     # a driver that knows nothing of before
     found = table()
     change = "select 7L c0, 'w7' c1, 70 c2, 7.5bd c3, 0.5f c4"
@@ -177,8 +177,18 @@ def test_columns_wander_and_keep_their_values(table: Callable[[], IcebergTable])
     found.merge(Merge("changes", "t.`id` = s.c0", (Clause("", values),), Clause("", values)), once(1))
     mixed = [(0, "v0", None, None, None), (1, "v1", None, None, None), (7, "w7", 70, Decimal("7.50"), 0.5)]
     assert sorted(tuple(row) for row in found.rows().select("id", "w", "v", "N", "f").collect()) == mixed
-    alter(found, Step("widen", "v", "bigint"), Step("widen", "N", "decimal(30,2)"), Step("widen", "f", "double"))
-    alter(found, Step("rename", "v", "v2"), Step("rename", "w", "dot.ted"), Step("add", "v", "array<int>"))
+    alter(
+        found,
+        ColumnStep("widen", "v", "bigint"),
+        ColumnStep("widen", "N", "decimal(30,2)"),
+        ColumnStep("widen", "f", "double"),
+    )
+    alter(
+        found,
+        ColumnStep("rename", "v", "v2"),
+        ColumnStep("rename", "w", "dot.ted"),
+        ColumnStep("add", "v", "array<int>"),
+    )
     found = table()
     values = {name: f"t.`{name}`" for name in ("id", "dot.ted", "N", "f")} | {"v2": "5000000000L", "v": "array(1)"}
     found.session.sql("select 7L c0").createOrReplaceTempView("changes")
@@ -188,8 +198,8 @@ def test_columns_wander_and_keep_their_values(table: Callable[[], IcebergTable])
     assert sorted(tuple(row) for row in found.rows().select("id", "`dot.ted`", "v2", "N", "f", "v").collect()) == wide
     assert found.columns()["N"].simpleString() == "decimal(30,2)"
     # now names are all that files have, and one that a column has left is another's
-    alter(found, Step("drop", "dot.ted"), Step("rename", "v", "tags"))
-    alter(found, Step("add", "v", "string"), Step("add", "dot.ted", "string"))
+    alter(found, ColumnStep("drop", "dot.ted"), ColumnStep("rename", "v", "tags"))
+    alter(found, ColumnStep("add", "v", "string"), ColumnStep("add", "dot.ted", "string"))
     found.append(found.session.sql("select 8L id, 8L v2, 8bd N, 8d f, array(8) tags, 'v8' v, 'd8' `dot.ted`"), once(3))
     shown = ("id", "v2", "tags", "v", "`dot.ted`")
     last = sorted(tuple(row) for row in found.rows().select(*shown).collect())
@@ -209,7 +219,7 @@ def test_types_that_iceberg_does_not_widen(table: Callable[[], IcebergTable]) ->
     found.create([("a", "int"), ("d", "date"), ("n", "decimal(9,2)")], {"tailrace.columns": "x"})
     refused = (("a", "double"), ("a", "decimal(12,2)"), ("d", "timestamp_ntz"), ("n", "decimal(12,4)"))
     for name, kind in refused:
-        steps = [Step("add", "w", "int"), Step("rename", name, "z"), Step("widen", "z", kind)]
+        steps = [ColumnStep("add", "w", "int"), ColumnStep("rename", name, "z"), ColumnStep("widen", "z", kind)]
         with pytest.raises(SinkError, match=f"z is of the type {re.escape(kind)} now, and was of"):
             found.announce(steps, {"tailrace.columns": "y"})
     assert found.properties()["tailrace.columns"] == "x"

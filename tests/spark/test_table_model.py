@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tailrace.columns.blocks import BLOCK, EVERY, KEPT, LAST, Head
-from tailrace.sinks.tables.rebuild import Wanted, rebuild
+from tailrace.sinks.tables.rebuild import RebuildRequest, rebuild
 from tailrace.sinks.tables.sink import TablesSink, Writer
 from tests.event_settings import event_settings
 from tests.property.test_blocks import Source, blocks, wanted_versions
@@ -118,7 +118,11 @@ COLUMNS = {
     "kept": ("id", "v", "big", "if(__deleted = 'true', __op, '')"),
     "history": ("id", "v", "big", "__valid_from", "__valid_to"),
 }
-REBUILT = {"latest": Wanted("latest"), "kept": Wanted("latest", keeps_deletes=True), "history": Wanted("history")}
+REBUILT = {
+    "latest": RebuildRequest("latest"),
+    "kept": RebuildRequest("latest", keeps_deletes=True),
+    "history": RebuildRequest("history"),
+}
 
 
 def demand_rows(spark: SparkSession, path: Path, name: str, wanted: list[tuple[Any, ...]]) -> None:

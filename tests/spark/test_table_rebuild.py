@@ -17,12 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 from tailrace.columns.blocks import BLOCK, Form, Head, written
 from tailrace.command.cli import main
 from tailrace.errors import SinkError
-from tailrace.sinks.tables.evolution import Step
+from tailrace.sinks.tables.evolution import ColumnStep
 from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.formats.iceberg.library import is_there
 from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.positions import Positions
-from tailrace.sinks.tables.rebuild import Wanted, demand_sound, rebuild
+from tailrace.sinks.tables.rebuild import RebuildRequest, demand_sound, rebuild
 from tailrace.sinks.tables.sink import TablesSink, Writer
 from tailrace.sinks.tables.target import KEY
 from tests.extent import sized
@@ -218,7 +218,7 @@ class Kept:
                 lake.write(number, [last if mode == "latest" else every for every, last in blocks])
         return self.lakes[name]
 
-    def rebuilt(self, name: str, wanted: Wanted) -> DataFrame:
+    def rebuilt(self, name: str, wanted: RebuildRequest) -> DataFrame:
         assert rebuild(self.spark, self.lake("log").path, str(self.path / name), wanted) == ["s.t"]
         return self.at(name)
 
@@ -243,13 +243,13 @@ def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Kept:
 @pytest.fixture(scope="module")
 def latest(kept: Kept) -> DataFrame:
     """A table that was rebuilt, and is left so."""
-    return kept.rebuilt("as_latest", Wanted("latest"))
+    return kept.rebuilt("as_latest", RebuildRequest("latest"))
 
 
 @pytest.mark.parametrize("mode", ["latest", "history"])
 def test_a_rebuilt_table_is_what_the_sink_would_have_kept(kept: Kept, latest: DataFrame, mode: str) -> None:
     own = kept.lake(mode).read()
-    made = latest if mode == "latest" else kept.rebuilt("as_history", Wanted(mode))
+    made = latest if mode == "latest" else kept.rebuilt("as_history", RebuildRequest(mode))
     assert made.schema == own.schema
     assert rows_of(made) == rows_of(own)
     if mode == "latest":
@@ -267,14 +267,14 @@ def deletes_of(rebuilt: DataFrame) -> list[tuple[Any, ...]]:
 
 @pytest.mark.full
 def test_deleted_rows_stay_with_their_last_values(kept: Kept) -> None:
-    made = kept.rebuilt("soft", Wanted("latest", keeps_deletes=True))
+    made = kept.rebuilt("soft", RebuildRequest("latest", keeps_deletes=True))
     assert deletes_of(made) == sorted(kept.source.kept.values(), key=repr)
 
 
 def test_tables_are_rebuilt_up_to_a_position_or_a_time(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the place of what an earlier rebuild has made, or has begun; and no pipeline goes on from there. Here of a
     table whose deleted rows stay."""
-    wanted = Wanted("latest", keeps_deletes=True)
+    wanted = RebuildRequest("latest", keeps_deletes=True)
     # the log is written before anything is broken
     kept.lake("log")
 
@@ -294,14 +294,14 @@ def test_tables_are_rebuilt_up_to_a_position_or_a_time(kept: Kept, monkeypatch: 
                 demand_sound(kept.spark, f"{kept.path}/earlier", PIPELINE)
     time = START + datetime.timedelta(seconds=int(kept.middle, 16))
     for at in sized((time,), (kept.middle, time)):
-        made = kept.rebuilt("earlier", Wanted("latest", at, ["s.t"], keeps_deletes=True))
+        made = kept.rebuilt("earlier", RebuildRequest("latest", at, ["s.t"], keeps_deletes=True))
         assert rows_of(made.where("__deleted = 'false'").select("id", "v", "big")) == kept.half
         names = ("id", "v", "big", "extra", "__deleted", "__op")
         assert rows_of(made.select(*names)) == sorted(kept.half_kept.values(), key=repr)
     with pytest.raises(SinkError, match="no pipeline can go on with"):
         demand_sound(kept.spark, f"{kept.path}/earlier", PIPELINE)
     with pytest.raises(SinkError, match="The log is not whole at 0"):
-        kept.rebuilt("earlier", Wanted("latest", "0" * 16))
+        kept.rebuilt("earlier", RebuildRequest("latest", "0" * 16))
 
 
 def test_nothing_is_overwritten_that_no_rebuild_has_made(kept: Kept) -> None:
@@ -310,10 +310,10 @@ def test_nothing_is_overwritten_that_no_rebuild_has_made(kept: Kept) -> None:
     (kept.path / "mine" / "s.t" / "note.txt").write_text("mine")
     for name, said in (("mine", "s.t is there already, and no rebuild"), ("latest", "is there already, and no rebuil")):
         with pytest.raises(SinkError, match=said):
-            kept.rebuilt(name, Wanted("latest"))
+            kept.rebuilt(name, RebuildRequest("latest"))
     assert (kept.path / "mine" / "s.t" / "note.txt").read_text() == "mine"
     with pytest.raises(SinkError, match="only the mode log has every change"):
-        rebuild(kept.spark, kept.lake("latest").path, str(kept.path / "other"), Wanted("history"))
+        rebuild(kept.spark, kept.lake("latest").path, str(kept.path / "other"), RebuildRequest("history"))
 
 
 @pytest.mark.usefixtures("latest")
@@ -332,7 +332,7 @@ def test_a_pipeline_goes_on_with_rebuilt_tables(kept: Kept, capsys: pytest.Captu
         with pytest.raises(SinkError, match=said):
             demand_sound(kept.spark, path, PIPELINE)
     with pytest.raises(SinkError, match="has been written to since"):
-        kept.rebuilt("next", Wanted("latest"))
+        kept.rebuilt("next", RebuildRequest("latest"))
 
 
 def test_tables_of_iceberg_are_rebuilt(kept: Kept) -> None:
@@ -341,7 +341,7 @@ def test_tables_of_iceberg_are_rebuilt(kept: Kept) -> None:
         pytest.skip("the jars of Iceberg cannot be had")
     log = kept.lake("log", "iceberg")
     for mode in sized(("latest",), ("history", "latest", "latest")):
-        assert rebuild(kept.spark, log.path, f"{kept.path}/ice_{mode}", Wanted(mode)) == ["s.t"]
+        assert rebuild(kept.spark, log.path, f"{kept.path}/ice_{mode}", RebuildRequest(mode)) == ["s.t"]
         made = frame(kept.spark, f"{kept.path}/ice_{mode}/s.t")
         assert rows_of(made) == (kept.source.table(4) if mode == "latest" else rows_of(kept.lake(mode).read()))
     demand_sound(kept.spark, f"{kept.path}/ice_latest", PIPELINE)
@@ -349,7 +349,7 @@ def test_tables_of_iceberg_are_rebuilt(kept: Kept) -> None:
     Lake(kept.spark, kept.path / "ice_latest", "latest", "iceberg").write(3, [last for _, last in source.batch(9)])
     assert rows_of(frame(kept.spark, f"{kept.path}/ice_latest/s.t")) == source.table(4)
     with pytest.raises(SinkError, match="has been written to since"):
-        rebuild(kept.spark, log.path, f"{kept.path}/ice_latest", Wanted("latest"))
+        rebuild(kept.spark, log.path, f"{kept.path}/ice_latest", RebuildRequest("latest"))
     with pytest.raises(SinkError, match="has ended"):
         demand_sound(kept.spark, log.path, PIPELINE)
     # columns that had other names, and a key that was made of others, are known
@@ -358,7 +358,7 @@ def test_tables_of_iceberg_are_rebuilt(kept: Kept) -> None:
     assert stored.past(KEY) == (frozenset({'["id"]'}), False)
     for key in ('["v"]', '["id"]'):
         stored.alter([], {KEY: key})
-    stored.alter([Step("rename", "v", "w")], {})
+    stored.alter([ColumnStep("rename", "v", "w")], {})
     assert stored.past(KEY) == (frozenset({'["id"]', '["v"]'}), True)
     with pytest.raises(SinkError, match="is made of other columns than before"):
-        rebuild(kept.spark, log.path, f"{kept.path}/ice_other", Wanted("latest"))
+        rebuild(kept.spark, log.path, f"{kept.path}/ice_other", RebuildRequest("latest"))

@@ -38,7 +38,7 @@ from tailrace.verify.check import Lake, TableResult, Verified, demand
 from tailrace.verify.comparison import DIFFERENT, DUPLICATE, EXTRA, MISSING, Key, comparable
 from tailrace.verify.keys import Far, array_of, values_of
 from tailrace.verify.moments import Newest, batch_of
-from tailrace.verify.rows import Shape
+from tailrace.verify.rows import TableForm
 from tests.event_settings import event_settings
 
 NAME = TableId("d", "public", 'odd "name"')
@@ -50,7 +50,7 @@ def table(*columns: tuple[str, str], key: Sequence[str] = ("id",)) -> TableSchem
 
 
 def result(of: TableSchema, **keys: dict[Key, str]) -> TableResult:
-    shape = Shape.of(of, SETTINGS, FORM)
+    shape = TableForm.of(of, SETTINGS, FORM)
     condition = object.__new__(ComparedSnapshot).condition
     return TableResult(NAME, "/lake/t", shape, condition, 1000, 7, **keys)
 
@@ -160,11 +160,11 @@ def test_keys_that_no_condition_can_name_are_refused() -> None:
 
 def test_a_table_without_a_key_is_refused_by_name() -> None:
     with pytest.raises(SinkError, match=r'The table public\.odd "name" has no key'):
-        Shape.of(table(("id", "int4"), key=()), SETTINGS, FORM)
+        TableForm.of(table(("id", "int4"), key=()), SETTINGS, FORM)
 
 
 def test_texts_of_the_log_become_the_values_of_tables() -> None:
-    shape = Shape.of(table(("id", "timestamptz"), ("f", "float8"), key=("f", "id")), SETTINGS, FORM)
+    shape = TableForm.of(table(("id", "timestamptz"), ("f", "float8"), key=("f", "id")), SETTINGS, FORM)
     found = shape.values([[b"NaN", b"-0"], [b"2024-02-03 04:05:06.789+00", b"2024-02-03 06:05:06.789+02"]])
     keys = [comparable(key) for key in zip(*found, strict=True)]
     at = datetime(2024, 2, 3, 4, 5, 6, 789000, tzinfo=UTC)
@@ -172,7 +172,7 @@ def test_texts_of_the_log_become_the_values_of_tables() -> None:
 
 
 def test_keys_beyond_the_years_of_python_are_compared() -> None:
-    shape = Shape.of(table(("d", "date"), ("t", "timestamptz"), key=("d", "t")), SETTINGS, FORM)
+    shape = TableForm.of(table(("d", "date"), ("t", "timestamptz"), key=("d", "t")), SETTINGS, FORM)
     texts = [[b"0044-03-15 BC", b"infinity", b"2024-02-03"], [b"-infinity", b"10000-01-01 00:00:00+00", b"infinity"]]
     found = list(zip(*shape.values(texts), strict=True))
     assert [[str(part)[:21] for part in key] for key in found] == [

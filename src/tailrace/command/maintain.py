@@ -44,12 +44,12 @@ def add_commands(commands: Any, shared: argparse.ArgumentParser) -> None:
 
 def _rebuild(arguments: argparse.Namespace) -> int:
     from tailrace.sinks.tables.names import absolute
-    from tailrace.sinks.tables.rebuild import Wanted, rebuild
+    from tailrace.sinks.tables.rebuild import RebuildRequest, rebuild
 
     keeps = arguments.upsert_keep_deletes
     if keeps and arguments.mode != "latest":
         raise ConfigError("--upsert-keep-deletes is for --mode latest alone.", "Leave it out.")
-    wanted = Wanted(arguments.mode, moment(arguments.at), arguments.table, keeps, arguments.unknown_values)
+    wanted = RebuildRequest(arguments.mode, moment(arguments.at), arguments.table, keeps, arguments.unknown_values)
     source, target = absolute(arguments.source), absolute(arguments.target)
     with _session(source) as spark:
         names = rebuild(spark, source, target, wanted)

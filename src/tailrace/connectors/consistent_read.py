@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tailrace.log.contracts import Task
 
 
-class Held(Protocol):
+class ConsistentRead(Protocol):
     """Rows at one position of the log, for the tasks that read them."""
 
     @property
@@ -38,7 +38,7 @@ class Held(Protocol):
     def close(self) -> None: ...
 
 
-Reading = Callable[["Config", "EventSettings"], Held]
+Reading = Callable[["Config", "EventSettings"], ConsistentRead]
 """A function that opens a snapshot of the captured tables. Raises TailraceError."""
 
 

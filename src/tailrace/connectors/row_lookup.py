@@ -30,7 +30,7 @@ class PresentTable(Protocol):
         ...
 
 
-class Present(Protocol):
+class PresentTables(Protocol):
     """The tables of a server as they are now. Driver."""
 
     def table(self, name: Name) -> PresentTable:
@@ -47,5 +47,5 @@ class Present(Protocol):
     def close(self) -> None: ...
 
 
-Opening = Callable[["Config", "EventSettings"], Present]
+Opening = Callable[["Config", "EventSettings"], PresentTables]
 """A function that opens a session with the server. Raises TailraceError."""

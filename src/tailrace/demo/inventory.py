@@ -47,7 +47,7 @@ ROWS = 17
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DemoStep:
     """A step of the workload: SQL that runs as one transaction, and its records.
 
     `records` are the records' operations, in order: c, u, d, t, and 0 for a tombstone. `end` ends the transaction.
@@ -65,17 +65,17 @@ class Step:
 
 
 STEPS = (
-    Step(
+    DemoStep(
         "A customer registers",
         ("insert into inventory.customers values (default, 'Mina', 'Sato', 'mina@sato.example')",),
         "c",
     ),
-    Step(
+    DemoStep(
         "She corrects her address",
         ("update inventory.customers set email = 'mina.sato@post.example' where id = 1005",),
         "u",
     ),
-    Step(
+    DemoStep(
         "She orders two ropes: one transaction, three tables",
         (
             "insert into inventory.orders values (default, '2026-01-16', 1005, 2, 103)",
@@ -84,12 +84,12 @@ STEPS = (
         ),
         "cuu",
     ),
-    Step(
+    DemoStep(
         "The order grows",
         ("update inventory.orders set quantity = 5, order_date = '2026-01-17' where id = 10004",),
         "u",
     ),
-    Step(
+    DemoStep(
         "Three products arrive by one statement",
         (
             "insert into inventory.products (name, weight) values "
@@ -97,21 +97,21 @@ STEPS = (
         ),
         "ccc",
     ),
-    Step(
+    DemoStep(
         "A transaction is rolled back: nothing may arrive",
         ("delete from inventory.orders",),
         "",
         end="rollback",
     ),
-    Step(
+    DemoStep(
         "A customer gets another number: the key changes",
         ("update inventory.customers set id = 2004 where id = 1004",),
         "d0c",
     ),
-    Step("An order is cancelled", ("delete from inventory.orders where id = 10002",), "d0"),
-    Step("Its customer leaves", ("delete from inventory.customers where id = 1002",), "d0"),
-    Step("Stock-taking begins: the table is emptied", ("truncate inventory.products_on_hand",), "t"),
-    Step(
+    DemoStep("An order is cancelled", ("delete from inventory.orders where id = 10002",), "d0"),
+    DemoStep("Its customer leaves", ("delete from inventory.customers where id = 1002",), "d0"),
+    DemoStep("Stock-taking begins: the table is emptied", ("truncate inventory.products_on_hand",), "t"),
+    DemoStep(
         "The first shelf is counted",
         ("insert into inventory.products_on_hand values (101, 2), (102, 11)",),
         "cc",

@@ -14,7 +14,7 @@ from tailrace.columns.batch import Int64s
 from tailrace.columns.logical import INT64, STRING
 from tailrace.events.column_plans import Types, key_columns, shown_columns
 from tailrace.events.event_settings import EventSettings
-from tailrace.events.mapping import Place, PlainSource, Records
+from tailrace.events.mapping import ChangePlace, PlainSource, Records
 from tailrace.records.columns import Same
 from tailrace.records.layout import TRANSACTION, Column, Constant, Member, Node
 from tailrace.values.conversion import ColumnPlan
@@ -66,7 +66,7 @@ def _lsns(batch: ChangeBatch) -> pa.Array:
     return cast(pa.Array, batch.lsn)
 
 
-class _Parts:
+class _CapturedParts:
     """See events.form.SourceParts."""
 
     def __init__(self, batch: ChangeBatch, form: CapturedForm) -> None:
@@ -78,14 +78,14 @@ class _Parts:
         if pc.any(nothing).as_py():
             self.commit_lsn = pc.if_else(nothing, None, self.name)
 
-    def block(self, records: Records) -> _Block:
-        return _Block(self, records)
+    def block(self, records: Records) -> _CapturedBlock:
+        return _CapturedBlock(self, records)
 
 
-class _Block:
+class _CapturedBlock:
     """See events.form.SourceBlock."""
 
-    def __init__(self, parts: _Parts, records: Records) -> None:
+    def __init__(self, parts: _CapturedParts, records: Records) -> None:
         self.parts, self.records = parts, records
         batch, count = parts.batch, records.high - records.low
         self._values: dict[str, pa.Array | Same] = {
@@ -159,8 +159,8 @@ class CapturedForm:
     def is_text(self, column: TableColumn) -> bool:
         return self.types.declared.is_text(column)
 
-    def parts(self, batch: ChangeBatch, settings: EventSettings) -> _Parts:
-        return _Parts(batch, self)
+    def parts(self, batch: ChangeBatch, settings: EventSettings) -> _CapturedParts:
+        return _CapturedParts(batch, self)
 
     def source(self, batch: ChangeBatch, change: int, marker: Marker, settings: EventSettings) -> PlainSource:
         commit = transactions_of(batch).commit_lsn[int(batch.transaction[change])].as_py()
@@ -173,12 +173,12 @@ class CapturedForm:
             tail["event_serial_no"] = None if batch.serial is None else batch.serial[change].as_py()
         return PlainSource(None, tail, lsn_text(commit))
 
-    def place(self, batch: ChangeBatch, change: int) -> Place:
+    def place(self, batch: ChangeBatch, change: int) -> ChangePlace:
         commit = transactions_of(batch).commit_lsn[int(batch.transaction[change])].as_py()
         lsn = _lsns(batch)[change].as_py()
         text = lsn_text(commit)
         command = None if batch.command is None else int(batch.command[change])
-        return Place("no LSN" if lsn is None else lsn_text(lsn), text, position_of(commit, lsn, command), text)
+        return ChangePlace("no LSN" if lsn is None else lsn_text(lsn), text, position_of(commit, lsn, command), text)
 
     def message(self, batch: ChangeBatch, change: int) -> bytes:
         """Return the rows of the change table, or of the snapshot, as JSON of the texts that were read."""

@@ -87,7 +87,7 @@ def transaction_layout(settings: EventSettings) -> Struct:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RecordVariant:
     """The properties in which the records of a table differ: `op` is that of the envelope, TOMBSTONE for a tombstone.
 
     `before` and `after`: whether the envelope shows that image. `key` and `header`: the image of the key, and of the
@@ -116,7 +116,7 @@ class Envelopes:
     settings: EventSettings
     form: SourceForm
 
-    def record(self, kind: Kind) -> RecordLayout:
+    def record(self, kind: RecordVariant) -> RecordLayout:
         """Return the layout of a kind of records."""
         headers = []
         if kind.header != NO_IMAGE:
@@ -146,9 +146,9 @@ class Envelopes:
 
     def whole(self) -> Struct:
         """Return an envelope with every optional part."""
-        return self.value_layout(Kind(ord("u"), True, True, OF_AFTER, NO_IMAGE, True))
+        return self.value_layout(RecordVariant(ord("u"), True, True, OF_AFTER, NO_IMAGE, True))
 
-    def value_layout(self, kind: Kind) -> Struct:
+    def value_layout(self, kind: RecordVariant) -> Struct:
         """Return the envelope of a kind of records."""
         settings = self.settings
         members = [Member(image, self._image(image, shown)) for image, shown in (

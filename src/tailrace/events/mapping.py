@@ -72,7 +72,7 @@ class PlainSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChangePlace:
     """The place of a change, for messages and for the quarantine topic.
 
     `lsn` and `commit` are the LSNs of the change and its commit in the server's notation; `position` and `transaction`
@@ -130,7 +130,7 @@ class SourceForm(Protocol):
         """Return the plain source block of one change."""
         ...
 
-    def place(self, batch: ChangeBatch, change: int) -> Place:
+    def place(self, batch: ChangeBatch, change: int) -> ChangePlace:
         """Return the place of the change."""
         ...
 

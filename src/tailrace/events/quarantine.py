@@ -19,7 +19,7 @@ from tailrace.errors import ConversionError, TransformError
 from tailrace.events import names
 from tailrace.events.control_records import own_rows
 from tailrace.events.event_settings import EventSettings
-from tailrace.events.mapping import Place, SourceForm
+from tailrace.events.mapping import ChangePlace, SourceForm
 from tailrace.records.layout import RecordLayout, constants
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.fragments import plain_json
@@ -63,11 +63,11 @@ class Unconvertible(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class QuarantinedChange:
     """A quarantined change: its table, its place, its ordinal, its commit's time and its marker."""
 
     table: TableId
-    place: Place
+    place: ChangePlace
     ordinal: int
     commit_us: int
     marker: Marker = Marker.FALSE
@@ -76,10 +76,10 @@ class Change:
         return f"at {self.place.lsn}, change {self.ordinal} of the transaction that commits at {self.place.commit}"
 
 
-def _change(batch: ChangeBatch, change: int, form: SourceForm) -> Change:
+def _change(batch: ChangeBatch, change: int, form: SourceForm) -> QuarantinedChange:
     marker = Marker.FALSE if batch.marker is None else Marker(batch.marker[change])
     commit_us = int(batch.transactions.commit_us[batch.transaction[change]])
-    return Change(batch.table.id, form.place(batch, change), int(batch.ordinal[change]), commit_us, marker)
+    return QuarantinedChange(batch.table.id, form.place(batch, change), int(batch.ordinal[change]), commit_us, marker)
 
 
 def failing(
@@ -177,7 +177,7 @@ class Dropped:
         self._found.clear()
 
 
-def put_aside(change: Change, payload: Mapping[str, object], settings: EventSettings) -> pa.RecordBatch:
+def put_aside(change: QuarantinedChange, payload: Mapping[str, object], settings: EventSettings) -> pa.RecordBatch:
     """Return the quarantine record of `change` as a row of `settings.row_schema`.
 
     `payload` has `op`, `column`, `reason`, `key` and `message`, the last as bytes.
@@ -208,7 +208,7 @@ def put_aside(change: Change, payload: Mapping[str, object], settings: EventSett
 
 
 def too_large(
-    change: Change, size: int | None, settings: EventSettings, op: str | None = None, key: str | None = None
+    change: QuarantinedChange, size: int | None, settings: EventSettings, op: str | None = None, key: str | None = None
 ) -> pa.RecordBatch:
     """Return the quarantine record of a change of `size` bytes, more than `settings.most_change_bytes`.
 
@@ -264,7 +264,7 @@ def _key(key: tuple[ColumnPlan, ...], image: Image | None, change: int) -> str |
     return "{" + ",".join(parts) + "}"
 
 
-def report(change: Change, reason: str, settings: EventSettings) -> str:
+def report(change: QuarantinedChange, reason: str, settings: EventSettings) -> str:
     """Return the warning; in mode `warn`, log it once per process, table and reason."""
     table = str(change.table)
     message = f"A change of {table} is put aside on {names.quarantine_topic(settings)}: {reason}, {change}."

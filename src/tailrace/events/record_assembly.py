@@ -27,7 +27,7 @@ from tailrace.events.quarantine import (
     refused_error,
     too_large_row,
 )
-from tailrace.events.record_chunk import BatchColumns, Block
+from tailrace.events.record_chunk import BatchColumns, RecordChunk
 from tailrace.events.record_variants import (
     MAX_RECORDS,
     Drop,
@@ -258,11 +258,11 @@ class _Work:
         ends = np.searchsorted(records.change, np.arange(len(batch) + 1))
         return cls(batch, tables, settings, form, records, BatchColumns(batch, settings, form), ends, dropped)
 
-    def block(self, low: int, high: int, record: int | None = None, drop: Drop | None = None) -> Block:
+    def block(self, low: int, high: int, record: int | None = None, drop: Drop | None = None) -> RecordChunk:
         """Return the records of the changes `[low, high)`, or one of them. Raises RefusedChange, ConversionError."""
         first, last = (int(self.ends[low]), int(self.ends[high])) if record is None else (record, record + 1)
         records = self.records.part(first, last)
-        return Block(self.columns, self.tables, records, (low, high), time.time_ns(), self.lost).told_apart(drop)
+        return RecordChunk(self.columns, self.tables, records, (low, high), time.time_ns(), self.lost).told_apart(drop)
 
     def rows(self, low: int, high: int, record: int | None = None) -> tuple[pa.RecordBatch, Int32s, list[int]]:
         """Return the rows of `block`, the change of each, and the rows that are too large.

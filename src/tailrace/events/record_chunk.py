@@ -69,7 +69,7 @@ class BatchColumns:
     }
 
 
-class Block:
+class RecordChunk:
     """The records of the changes `low` to `high` of a batch. See records.columns.Columns.
 
     `lost` is called with the number of values that do not fit their column's type; `now` is the time of the envelopes
@@ -109,7 +109,7 @@ class Block:
         self.source = of_batch.source.block(shown)
         self._values: dict[str, pa.Array | Same] = {}
 
-    def told_apart(self, drop: Drop | None) -> Block:
+    def told_apart(self, drop: Drop | None) -> RecordChunk:
         """Return the block with layouts that no longer depend on values, without records that are left out.
 
         `drop` as in `kinds.by_kind`. Raises RefusedChange, ConversionError.
@@ -117,7 +117,7 @@ class Block:
         if all(isinstance(kind, KindPlan) for kind in self._records.kinds):
             return self
         records = told_apart(self._records, lambda leaf, places: array_of(leaf, self, places), drop)
-        found = Block(self._of_batch, self._tables, records, (self.low, self.high), self._now, self.lost)
+        found = RecordChunk(self._of_batch, self._tables, records, (self.low, self.high), self._now, self.lost)
         found.made = self.made
         return found
 
@@ -157,7 +157,7 @@ class Block:
         second = (self.op == ord("c")) & (self.batch.op[self.change] == ord("u")) & deletes
         return pa.array(order[self.change] + second)
 
-    _MAKERS: ClassVar[dict[str, Callable[[Block], pa.Array | Same]]] = {
+    _MAKERS: ClassVar[dict[str, Callable[[RecordChunk], pa.Array | Same]]] = {
         "made_ms": lambda self: Same(self._now // 1_000_000),
         "made_us": lambda self: Same(self._now // 1000),
         "made_ns": lambda self: Same(self._now),

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tailrace import formats
 from tailrace.errors import ConversionError
-from tailrace.events.envelope import Kind
+from tailrace.events.envelope import RecordVariant
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.expansion import TOMBSTONE, Records
 from tailrace.events.headers import header_column
@@ -230,10 +230,10 @@ def tell_left_out(left_out: Iterable[tuple[LeftOut, int]], warnings: list[str]) 
 
 
 @lru_cache(maxsize=_KINDS * 2)
-def _kind(code: int, ordered: bool) -> Kind:
+def _kind(code: int, ordered: bool) -> RecordVariant:
     """Return the kind of records that a code stands for."""
     op, rest = divmod(code, _ROOM)
-    return Kind(_OPS[op], rest // 18 == 1, rest // 9 % 2 == 1, rest // 3 % 3, rest % 3, ordered)
+    return RecordVariant(_OPS[op], rest // 18 == 1, rest // 9 % 2 == 1, rest // 3 % 3, rest % 3, ordered)
 
 
 # --- columns of rows --------------------------------------------------------------------------------------------------

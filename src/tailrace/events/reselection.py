@@ -56,7 +56,7 @@ class Unreadable(Exception):
         self.reason = reason
 
 
-class Rows(Protocol):
+class RereadRows(Protocol):
     """Reads rows again, in a task. Picklable."""
 
     def of_keys(
@@ -72,7 +72,7 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class RereadColumn:
     """A column to reselect: its plan, and whether to do so if the log did not carry it, and if it is null."""
 
     plan: ColumnPlan
@@ -85,7 +85,7 @@ class Reread:
     """The post-processors, applied in turn, and the rows' source. `repr` hides `rows`, which may hold a password."""
 
     processors: tuple[Reselection, ...]
-    rows: Rows
+    rows: RereadRows
 
     def __repr__(self) -> str:
         return "Reread"
@@ -113,7 +113,7 @@ class Reread:
 @lru_cache(maxsize=4096)
 def columns_of(
     table: TableSchema, settings: EventSettings, form: SourceForm, processor: Reselection
-) -> tuple[Column, ...]:
+) -> tuple[RereadColumn, ...]:
     """Return the columns to reselect. Masked and hashed columns are not: no event shows their values."""
     found = []
     for plan in table_plan(table, settings, form).columns:
@@ -126,7 +126,7 @@ def columns_of(
         covered = plan.schema.default not in (ABSENT, None) or (
             plan.shape is not None and plan.shape.null() is not None
         )
-        column = Column(plan, processor.unavailable and shown, processor.nulls and not covered)
+        column = RereadColumn(plan, processor.unavailable and shown, processor.nulls and not covered)
         if column.unavailable or column.nulls:
             found.append(column)
     return tuple(found)
@@ -137,8 +137,8 @@ class _Work:
     """A post-processor applied to the changes of one table version."""
 
     processor: Reselection
-    rows: Rows
-    columns: tuple[Column, ...]
+    rows: RereadRows
+    columns: tuple[RereadColumn, ...]
     settings: EventSettings
     form: SourceForm
     count: int = field(default=_FIRST)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tailrace import formats
 from tailrace.columns import TableId, TableSchema
 from tailrace.events import names
-from tailrace.events.envelope import Envelopes, Kind
+from tailrace.events.envelope import Envelopes, RecordVariant
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.headers import Pairs, compiled
 from tailrace.events.mapping import SourceForm
@@ -100,13 +100,13 @@ class TablePlan:
     key: tuple[ColumnPlan, ...]
     key_apart: tuple[ColumnPlan, ...]
     has_key: bool
-    _kinds: dict[Kind, AnyPlan | LeftOut | None] = field(default_factory=dict, compare=False)
+    _kinds: dict[RecordVariant, AnyPlan | LeftOut | None] = field(default_factory=dict, compare=False)
 
     @property
     def table(self) -> TableId:
         return self.layouts.table
 
-    def kind(self, kind: Kind) -> AnyPlan | LeftOut | None:
+    def kind(self, kind: RecordVariant) -> AnyPlan | LeftOut | None:
         """Return the plan of a kind of records; None if a transform leaves them out. Raises Refused."""
         if kind not in self._kinds:
             settings = self.layouts.settings

@@ -47,7 +47,7 @@ class _File:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Place:
+class FilePlace:
     """The place of `size` bytes in a file."""
 
     file: _File
@@ -69,7 +69,7 @@ class Spill:
         """The number of open files, and so of descriptors."""
         return len(self._open)
 
-    def append(self, data: Bytes) -> Place:
+    def append(self, data: Bytes) -> FilePlace:
         """Keep `data`. On SpoolFailed nothing of it is kept."""
         try:
             place = self._reserve(int(data.nbytes))
@@ -86,7 +86,7 @@ class Spill:
         place.file.end += place.size
         return place
 
-    def read(self, place: Place, first: int, last: int) -> Bytes:
+    def read(self, place: FilePlace, first: int, last: int) -> Bytes:
         """Return the bytes `[first, last)` of a piece. Raises SpoolFailed."""
         data = np.empty(last - first, np.uint8)
         try:
@@ -95,7 +95,7 @@ class Spill:
             raise spool_failed(error) from error
         return data
 
-    def release(self, place: Place) -> None:
+    def release(self, place: FilePlace) -> None:
         """Release a piece. A file without pieces is closed, which frees its room."""
         with self._lock:
             place.file.places -= 1
@@ -105,7 +105,7 @@ class Spill:
                     self._last = None
                 place.file.file.close()
 
-    def _reserve(self, size: int) -> Place:
+    def _reserve(self, size: int) -> FilePlace:
         with self._lock:
             if self._last is None or self._last.end >= self._file_bytes:
                 # `release` closes it
@@ -113,7 +113,7 @@ class Spill:
                 self._last = _File(file)
                 self._open.add(self._last)
             self._last.places += 1
-            return Place(self._last, self._last.end, size)
+            return FilePlace(self._last, self._last.end, size)
 
 
 def _write(descriptor: int, data: Bytes, start: int) -> None:
@@ -148,7 +148,7 @@ class _Held(Generic[Pos, Upto, Taken]):
 
     stretch: IndexedRun[Pos, Upto, Taken]
     size: int
-    place: Place | None
+    place: FilePlace | None
 
     def loaded(self, spill: Spill, first: int, last: int) -> IndexedRun[Pos, Upto, Taken]:
         """Return the stretch with the bytes of its rows `[first, last)` in memory."""

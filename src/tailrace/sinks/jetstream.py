@@ -53,7 +53,7 @@ class Fault(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class Publication:
     """What is published: names and texts of `headers` are of characters that a header may have."""
 
     subject: str
@@ -76,7 +76,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class NatsAddress:
     """An address; `shown` is what may be seen of it."""
 
     host: str
@@ -130,7 +130,7 @@ def signer(seed: str) -> Callable[[str], bytes]:
 class Publisher:
     """A connection with one of several servers. Everything raises Fault."""
 
-    def __init__(self, servers: Sequence[Server], login: Login, timeout: float) -> None:
+    def __init__(self, servers: Sequence[NatsAddress], login: Login, timeout: float) -> None:
         """Connects to the first server that takes the login; no answer may take longer than `timeout` seconds."""
         self._login = login
         self._timeout = timeout
@@ -179,14 +179,14 @@ class Publisher:
         """Make a stream where there is none of that name; the subjects of the one that is there then."""
         return self._run(self._stream(name, subjects, storage))
 
-    def publish(self, messages: Sequence[Message]) -> list[Stored | Fault]:
+    def publish(self, messages: Sequence[Publication]) -> list[Stored | Fault]:
         """Send messages at once, in their order; what became of each. Raises nothing."""
         return self._run(self._publish(messages))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _connect(self, servers: Sequence[Server]) -> None:
+    async def _connect(self, servers: Sequence[NatsAddress]) -> None:
         fault = Fault("there is no server")
         for server in servers:
             try:
@@ -199,7 +199,7 @@ class Publisher:
                 return
         raise fault
 
-    async def _connect_to(self, server: Server) -> None:
+    async def _connect_to(self, server: NatsAddress) -> None:
         import nats
         from nats.aio.client import Client
 
@@ -264,7 +264,7 @@ class Publisher:
             raise self._fault(error) from None
         return tuple(found.config.subjects or ())
 
-    async def _publish(self, messages: Sequence[Message]) -> list[Stored | Fault]:
+    async def _publish(self, messages: Sequence[Publication]) -> list[Stored | Fault]:
         import nats
 
         self._said = None
@@ -370,7 +370,7 @@ class _Item:
     """A record and its message; `numbered`: the id in the message is the sink's, which stands for this record alone."""
 
     record: Record
-    message: Message
+    message: Publication
     numbered: bool = False
 
     @property
@@ -510,7 +510,7 @@ class JetStreamSink(OneWriter):
         numbered = self._numbering and _ID not in headers
         if numbered:
             headers[_ID] = self._id(record, number)
-        return [_Item(record, Message(record["topic"], bytes(record["value"]), headers), numbered)]
+        return [_Item(record, Publication(record["topic"], bytes(record["value"]), headers), numbered)]
 
     def _id(self, record: Record, number: int) -> str:
         """What distinguishes a record from all others of all pipelines; the same in a replay of its batch.
@@ -581,7 +581,7 @@ def _plain(item: _Item) -> _Item:
     return _Item(item.record, replace(item.message, headers=headers))
 
 
-def _place(settings: Settings) -> tuple[tuple[Server, ...], Login]:
+def _place(settings: Settings) -> tuple[tuple[NatsAddress, ...], Login]:
     """The servers of the URL, and the login of the URL or of the options."""
     user, password, seed = (
         settings.text("auth.user"),
@@ -595,13 +595,13 @@ def _place(settings: Settings) -> tuple[tuple[Server, ...], Login]:
         raise settings.wrong("auth.jwt", "and auth.seed need each other")
     if jwt and user:
         raise settings.wrong("auth.jwt", "cannot stand beside auth.user")
-    servers: list[Server] = []
+    servers: list[NatsAddress] = []
     schemes: set[str] = set()
     logins: set[tuple[str, str]] = set()
     for part in filter(None, (one.strip() for one in settings.located("url").split(","))):
         try:
             url = urlsplit(part if "://" in part else f"nats://{part}")
-            server = Server(url.hostname or "", url.port or _PORT)
+            server = NatsAddress(url.hostname or "", url.port or _PORT)
         except ValueError:
             raise settings.wrong("url", "must be nats://host:port, or a list of such") from None
         if url.scheme not in ("nats", "tls") or not server.host or url.path.strip("/") or url.query or url.fragment:

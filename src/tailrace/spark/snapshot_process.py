@@ -27,7 +27,7 @@ from tailrace.errors import PrerequisiteError, ProcessLost, TailraceError
 
 if TYPE_CHECKING:
     from tailrace.config import Config
-    from tailrace.connectors.consistent_read import Held
+    from tailrace.connectors.consistent_read import ConsistentRead
     from tailrace.events.event_settings import EventSettings
     from tailrace.log.contracts import Task
 
@@ -112,7 +112,7 @@ def planned(config: Config, settings: EventSettings) -> Planned:
 class _Open:
     """An open snapshot: its current readers, the partitions that were read, and the time of the last read."""
 
-    held: Held
+    held: ConsistentRead
     idle_since: float
     reading: int = 0
     done: set[int] = field(default_factory=set)
@@ -131,7 +131,11 @@ class Snapshots:
     """
 
     def __init__(
-        self, first: Held, take: Callable[[], Held], hold_s: float, clock: Callable[[], float] = time.monotonic
+        self,
+        first: ConsistentRead,
+        take: Callable[[], ConsistentRead],
+        hold_s: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._first: _Open | None = _Open(first, clock())
         self._planned_at = self._idle_since = clock()

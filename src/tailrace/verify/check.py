@@ -26,7 +26,7 @@ from tailrace.sinks.tables.statements import DELETED
 from tailrace.spark.lock import is_held
 from tailrace.verify.comparison import Key, Side, comparable, compare, counting_session
 from tailrace.verify.moments import Newest, newest, version_at
-from tailrace.verify.rows import Shape, source_side, table_side
+from tailrace.verify.rows import TableForm, source_side, table_side
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +60,7 @@ class TableResult:
 
     table: TableId
     path: str
-    shape: Shape
+    shape: TableForm
     condition: Callable[[Sequence[str], Sequence[Sequence[Any]]], str]
     rows: int = 0
     version: int | None = None
@@ -186,7 +186,7 @@ class Verification:
     def _compared(self, snapshot: Snapshot, table: TableSchema, moment: Future[Newest]) -> TableResult:
         """Compare the source with the table, without regard to the changes between position and moment."""
         form = snapshot.form
-        shape = Shape.of_documents() if form is None else Shape.of(table, self._settings, form)
+        shape = TableForm.of_documents() if form is None else TableForm.of(table, self._settings, form)
         result = TableResult(table.id, self._path(table.id), shape, snapshot.condition)
 
         def side() -> Side:

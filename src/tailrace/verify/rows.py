@@ -40,7 +40,7 @@ _GROUPS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TableForm:
     """A table as the sink writes it: its form, and the plans that convert the key columns' texts to values.
 
     `key` is empty for documents, whose keys are texts.
@@ -50,12 +50,12 @@ class Shape:
     key: tuple[ColumnPlan, ...]
 
     @classmethod
-    def of_documents(cls) -> Shape:
+    def of_documents(cls) -> TableForm:
         """Return the shape of every table of documents."""
         return cls(DOCUMENTS, ())
 
     @classmethod
-    def of(cls, table: TableSchema, settings: EventSettings, form: SourceForm) -> Shape:
+    def of(cls, table: TableSchema, settings: EventSettings, form: SourceForm) -> TableForm:
         """Return the shape of a table. Raises SinkError if it has no key, or if its rows lack a key column."""
         plan = table_plan(table, settings, form)
         places = {column.index: place for place, column in enumerate(plan.columns)}
@@ -104,7 +104,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class GroupReader:
     """Maps numbers of task groups to the rows of their tasks. Worker."""
 
     groups: tuple[tuple[Task, ...], ...]
@@ -120,7 +120,7 @@ class Reading:
 class Summing:
     """Maps numbers of task groups to one value: the summary of their rows. Worker."""
 
-    reading: Reading
+    reading: GroupReader
     keys: tuple[int, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -137,7 +137,7 @@ class Summing:
 class Choosing:
     """Maps numbers of task groups to the keys and hashes of their rows in `chunks`. Worker."""
 
-    reading: Reading
+    reading: GroupReader
     keys: tuple[int, ...]
     chunks: tuple[int, ...]
 
@@ -162,8 +162,8 @@ class SourceRows:
     """A `comparison.Side`: rows that tasks read from the source, hashed by the workers that read them."""
 
     spark: SparkSession
-    reading: Reading
-    shape: Shape
+    reading: GroupReader
+    shape: TableForm
 
     def summary(self) -> Summary:
         from tailrace.verify.hashes import Summary
@@ -187,13 +187,13 @@ class SourceRows:
         return self.spark.range(0, count, 1, max(count, 1)).mapInArrow(function, schema)
 
 
-def source_side(spark: SparkSession, counting: SparkSession, tasks: Sequence[Task], shape: Shape) -> Side:
+def source_side(spark: SparkSession, counting: SparkSession, tasks: Sequence[Task], shape: TableForm) -> Side:
     """Return the rows that `tasks` read of one table as a side; for the sessions see FrameSide."""
     from tailrace.verify.hashes import is_hashed
 
     count = min(len(tasks), _GROUPS * spark.sparkContext.defaultParallelism)
     groups = tuple(tuple(tasks[number::count]) for number in range(count))
-    found = SourceRows(spark, Reading(groups), shape)
+    found = SourceRows(spark, GroupReader(groups), shape)
     return found if all(map(is_hashed, shape.form.types)) else FrameSide(found.frame, shape.keys, spark, counting)
 
 
@@ -202,7 +202,7 @@ def _declared(names: Sequence[str], types: Sequence[pa.DataType]) -> str:
 
 
 def table_side(
-    spark: SparkSession, counting: SparkSession, path: str, version: int | None, shape: Shape, where: str
+    spark: SparkSession, counting: SparkSession, path: str, version: int | None, shape: TableForm, where: str
 ) -> Side:
     """Return the rows of the table at `path` at a version that fulfil `where`; no rows if `version` is None.
 
@@ -221,7 +221,7 @@ def table_side(
     return FrameSide(rows, shape.keys, spark, counting)
 
 
-def _demand_columns(stored: Stored, rows: DataFrame, shape: Shape) -> None:
+def _demand_columns(stored: Stored, rows: DataFrame, shape: TableForm) -> None:
     has = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     for name, kind in zip(shape.form.names, shape.form.types, strict=True):
         wanted = type_of(stored.held(kind))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.mongodb.log_session import OpenedLog
+from tailrace.connectors.mongodb.log_session import MongoLogSession
 from tailrace.log import engine
 from tests.fix_mongodb import MongoDatabase
 from tests.integration.mongodb.capture import Capture, keys
@@ -18,7 +18,7 @@ Make = Callable[..., Capture]
 
 def read_bytes(capture: Capture) -> int:
     """How much of the stream has come so far."""
-    assert isinstance(capture.planner._log, OpenedLog)
+    assert isinstance(capture.planner._log, MongoLogSession)
     return capture.planner._log.reader.read_bytes
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.log.reader import LogReader
+from tailrace.connectors.postgres.log.reader import PostgresLogReader
 from tailrace.connectors.postgres.planner import PostgresPlanner, PostgresSource, RetryingPlanner
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.setup import publications, slots
@@ -69,7 +69,7 @@ def test_a_batch_whose_planning_fails_is_planned_by_the_next_call(
     one = query(**{"snapshot.mode": "no_data"})
     one.step()
     database.execute("insert into t values (1, 'a')", "insert into t values (2, 'b')")
-    fail_once(monkeypatch, LogReader, name)
+    fail_once(monkeypatch, PostgresLogReader, name)
     with pytest.raises(ConnectionFailed):
         one.until(2)
     assert one.until(2) == [("c", "t", row(1, "a")), ("c", "t", row(2, "b"))]
@@ -92,7 +92,7 @@ def test_a_window_that_was_only_replayed_is_read_again_after_a_call_that_fails(
     found = reads(one)
     assert one.step()
     assert reads(one) == found
-    fail_once(monkeypatch, LogReader, name)
+    fail_once(monkeypatch, PostgresLogReader, name)
     with pytest.raises(ConnectionFailed):
         one.step()
     run(one, is_over)
@@ -106,7 +106,7 @@ def test_a_snapshot_of_each_start_is_not_taken_again_after_a_call_that_fails(
     one = query(**{"snapshot.mode": "always"})
     assert one.until(1) == [("r", "t", row(1, "a"))]
     database.execute("insert into t values (2, 'b')")
-    fail_once(monkeypatch, LogReader, "plan")
+    fail_once(monkeypatch, PostgresLogReader, "plan")
     with pytest.raises(ConnectionFailed):
         one.until(2)
     assert one.until(2) == [("r", "t", row(1, "a")), ("c", "t", row(2, "b"))]

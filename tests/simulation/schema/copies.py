@@ -18,7 +18,7 @@ from pyspark.sql import types
 from tailrace.columns.blocks import BLOCK, Form, Head
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.batch import TableBatch
-from tailrace.sinks.tables.evolution import Policies, Step
+from tailrace.sinks.tables.evolution import ColumnStep, Policies
 from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat
 from tailrace.sinks.tables.modes import Latest
 from tailrace.sinks.tables.rows import Opening, Reducing
@@ -98,10 +98,10 @@ class MemoryTable(Stored):
         self._store[self.path] = self
         self._commit(None, False)
 
-    def announce(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+    def announce(self, steps: Sequence[ColumnStep], properties: Mapping[str, str]) -> None:
         self.told |= properties
 
-    def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+    def alter(self, steps: Sequence[ColumnStep], properties: Mapping[str, str]) -> None:
         for step in steps:
             if step.what == "drop":
                 del self.kinds[step.name]

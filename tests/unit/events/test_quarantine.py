@@ -12,14 +12,14 @@ import pytest
 from tailrace.columns import Column, Marker, TableId
 from tailrace.errors import ConversionError
 from tailrace.events import quarantine
-from tailrace.events.mapping import Place
-from tailrace.events.quarantine import Change, put_aside, report, too_large
+from tailrace.events.mapping import ChangePlace
+from tailrace.events.quarantine import QuarantinedChange, put_aside, report, too_large
 from tests.unit.events import changes as by_hand
 from tests.unit.events.changes import batch, plain_settings, read, table
 
 ASIDE = plain_settings(processing_failure_mode="warn", converting_failure_mode="fail")
-CHANGE = Change(
-    TableId("golden", "public", "t"), Place("0/1388", "0/138D", f"{5005:016X}", "700"), 3, 1_795_222_827_639_575
+CHANGE = QuarantinedChange(
+    TableId("golden", "public", "t"), ChangePlace("0/1388", "0/138D", f"{5005:016X}", "700"), 3, 1_795_222_827_639_575
 )
 PAYLOAD = {"op": "u", "column": "at", "reason": "it has no form", "key": '{"id":1}', "message": b"\0raw"}
 LATE = "294276-12-31 23:59:59.999999"
@@ -80,7 +80,7 @@ def test_the_topic_is_the_one_that_is_named_or_prefix_and_quarantine(more: dict[
 
 
 def test_a_row_of_a_snapshot_has_its_marker_and_no_transaction() -> None:
-    change = Change(CHANGE.table, CHANGE.place, 0, CHANGE.commit_us, Marker.LAST)
+    change = QuarantinedChange(CHANGE.table, CHANGE.place, 0, CHANGE.commit_us, Marker.LAST)
     (row,) = put_aside(change, PAYLOAD | {"op": "r"}, ASIDE).to_pylist()
     assert (row["snapshot"], row["transaction"]) == ("last", None)
 

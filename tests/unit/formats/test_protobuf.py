@@ -35,7 +35,7 @@ from tailrace.events.record_assembly import to_rows
 from tailrace.formats.avro.schema import Rules as AvroRules
 from tailrace.formats.avro.values import array_piece as avro_piece
 from tailrace.formats.protobuf.schema import Rules, file_of, scrubbed
-from tailrace.formats.protobuf.values import Place, array_piece, json_piece, place_of, writer
+from tailrace.formats.protobuf.values import FieldPlace, array_piece, json_piece, place_of, writer
 from tailrace.formats.registry import schema_ids
 from tailrace.formats.registry.schema_ids import proto_shape
 from tailrace.values.arrow import arrow_type_of
@@ -204,7 +204,7 @@ def test_names_are_scrubbed_as_urls_are_escaped() -> None:
 
 def test_single_values_are_fields() -> None:
     def field(kind: LogicalType, value: Any) -> str:
-        return writer(Place(1, kind), Rules())(value).hex()
+        return writer(FieldPlace(1, kind), Rules())(value).hex()
 
     assert field(INT32, -1) == "08" + "ff" * 9 + "01"
     assert field(array(INT32), [1, 300]) == "0a0301ac02"

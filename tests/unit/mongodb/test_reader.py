@@ -12,7 +12,7 @@ from bson import decode, encode
 
 from tailrace.connectors.mongodb.log.indexed_run import IndexedRun, Rows, encoded
 from tailrace.connectors.mongodb.log.position import Committed, Position, Read
-from tailrace.connectors.mongodb.log.reader import LogReader, MongoFeed, ReaderSettings
+from tailrace.connectors.mongodb.log.reader import MongoFeed, MongoLogReader, ReaderSettings
 from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.kernels.buffers import readonly
@@ -82,13 +82,13 @@ class Feed:
 
 
 @pytest.fixture
-def read() -> Iterator[Callable[..., tuple[LogReader, Feed]]]:
+def read() -> Iterator[Callable[..., tuple[MongoLogReader, Feed]]]:
     """Starts readers over scripts; all end after the test."""
-    made: list[LogReader] = []
+    made: list[MongoLogReader] = []
 
-    def start(*script: IndexedRun | BaseException, **options: int) -> tuple[LogReader, Feed]:
+    def start(*script: IndexedRun | BaseException, **options: int) -> tuple[MongoLogReader, Feed]:
         feed = Feed(*script)
-        made.append(LogReader(MongoFeed(feed, Position(), ReaderSettings(**options))))  # type: ignore[arg-type]
+        made.append(MongoLogReader(MongoFeed(feed, Position(), ReaderSettings(**options))))  # type: ignore[arg-type]
         made[-1].start()
         return made[-1], feed
 
@@ -97,7 +97,7 @@ def read() -> Iterator[Callable[..., tuple[LogReader, Feed]]]:
         one.close()
 
 
-def documents(reader: LogReader, start: Position, rows: int) -> list[tuple[Position, list[bytes]]]:
+def documents(reader: MongoLogReader, start: Position, rows: int) -> list[tuple[Position, list[bytes]]]:
     """Where each batch ends, and its documents."""
     found = []
     while True:
@@ -116,7 +116,7 @@ def documents(reader: LogReader, start: Position, rows: int) -> list[tuple[Posit
         start = end
 
 
-def drained(reader: LogReader, start: Position, rows: int = ALL) -> list[int]:
+def drained(reader: MongoLogReader, start: Position, rows: int = ALL) -> list[int]:
     """The timestamps of all changes behind `start`, batch by batch, each committed before the next is planned."""
     found: list[int] = []
     while True:
@@ -129,7 +129,7 @@ def drained(reader: LogReader, start: Position, rows: int = ALL) -> list[int]:
 
 
 def test_what_was_read_before_an_error_is_delivered_before_it_is_raised(
-    read: Callable[..., tuple[LogReader, Feed]],
+    read: Callable[..., tuple[MongoLogReader, Feed]],
 ) -> None:
     """The server may not have it any more."""
     reader, feed = read(stretch(1, 3), stretch(4, 2), LOST)
@@ -153,7 +153,7 @@ def test_what_was_read_before_an_error_is_delivered_before_it_is_raised(
 
 
 def test_a_batch_that_no_longer_fits_the_spool_is_read_again_all_the_same(
-    read: Callable[..., tuple[LogReader, Feed]],
+    read: Callable[..., tuple[MongoLogReader, Feed]],
 ) -> None:
     reader, _ = read(*(stretch(number, 2) for number in range(1, 20, 2)), memory_limit=3 * SIZE, disk_limit=0)
     end = Position(15, 1)
@@ -164,7 +164,9 @@ def test_a_batch_that_no_longer_fits_the_spool_is_read_again_all_the_same(
     assert sum(len(part) for part in reader.take(end, Position(20, 1))) == 5
 
 
-def test_a_replay_that_the_log_cannot_give_ends_with_the_error(read: Callable[..., tuple[LogReader, Feed]]) -> None:
+def test_a_replay_that_the_log_cannot_give_ends_with_the_error(
+    read: Callable[..., tuple[MongoLogReader, Feed]],
+) -> None:
     reader, _ = read(stretch(1, 2), LOST)
     with pytest.raises(PositionLost):
         reader.take(Position(), Position(5, 1))
@@ -172,7 +174,7 @@ def test_a_replay_that_the_log_cannot_give_ends_with_the_error(read: Callable[..
 
 @pytest.mark.parametrize("fault", [MemoryError(), SystemExit(), AttributeError("x")])
 def test_a_thread_that_ends_is_never_waited_for(
-    read: Callable[..., tuple[LogReader, Feed]], fault: BaseException
+    read: Callable[..., tuple[MongoLogReader, Feed]], fault: BaseException
 ) -> None:
     reader, _ = read(stretch(1), fault)
     with pytest.raises(ConnectionFailed, match=type(fault).__name__):
@@ -180,7 +182,7 @@ def test_a_thread_that_ends_is_never_waited_for(
 
 
 def test_a_chunk_that_cannot_be_kept_ends_the_thread_and_is_not_counted_as_read(
-    read: Callable[..., tuple[LogReader, Feed]],
+    read: Callable[..., tuple[MongoLogReader, Feed]],
 ) -> None:
     broken = replace(stretch(9), rows=None)  # type: ignore[arg-type]
     reader, _ = read(stretch(1), broken)
@@ -190,19 +192,19 @@ def test_a_chunk_that_cannot_be_kept_ends_the_thread_and_is_not_counted_as_read(
     assert drained_until_error(reader) == [1]
 
 
-def drained_until_error(reader: LogReader) -> list[int]:
+def drained_until_error(reader: MongoLogReader) -> list[int]:
     end = reader.plan(Position(), ALL, ALL)
     return [time for part in reader.take(Position(), end) for time in part.time.tolist()]
 
 
-def test_batches_hold_every_change_once(read: Callable[..., tuple[LogReader, Feed]]) -> None:
+def test_batches_hold_every_change_once(read: Callable[..., tuple[MongoLogReader, Feed]]) -> None:
     reader, _ = read(stretch(1, 3), stretch(4), stretch(5, 4))
     reader.take(Position(), Position(8, 1))
     assert drained(reader, Position(), 2) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def test_nothing_is_newer_than_what_was_planned_while_no_change_waits(
-    read: Callable[..., tuple[LogReader, Feed]],
+    read: Callable[..., tuple[MongoLogReader, Feed]],
 ) -> None:
     reader, _ = read(stretch(1, 3))
     reader.take(Position(), Position(3, 1))
@@ -213,7 +215,7 @@ def test_nothing_is_newer_than_what_was_planned_while_no_change_waits(
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 100])
 def test_changes_that_wait_on_disk_are_those_that_were_read(
-    read: Callable[..., tuple[LogReader, Feed]], rows: int
+    read: Callable[..., tuple[MongoLogReader, Feed]], rows: int
 ) -> None:
     script = [event_stretch(1, 4), event_stretch(5, 3), event_stretch(8, 5)]
     in_memory, _ = read(*script)
@@ -229,7 +231,7 @@ def test_changes_that_wait_on_disk_are_those_that_were_read(
     assert len(on_disk.spool) == 0
 
 
-def test_changes_on_disk_need_not_stand_in_their_order(read: Callable[..., tuple[LogReader, Feed]]) -> None:
+def test_changes_on_disk_need_not_stand_in_their_order(read: Callable[..., tuple[MongoLogReader, Feed]]) -> None:
     reader, _ = read(stretch(1), transaction_stretch(), memory_limit=1)
     reader.take(Position(), Position(5, 2))
     found = [decode(text) for _, texts in documents(reader, Position(1, 1), 1) for text in texts]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tailrace.columns.blocks import Form, Head, Place, written
 from tailrace.sinks.tables.batch import with_values
-from tailrace.sinks.tables.evolution import Alteration, Held, Phase, Policies, Record, Unfollowed
+from tailrace.sinks.tables.evolution import Alteration, HeldColumn, HeldTable, Phase, Policies, Unfollowed
 from tailrace.sinks.tables.rows import Opening, places_of
 from tailrace.sinks.tables.statements import holds, type_of, widens
 
@@ -36,10 +36,12 @@ def kinds(found: Form) -> dict[str, str]:
 
 ID, A, B = (1, "id"), (2, "a"), (3, "b")
 OLD = form(ID, A, B)
-TABLE = Record.first(OLD, ("0A", 0))
+TABLE = HeldTable.first(OLD, ("0A", 0))
 
 
-def followed(new: Form, policies: Policies = ALWAYS, types: dict[str, str] | None = None, old: Record = TABLE) -> Any:
+def followed(
+    new: Form, policies: Policies = ALWAYS, types: dict[str, str] | None = None, old: HeldTable = TABLE
+) -> Any:
     """The steps and the record at the end."""
     found = list(Alteration(old, new, AT, types or kinds(OLD), policies, ["__own"]).phases())
     steps = [(step.what, step.name, step.to) for phase in found for step in phase.steps]
@@ -47,8 +49,8 @@ def followed(new: Form, policies: Policies = ALWAYS, types: dict[str, str] | Non
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
-    record = Record((Held(1, "id", "id"), Held(2, "a", "", True)), ("id",), 7, ("0A", 3))
-    assert Record.of(record.text()) == record
+    record = HeldTable((HeldColumn(1, "id", "id"), HeldColumn(2, "a", "", True)), ("id",), 7, ("0A", 3))
+    assert HeldTable.of(record.text()) == record
 
 
 def test_nothing_has_changed() -> None:
@@ -141,7 +143,7 @@ def test_a_column_of_somebody_else_is_left_alone_unless_one_of_its_name_comes() 
 
 def test_a_column_that_was_kept_takes_the_next_one_of_its_name() -> None:
     (phase,) = Alteration(TABLE, form(ID, B), AT, kinds(OLD), Policies(drop="ignore")).phases()
-    assert Held(2, "a", "a", gone=True) in phase.record.columns
+    assert HeldColumn(2, "a", "a", gone=True) in phase.record.columns
     steps, held = followed(form(ID, B, (4, "a")), Policies(drop="ignore"), old=phase.record)
     assert (steps, held) == ([], {"id": "id", "b": "b", "a": "a"})
     with pytest.raises(Unfollowed, match="cannot be in one table"):
@@ -159,7 +161,7 @@ class Stored:
     """A table of columns, each with the number of that one of the source's whose values it has."""
 
     def __init__(self, first: Form) -> None:
-        self.record = Record.first(first, ("0A", 0))
+        self.record = HeldTable.first(first, ("0A", 0))
         self.columns = dict(zip(first.names, first.numbers, strict=True))
 
     def follow(self, new: Form, crash: int) -> bool:
@@ -249,7 +251,7 @@ def shard(name: str, *columns: str, **more: Any) -> Form:
 
 def test_shards_may_be_altered_one_after_another() -> None:
     """A column that one has and another one has not stays, until the last one drops it."""
-    record = Record.first(shard("d.s.o_1", "id", "a"), AT)
+    record = HeldTable.first(shard("d.s.o_1", "id", "a"), AT)
     for name, columns, steps in (
         ("d.s.o_2", ("id", "a"), []),
         ("d.s.o_1", ("id", "a", "n"), [("add", "n", "int")]),
@@ -263,12 +265,12 @@ def test_shards_may_be_altered_one_after_another() -> None:
         found = list(Alteration(record, shard(name, *columns), AT, types, ALWAYS).phases())
         assert [(step.what, step.name, step.to) for phase in found for step in phase.steps] == steps, (name, columns)
         record = found[-1].record
-        assert Record.of(record.text()) == record
+        assert HeldTable.of(record.text()) == record
     assert [held.name for held in record.columns] == ["id", "n"]
 
 
 def test_what_a_table_cannot_know_of_one_shard_stops_it() -> None:
-    record = Record.first(shard("d.s.o_1", "id", "a"), AT)
+    record = HeldTable.first(shard("d.s.o_1", "id", "a"), AT)
     types = {"id": "int", "a": "int"}
     with pytest.raises(Unfollowed, match=r"d\.s\.o_1 has b in the place of a"):
         Alteration(record, shard("d.s.o_1", "id", "b"), AT, types, ALWAYS)

@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType
 
 from tailrace.columns.blocks import Form, Place
 from tailrace.errors import SinkError
-from tailrace.sinks.tables.evolution import DEFAULTS, Policies, Record
+from tailrace.sinks.tables.evolution import DEFAULTS, HeldTable, Policies
 from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.target import Owner, Target, metadata
 
@@ -23,7 +23,7 @@ OWN = {
     "tailrace.source": "d.s.t",
     "tailrace.mode": "latest",
     "tailrace.upsert-keep-deletes": "false",
-    "tailrace.columns": Record.first(FORM, SINCE).text(),
+    "tailrace.columns": HeldTable.first(FORM, SINCE).text(),
 }
 COLUMNS = {"id": IntegerType(), "v": StringType()}
 
@@ -139,7 +139,7 @@ def test_a_table_follows_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert r'"since": ["0B", 0]' in first
     assert r'"w", "w"' in last
     # a table that is found again: the older form comes once more with the batch that is repeated
-    again = Spark(OWN | {"tailrace.columns": Record.first(wider, ("0B", 0)).text()})
+    again = Spark(OWN | {"tailrace.columns": HeldTable.first(wider, ("0B", 0)).text()})
     made = target(monkeypatch, again, LATER)
     assert made.prepare([(FORM, SINCE), (wider, ("0B", 0))]) == wider
     assert again.altered() == []
@@ -230,7 +230,7 @@ def test_a_checkpoint_that_was_put_back_is_noticed(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_before_an_alteration_of_its_batch_is_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = OWN | {"tailrace.columns": Record.first(FORM, ("0B", 0)).text()}
+    begun = OWN | {"tailrace.columns": HeldTable.first(FORM, ("0B", 0)).text()}
     commits = [(3, "SET TBLPROPERTIES", None), (2, "MERGE", metadata(7, "-"))]
     made = target(monkeypatch, Spark(begun, commits), COLUMNS)
     assert made.is_beyond([(FORM, SINCE)], 7)

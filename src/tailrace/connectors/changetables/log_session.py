@@ -37,7 +37,7 @@ Observed = Mapping[str, tuple[Newest | None, CaptureHistory]]
 """By database, the end of the captured log after a position (None if nothing is new), and the change tables."""
 
 
-class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
+class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
     """The change tables of `databases`.
 
     `wanted` removes tables that the lists now exclude from a position, `shown` returns a table with the columns and key

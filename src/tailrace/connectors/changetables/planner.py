@@ -17,7 +17,7 @@ from tailrace.connectors.changetables.log.rows import skipped_rows
 from tailrace.connectors.changetables.log.sessions import Retries
 from tailrace.connectors.changetables.log.table_versions import TableVersions
 from tailrace.connectors.changetables.log.tasks import SchemaTask, Source
-from tailrace.connectors.changetables.log_session import OpenedLog, Target
+from tailrace.connectors.changetables.log_session import ChangeTablesSession, Target
 from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesPosition
 from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
 from tailrace.connectors.changetables.snapshot.windows import Incremental, TableWindows
@@ -75,7 +75,7 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
         self._tables = TableSnapshots(config, self._databases, self._shown, os.cpu_count() or 1, runtime)
         windows = TableWindows(config, dialect, self._databases, self._shown, legacy=settings.legacy, runtime=runtime)
         self._incremental = Incremental(config, windows, runtime)
-        self._log = OpenedLog(
+        self._log = ChangeTablesSession(
             settings,
             self._databases,
             self._wanted,
@@ -155,7 +155,7 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
 
     # --- the log -------------------------------------------------------------------------------------------------
 
-    def open(self, since: TablesOffset, until: TablesOffset | None, target: Target | None) -> OpenedLog:
+    def open(self, since: TablesOffset, until: TablesOffset | None, target: Target | None) -> ChangeTablesSession:
         return self._log
 
     def _to_end(self, start: TablesPosition) -> TablesPosition | None:

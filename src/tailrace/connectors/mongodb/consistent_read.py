@@ -57,7 +57,7 @@ _GONE = (
 
 
 class HeldDocuments:
-    """Implements tailrace.connectors.consistent_read.Held. `position` is the timestamp, as the column `position` shows it."""
+    """Implements tailrace.connectors.consistent_read.ConsistentRead. `position` is the timestamp, as the column `position` shows it."""
 
     stays = False
     position: str

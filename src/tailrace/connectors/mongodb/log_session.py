@@ -9,7 +9,7 @@ from tailrace.config import Config
 from tailrace.connectors.mongodb.log.indexed_run import Namespace, Rows
 from tailrace.connectors.mongodb.log.namespaces import choice
 from tailrace.connectors.mongodb.log.position import WHOLE, Committed, Position
-from tailrace.connectors.mongodb.log.reader import LogReader
+from tailrace.connectors.mongodb.log.reader import MongoLogReader
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.records.partition import tasks_of
 from tailrace.connectors.mongodb.records.tasks import LogTask
@@ -25,20 +25,20 @@ from tailrace.log.reader import ReadLog
 from tailrace.snapshot.progress import Progress
 
 
-class OpenedLog(ReadLog[MongoOffset, Position]):
+class MongoLogSession(ReadLog[MongoOffset, Position]):
     """The log that `reader` reads: changes of the collections `names`, in segments of the given `kind`.
 
     `present` returns the timestamp of the server's newest operation.
     """
 
-    reader: LogReader
+    reader: MongoLogReader
     windows: Incremental | None
 
     def __init__(
         self,
         config: Config,
         settings: MongoSettings,
-        reader: LogReader,
+        reader: MongoLogReader,
         names: Sequence[Namespace],
         kind: str,
         incremental: Incremental | None,

@@ -18,8 +18,8 @@ from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces, choice, chosen
 from tailrace.connectors.mongodb.log.oplog import OplogFeed, newest, operation_time
 from tailrace.connectors.mongodb.log.position import WHOLE, Position
-from tailrace.connectors.mongodb.log.reader import LogReader, MongoFeed, ReaderSettings, Source
-from tailrace.connectors.mongodb.log_session import OpenedLog
+from tailrace.connectors.mongodb.log.reader import ChangeSource, MongoFeed, MongoLogReader, ReaderSettings
+from tailrace.connectors.mongodb.log_session import MongoLogSession
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM
 from tailrace.connectors.mongodb.server.connection import Address, retries
@@ -119,7 +119,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
 
     def has_kept(self, log: Log | None) -> bool:
         # a failed reader is replaced: it reads again from the committed position
-        return not (isinstance(log, OpenedLog) and log.reader.has_failed)
+        return not (isinstance(log, MongoLogSession) and log.reader.has_failed)
 
     # --- sessions ------------------------------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
 
     # --- the log -------------------------------------------------------------------------------------------------
 
-    def _feed(self) -> Source:
+    def _feed(self) -> ChangeSource:
         config = self._config
         await_ms = config["cursor.max.await.time.ms"] or None
         if self._ends:
@@ -281,7 +281,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
             commands=self._commands,
         )
 
-    def open(self, since: MongoOffset, until: MongoOffset | None, target: int | None) -> OpenedLog:
+    def open(self, since: MongoOffset, until: MongoOffset | None, target: int | None) -> MongoLogSession:
         """Open the log after `since`.
 
         A batch `until` that is read again must be whole: raises PositionLost if the log lacks one of its ends.
@@ -289,10 +289,10 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         if until is not None:
             self._demand(until.log)
         config = self._config
-        reader = LogReader(MongoFeed(self._feed(), since.log, ReaderSettings.of(config)), self._runtime)
+        reader = MongoLogReader(MongoFeed(self._feed(), since.log, ReaderSettings.of(config)), self._runtime)
         names, settings = self._namespaces.names, self._shape()
         reader.start()
-        return OpenedLog(
+        return MongoLogSession(
             config,
             settings,
             reader,
@@ -309,7 +309,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
     # --- beside the log ------------------------------------------------------------------------------------------
 
     def status(self, log: Log | None) -> Offset | None:
-        if not isinstance(log, OpenedLog):
+        if not isinstance(log, MongoLogSession):
             return None
         newest_ = MongoOffset(log.newest()).to_json()
         running = None if self.incremental is None else self.incremental.status()

@@ -13,7 +13,7 @@ from tailrace.config.processors import processors
 from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.identity import CatalogXmin
 from tailrace.connectors.postgres.log.indexed_run import Rows, versions_of
-from tailrace.connectors.postgres.log.reader import LogReader
+from tailrace.connectors.postgres.log.reader import PostgresLogReader
 from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import Committed, LogPosition
@@ -53,14 +53,14 @@ def parallelism(config: Config) -> int:
     return config["event.order.segments"] or _CORES
 
 
-class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
+class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
     """The log as `reader` has it; `address` is where tasks read rows, `stock` has the captured tables as they were
     found last.
 
     What a snapshot has shown is left out, so another snapshot needs another reader.
     """
 
-    reader: LogReader
+    reader: PostgresLogReader
     windows: Incremental | None
     outlives_snapshots = False
 
@@ -68,7 +68,7 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
         self,
         config: Config,
         settings: EventSettings,
-        reader: LogReader,
+        reader: PostgresLogReader,
         windows: Incremental | None,
         xmin: CatalogXmin,
         address: Callable[[], Address],

@@ -16,10 +16,10 @@ from tailrace.connectors.postgres.log import invalidation
 from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.log.identity import CatalogXmin, present, refuse_standby, way_back
-from tailrace.connectors.postgres.log.reader import LogReader
+from tailrace.connectors.postgres.log.reader import PostgresLogReader
 from tailrace.connectors.postgres.log.reading import OUTSIDE, Connections, Environment, ReaderSettings, Since, Wanted
 from tailrace.connectors.postgres.log.visible import Streamed
-from tailrace.connectors.postgres.log_session import OpenedLog, parallelism
+from tailrace.connectors.postgres.log_session import PostgresLogSession, parallelism
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLsn, lsn_text
 from tailrace.connectors.postgres.schema import coverage
@@ -229,7 +229,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
 
     # --- the log -------------------------------------------------------------------------------------------------
 
-    def open(self, since: PostgresOffset, until: PostgresOffset | None, target: int | None) -> OpenedLog:
+    def open(self, since: PostgresOffset, until: PostgresOffset | None, target: int | None) -> PostgresLogSession:
         self.prepare(since)
         config = self._config
         if slots.find_slot(self._connect(), config) is None:
@@ -254,11 +254,11 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             streamed=self._streamed(),
             runtime=self._outside.runtime,
         )
-        reader = LogReader(feed)
+        reader = PostgresLogReader(feed)
         if self.incremental is not None:
             self.incremental.follow(self._connect())
         reader.start()
-        return OpenedLog(
+        return PostgresLogSession(
             config,
             self._settings,
             reader,
@@ -315,7 +315,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             log.warning("heartbeat.action.query fails: %s; the heartbeat goes on without it", reason)
 
     def status(self, log: Log | None) -> Offset | None:
-        if not isinstance(log, OpenedLog) or not log.reader.head_lsn:
+        if not isinstance(log, PostgresLogSession) or not log.reader.head_lsn:
             return None
         newest = PostgresOffset().to_json()
         newest["log"]["idle"] = lsn_text(log.reader.head_lsn)

@@ -117,7 +117,7 @@ _FAITHFUL: dict[str, Any] = {
 
 
 class PostgresPresent:
-    """See tailrace.connectors.row_lookup.Present."""
+    """See tailrace.connectors.row_lookup.PresentTables."""
 
     def __init__(self, config: Config, settings: EventSettings, connection: psycopg.Connection[Any]) -> None:
         self._config, self._settings, self._connection = config, settings, connection

@@ -35,7 +35,7 @@ from tailrace.records.layout import (
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class AvroOptions:
     """The options of an Avro converter: the registry, and how schemas are made.
 
     `nulls_stay`: a null is written as null even if the schema has a default. `plain_records`: the schema of an optional
@@ -48,7 +48,7 @@ class Options:
     plain_records: bool
 
 
-def options_of(kind: str, part: str, options: Mapping[str, str]) -> tuple[Options, OptionReader]:
+def options_of(kind: str, part: str, options: Mapping[str, str]) -> tuple[AvroOptions, OptionReader]:
     """Return the options of a converter of vendor `kind` (Confluent or Apicurio) for `part`, the keys or the values.
 
     Raises ConfigError for unsupported options.
@@ -68,7 +68,7 @@ def options_of(kind: str, part: str, options: Mapping[str, str]) -> tuple[Option
         given.boolean("discard.type.doc.default", False),
     )
     nulls_stay = given.boolean("ignore.default.for.nullables", False)
-    return Options(registry, rules, nulls_stay, kind == "apicurio"), given
+    return AvroOptions(registry, rules, nulls_stay, kind == "apicurio"), given
 
 
 # --- the encoding -----------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Avro:
     """See formats.base.Encoding. It needs its converter's options; `kind` is the converter's vendor."""
 
     kind: str
-    options: Options | None = None
+    options: AvroOptions | None = None
 
     def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
         """See formats.base.Configured."""
@@ -114,8 +114,8 @@ class Avro:
         _, text, name = self._schema(layout)
         return id_headers(registry, record.topic, text, name)
 
-    def block(self, columns: Columns) -> _Block:
-        return _Block(columns, self._options.rules)
+    def block(self, columns: Columns) -> _AvroBlock:
+        return _AvroBlock(columns, self._options.rules)
 
     def one(self, layout: Node, schemas: bool, record: RecordLayout) -> bytes | None:
         made = self.compile(layout, schemas, record)
@@ -135,7 +135,7 @@ class Avro:
         return schema, schema_text(schema, rules), full_name(schema, rules)
 
     @property
-    def _options(self) -> Options:
+    def _options(self) -> AvroOptions:
         if self.options is None:
             raise ConfigError(
                 "Avro needs the options of its converter.", "Name it in key.converter or value.converter."
@@ -164,7 +164,7 @@ class Avro:
                 yield Hole(node, RECORD, schema, None)
 
 
-class _Block(BinaryBlock):
+class _AvroBlock(BinaryBlock):
     """See formats.base.Block."""
 
     def __init__(self, columns: Columns, rules: Rules) -> None:

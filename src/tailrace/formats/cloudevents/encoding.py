@@ -15,8 +15,8 @@ from tailrace.errors import ConfigError
 from tailrace.formats.arrow import folded
 from tailrace.formats.avro.encoding import Avro
 from tailrace.formats.base import Encoding, Taken
-from tailrace.formats.cloudevents.layout import DATA, Event, event
-from tailrace.formats.cloudevents.options import Options, options_of
+from tailrace.formats.cloudevents.layout import DATA, EventLayout, event
+from tailrace.formats.cloudevents.options import CloudEventsOptions, options_of
 from tailrace.formats.option_reader import OptionReader
 from tailrace.records.columns import Columns, Indexes, Same, Texts, Written
 from tailrace.records.layout import Column, Constant, ImageColumn, Node, RecordLayout, Struct
@@ -27,7 +27,7 @@ _DATA_SUBJECT = "-data"
 
 
 @dataclass(frozen=True, slots=True)
-class _Document:
+class _CloudEventsDocument:
     """An event's document, and the document of its data if that has its own encoding."""
 
     event: Any
@@ -39,7 +39,7 @@ class _Document:
 class CloudEvents:
     """See formats.base.Encoding. It needs its converter's options."""
 
-    options: Options | None = None
+    options: CloudEventsOptions | None = None
 
     def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
         """See formats.base.Configured."""
@@ -47,7 +47,7 @@ class CloudEvents:
         found = options_of(part, given)
         return given.taken(CloudEvents(found), keeps_nulls=found.nulls_stay)
 
-    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _Document | None:
+    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _CloudEventsDocument | None:
         found = self._event(layout, record)
         if found is None:
             return None
@@ -57,10 +57,10 @@ class CloudEvents:
             assert data is not None
         made = self._outer.compile(found.layout, False, record)
         assert made is not None
-        return _Document(made, data, made.size + (0 if data is None else data.size))
+        return _CloudEventsDocument(made, data, made.size + (0 if data is None else data.size))
 
-    def block(self, columns: Columns) -> _Block:
-        return _Block(columns, self._outer, None if self._options.data_avro is None else self._data)
+    def block(self, columns: Columns) -> _CloudEventsBlock:
+        return _CloudEventsBlock(columns, self._outer, None if self._options.data_avro is None else self._data)
 
     def one(self, layout: Node, schemas: bool, record: RecordLayout) -> Any:
         found = self._event(layout, record)
@@ -73,7 +73,7 @@ class CloudEvents:
         return self._outer.one(folded(event_layout), False, record)
 
     @property
-    def _options(self) -> Options:
+    def _options(self) -> CloudEventsOptions:
         return _DEFAULTS if self.options is None else self.options
 
     @property
@@ -96,7 +96,7 @@ class CloudEvents:
             )
         return replace(record, topic=record.topic + _DATA_SUBJECT)
 
-    def _event(self, layout: Node, record: RecordLayout) -> Event | None:
+    def _event(self, layout: Node, record: RecordLayout) -> EventLayout | None:
         """Return the event, with the address of its data's schema."""
         found = event(layout, record, self._options)
         if found is None or found.data is None:
@@ -113,14 +113,14 @@ def _text_of(layout: Struct, name: str) -> Any:
     return part.type
 
 
-class _Block:
+class _CloudEventsBlock:
     """See formats.base.Block."""
 
     def __init__(self, columns: Columns, outer: Encoding, data: Encoding | None) -> None:
         self._columns, self._outer = columns, outer
         self._data = None if data is None else data.block(columns)
 
-    def encode(self, documents: Sequence[_Document | None], of: npt.NDArray[np.int32]) -> pa.Array:
+    def encode(self, documents: Sequence[_CloudEventsDocument | None], of: npt.NDArray[np.int32]) -> pa.Array:
         columns = self._columns
         if self._data is not None:
             made = self._data.encode([None if one is None else one.data for one in documents], of)

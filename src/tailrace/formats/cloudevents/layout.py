@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import ABSENT, BYTES, STRING, LogicalType
 from tailrace.errors import ConversionError
-from tailrace.formats.cloudevents.options import GENERATE, HEADER, Options
+from tailrace.formats.cloudevents.options import GENERATE, HEADER, CloudEventsOptions
 from tailrace.formats.json.numeric import schema_with_numbers
 from tailrace.records.layout import (
     RECORD,
@@ -40,7 +40,7 @@ _ORDERS = (("id", "txid"), ("total_order", "txtotalorder"), ("data_collection_or
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class EventLayout:
     """The layout of an event. If `data` is not None, it is the layout of the data, and the event's data is DATA."""
 
     layout: Struct
@@ -57,7 +57,7 @@ class _Facts:
     data: Struct
 
 
-def event(value: Node, record: RecordLayout, options: Options) -> Event | None:
+def event(value: Node, record: RecordLayout, options: CloudEventsOptions) -> EventLayout | None:
     """Return the event of a record; None if it is not a change. Raises ConversionError if a header is missing."""
     facts = _facts(value, record, options)
     if facts is None:
@@ -87,10 +87,10 @@ def event(value: Node, record: RecordLayout, options: Options) -> Event | None:
     if options.data_format == "json":
         data, shown = None, _in_json(facts.data, options)
     layout = Struct((*attributes, Member("data", shown)), options.adjusted(schema_name))
-    return Event(layout, data)
+    return EventLayout(layout, data)
 
 
-def _facts(value: Node, record: RecordLayout, options: Options) -> _Facts | None:
+def _facts(value: Node, record: RecordLayout, options: CloudEventsOptions) -> _Facts | None:
     if not isinstance(value, Struct):
         return None
     if options.metadata == HEADER:
@@ -113,7 +113,7 @@ def _facts(value: Node, record: RecordLayout, options: Options) -> _Facts | None
     return _Facts(source, op, value.part("transaction") or _NOTHING, data)
 
 
-def _data_name(source: Node, record: RecordLayout, options: Options) -> str:
+def _data_name(source: Node, record: RecordLayout, options: CloudEventsOptions) -> str:
     """Return the name of the data's schema."""
     named = _chosen(options.data_name, "dataSchemaName", record)
     if named is None:
@@ -127,7 +127,7 @@ def _data_name(source: Node, record: RecordLayout, options: Options) -> str:
     return named.value
 
 
-def _in_json(data: Struct, options: Options) -> Node:
+def _in_json(data: Struct, options: CloudEventsOptions) -> Node:
     if not options.json_schemas:
         return data
     kind = schema_with_numbers(data.type) if options.json.numeric else data.type

@@ -19,7 +19,7 @@ VALUE, HEADER, GENERATE = "value", "header", "generate"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class CloudEventsOptions:
     """The options of the converter.
 
     `metadata`: where the source block, the operation and the transaction are (value or headers). `id`, `type`, and
@@ -49,7 +49,7 @@ class Options:
         return adjusted(name, self.adjustment, dots=True)
 
 
-def options_of(part: str, given: OptionReader) -> Options:
+def options_of(part: str, given: OptionReader) -> CloudEventsOptions:
     """Return the options. Raises ConfigError for unsupported ones."""
     if part != "value":
         raise ConfigError(f"{part}.converter cannot be CloudEventsConverter.", "It is a converter of values.")
@@ -75,7 +75,7 @@ def options_of(part: str, given: OptionReader) -> Options:
         assert encoding.options is not None
         # events may be read by anyone, so the URL has no login
         url = _LOGIN.sub("//", encoding.options.registry.access.url)
-    return Options(
+    return CloudEventsOptions(
         schemas,
         data,
         given.boolean("extension.attributes.enable", True),

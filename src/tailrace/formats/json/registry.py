@@ -51,8 +51,8 @@ class RegistryJson:
             return Assembly.of(self.opening(record.topic, text), (*parts_of(layout), b"}"))
         return Assembly.of(b"", (Hole(record.topic, RECORD, text, None), *parts_of(layout), b"}"))
 
-    def block(self, columns: Columns) -> _Block:
-        return _Block(columns, self)
+    def block(self, columns: Columns) -> _RegisteredBlock:
+        return _RegisteredBlock(columns, self)
 
     def one(self, layout: Node, schemas: bool, record: RecordLayout) -> bytes | None:
         made = self.compile(layout, schemas, record)
@@ -65,7 +65,7 @@ class RegistryJson:
         return f'{{"schemaId":{schema_id(self.registry, topic, schema, None, _KIND)},"payload":'.encode()
 
 
-class _Block(JsonBlock):
+class _RegisteredBlock(JsonBlock):
     """See formats.base.Block."""
 
     def __init__(self, columns: Columns, encoding: RegistryJson) -> None:

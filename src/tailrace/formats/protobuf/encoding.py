@@ -18,7 +18,7 @@ from tailrace.formats.protobuf.schema import Rules, file_of
 from tailrace.formats.protobuf.values import (
     RECORD_ITSELF,
     SIZED,
-    Place,
+    FieldPlace,
     array_piece,
     head_piece,
     json_piece,
@@ -49,7 +49,7 @@ from tailrace.records.layout import (
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ProtobufOptions:
     """The options of a Protobuf converter: the registry, and how messages are made.
 
     `nulls_stay`: a null is left out even if the schema has a default.
@@ -60,7 +60,7 @@ class Options:
     nulls_stay: bool
 
 
-def options_of(part: str, options: Mapping[str, str]) -> tuple[Options, OptionReader]:
+def options_of(part: str, options: Mapping[str, str]) -> tuple[ProtobufOptions, OptionReader]:
     """Return the options of the converter of `part`, the keys or the values. Raises ConfigError for unsupported
     options."""
     given = OptionReader(f"{part}.converter.", options)
@@ -90,7 +90,7 @@ def options_of(part: str, options: Mapping[str, str]) -> tuple[Options, OptionRe
         given.boolean("optional.for.nullables", False),
         given.boolean("wrapper.for.nullables", False),
     )
-    return Options(registry, rules, given.boolean("ignore.default.for.nullables", False)), given
+    return ProtobufOptions(registry, rules, given.boolean("ignore.default.for.nullables", False)), given
 
 
 # --- the encoding -----------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class Inner:
 class Protobuf:
     """See formats.base.Encoding. It needs its converter's options."""
 
-    options: Options | None = None
+    options: ProtobufOptions | None = None
 
     def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
         """See formats.base.Configured."""
@@ -141,9 +141,9 @@ class Protobuf:
             return Assembly.of(head(record.topic), parts, null_size)
         return Assembly.of(b"", (Hole(record.topic, RECORD, ByTopic(head), None), *parts), null_size)
 
-    def block(self, columns: Columns) -> _Block:
+    def block(self, columns: Columns) -> _ProtobufBlock:
         assert self.options is not None
-        return _Block(columns, self.options.rules)
+        return _ProtobufBlock(columns, self.options.rules)
 
     def one(self, layout: Node, schemas: bool, record: RecordLayout) -> bytes | None:
         made = self.compile(layout, schemas, record)
@@ -162,7 +162,7 @@ def _record(layout: Node, rules: Rules) -> Iterator[bytes | Hole]:
         case Struct():
             yield from _fields(layout, rules)
         case _ if layout.type.connect == "struct":
-            yield from _field(layout, Place(RECORD_ITSELF, layout.type, null=_NULL), rules)
+            yield from _field(layout, FieldPlace(RECORD_ITSELF, layout.type, null=_NULL), rules)
         case _:
             place = replace(place_of(1, layout.type, Rules()), null=_NULL)
             yield from _field(layout, place, rules)
@@ -173,7 +173,7 @@ def _fields(struct: Struct, rules: Rules) -> Iterator[bytes | Hole]:
         yield from _field(member.node, place_of(number, member.node.type, rules), rules)
 
 
-def _field(node: Node, place: Place, rules: Rules) -> Iterator[bytes | Hole]:
+def _field(node: Node, place: FieldPlace, rules: Rules) -> Iterator[bytes | Hole]:
     match node:
         case Constant():
             yield writer(place, rules)(node.value)
@@ -193,20 +193,20 @@ def _field(node: Node, place: Place, rules: Rules) -> Iterator[bytes | Hole]:
             yield Hole(node, RECORD, place, None)
 
 
-def _key(name: str, place: Place) -> tuple[Hashable, ...]:
+def _key(name: str, place: FieldPlace) -> tuple[Hashable, ...]:
     """Return the key that caches the pieces of a column."""
     kind = place.kind
     return "protobuf", name, kind.connect, kind.name, place.number, place.keeps, place.wrapped, place.null
 
 
-class _Block(BinaryBlock):
+class _ProtobufBlock(BinaryBlock):
     """See formats.base.Block."""
 
     def __init__(self, columns: Columns, rules: Rules) -> None:
         array, json = partial(array_piece, rules=rules), partial(json_piece, rules=rules)
         super().__init__(columns, Writing(array, json, partial(writer, rules=rules)))
 
-    def kept_key(self, leaf: Column, way: Place) -> Hashable:
+    def kept_key(self, leaf: Column, way: FieldPlace) -> Hashable:
         return _key(leaf.name, way)
 
     def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:

@@ -46,7 +46,7 @@ Writer = Callable[[Any], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FieldPlace:
     """A field of a message. `keeps`: its type's default is written too. `wrapped`: its values are messages with a
     value. `null` is the encoding of a null."""
 
@@ -62,10 +62,10 @@ class Place:
         return tag(self.number, SIZED if self.wrapped else wire(self.kind))
 
 
-def place_of(number: int, kind: LogicalType, rules: Rules) -> Place:
+def place_of(number: int, kind: LogicalType, rules: Rules) -> FieldPlace:
     """Return the field of a message with this number."""
     keeps = rules.optionals and kind.optional
-    return Place(number, kind, keeps, is_wrapped(kind, rules))
+    return FieldPlace(number, kind, keeps, is_wrapped(kind, rules))
 
 
 def wire(kind: LogicalType) -> int:
@@ -101,7 +101,7 @@ def zigzag(number: int) -> bytes:
     return varint(number << 1)
 
 
-def writer(place: Place, rules: Rules) -> Writer:
+def writer(place: FieldPlace, rules: Rules) -> Writer:
     """Return the encoder of a whole field; it writes nothing for a null, or for a default that is not kept."""
     kind, head = place.kind, place.head
     match kind.connect:
@@ -113,7 +113,7 @@ def writer(place: Place, rules: Rules) -> Writer:
         fields = _fields(kind, rules)
         return lambda value: place.null if value is None else fields(value)
     if place.wrapped:
-        inner = writer(Place(1, kind), rules)
+        inner = writer(FieldPlace(1, kind), rules)
         return lambda value: place.null if value is None else head + sized(inner(value))
     plain = _plain(kind, rules)
     if place.keeps or kind.connect not in _DEFAULTS or is_message(kind):
@@ -183,13 +183,13 @@ def _fields(kind: LogicalType, rules: Rules) -> Writer:
     return lambda value: b"".join(write(value[name]) for name, write in parts)
 
 
-def _array(place: Place, rules: Rules) -> Writer:
+def _array(place: FieldPlace, rules: Rules) -> Writer:
     """Return the encoder of a list: numbers together after one head, other items with a head each."""
     items = place.kind.items
     assert items is not None
     wrapped = is_wrapped(items, rules)
     packed = not wrapped and wire(items) != SIZED
-    one = Place(place.number, items, True, wrapped)
+    one = FieldPlace(place.number, items, True, wrapped)
     item = _plain(items, rules) if packed else writer(one, rules)
 
     def write(value: Any) -> bytes:
@@ -206,7 +206,7 @@ def _array(place: Place, rules: Rules) -> Writer:
     return write
 
 
-def _map(place: Place, rules: Rules) -> Writer:
+def _map(place: FieldPlace, rules: Rules) -> Writer:
     """Return the encoder of a map: a message of key and value for each entry."""
     kind = place.kind
     assert kind.items is not None
@@ -497,7 +497,7 @@ pass
 _ALL = readonly(np.zeros(0, np.bool_))
 
 
-def array_piece(values: pa.Array, place: Place, rules: Rules) -> Fragment:
+def array_piece(values: pa.Array, place: FieldPlace, rules: Rules) -> Fragment:
     """Return the pieces of an array of any type that holds values of the field's schema."""
     kind = place.kind
     if is_message(kind) or not takes_arrow(kind, values.type):
@@ -516,7 +516,7 @@ def array_piece(values: pa.Array, place: Place, rules: Rules) -> Fragment:
     return _piece(place, count, len(numbers) + 2 * count, lambda *to: fixed(numbers, width, valid, *to))
 
 
-def json_piece(written: Fragment, place: Place, rules: Rules) -> Fragment:
+def json_piece(written: Fragment, place: FieldPlace, rules: Rules) -> Fragment:
     """Return the pieces of a column that is JSON already."""
     count, data, bounds = len(written.offsets) - 1, written.data, written.offsets
     kind = place.kind
@@ -549,13 +549,13 @@ def head_piece(sizes: npt.NDArray[np.int32], present: npt.NDArray[np.bool_], num
     return Fragment(readonly(out), readonly(offsets))
 
 
-def _texts(place: Place, data: Bytes, bounds: Offsets, valid: npt.NDArray[np.bool_], cut: int) -> Fragment:
+def _texts(place: FieldPlace, data: Bytes, bounds: Offsets, valid: npt.NDArray[np.bool_], cut: int) -> Fragment:
     count = len(bounds) - 1
     room = int(bounds[-1]) - int(bounds[0]) + 12 * count
     return _piece(place, count, room, lambda *to: texts(data, bounds, valid, cut, *to))
 
 
-def _decimals(place: Place, data: Bytes, bounds: Offsets, valid: npt.NDArray[np.bool_]) -> Fragment | None:
+def _decimals(place: FieldPlace, data: Bytes, bounds: Offsets, valid: npt.NDArray[np.bool_]) -> Fragment | None:
     """Return decimals from their unscaled numbers; None if some have more than 8 bytes."""
     head, scale, count = _bytes(place.head), digits(place.kind), len(bounds) - 1
     out, offsets = np.empty(max((len(head) + 32) * count, 1), np.uint8), np.zeros(count + 1, np.int32)
@@ -563,7 +563,7 @@ def _decimals(place: Place, data: Bytes, bounds: Offsets, valid: npt.NDArray[np.
     return None if wide else Fragment(readonly(out), readonly(offsets))
 
 
-def _piece(place: Place, count: int, room: int, write: Callable[..., Any]) -> Fragment:
+def _piece(place: FieldPlace, count: int, room: int, write: Callable[..., Any]) -> Fragment:
     """Return the pieces that `write` makes; `room` is for the values without their heads."""
     head = _bytes(place.head)
     inner = tag(1, wire(place.kind))[0] if place.wrapped else -1
@@ -576,5 +576,5 @@ def _bytes(text: bytes) -> Bytes:
     return readonly(np.frombuffer(text, np.uint8))
 
 
-def _null(place: Place) -> int:
+def _null(place: FieldPlace) -> int:
     return place.null[0] if place.null else -1

@@ -23,7 +23,7 @@ _TYPE = "delegate.converter.type"
 
 
 @dataclass(frozen=True, slots=True)
-class _Document:
+class _BinaryDocument:
     """A document of the encoding of bytes, or of the other encoding."""
 
     own: Any
@@ -53,15 +53,15 @@ class BinaryData:
             raise ConfigError(f"{given.prefix}{_TYPE} = {converter} is the same converter.", "Name another one.")
         return given.taken(BinaryData(beside, schemas))
 
-    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _Document | None:
+    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _BinaryDocument | None:
         if layout.type.connect == "bytes":
             own = BYTES.compile(layout, False, record)
-            return None if own is None else _Document(own, None, own.size)
+            return None if own is None else _BinaryDocument(own, None, own.size)
         made = self._beside(record).compile(layout, self.schemas, record)
-        return None if made is None else _Document(None, made, made.size)
+        return None if made is None else _BinaryDocument(None, made, made.size)
 
-    def block(self, columns: Columns) -> _Block:
-        return _Block(BYTES.block(columns), None if self.beside is None else self.beside.block(columns))
+    def block(self, columns: Columns) -> _BinaryBlock:
+        return _BinaryBlock(BYTES.block(columns), None if self.beside is None else self.beside.block(columns))
 
     def one(self, layout: Node, schemas: bool, record: RecordLayout) -> Any:
         if layout.type.connect == "bytes":
@@ -78,13 +78,13 @@ class BinaryData:
         return self.beside
 
 
-class _Block:
+class _BinaryBlock:
     """See formats.base.Block."""
 
     def __init__(self, own: Block, beside: Block | None) -> None:
         self._own, self._beside = own, beside
 
-    def encode(self, documents: Sequence[_Document | None], of: npt.NDArray[np.int32]) -> pa.Array:
+    def encode(self, documents: Sequence[_BinaryDocument | None], of: npt.NDArray[np.int32]) -> pa.Array:
         found = self._own.encode([None if document is None else document.own for document in documents], of)
         others = [None if document is None else document.others for document in documents]
         if self._beside is None or not any(document is not None for document in others):

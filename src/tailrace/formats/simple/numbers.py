@@ -21,7 +21,7 @@ from tailrace.records.layout import Constant, Node, RecordLayout
 
 
 @dataclass(frozen=True, slots=True)
-class _Document:
+class _NumberDocument:
     """A leaf."""
 
     layout: Node
@@ -45,7 +45,7 @@ class Plain:
         given.idle("schemas.enable")
         return given.taken(self)
 
-    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _Document | None:
+    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _NumberDocument | None:
         if isinstance(layout, Constant) and layout.value is None:
             return None
         if layout.type.connect != self.connect:
@@ -55,10 +55,10 @@ class Plain:
                 f"It accepts only {self.connect}: take the field out of its struct by the transform ExtractField, or "
                 "name another converter.",
             )
-        return _Document(layout, np.dtype(self.form).itemsize if self.form else 0)
+        return _NumberDocument(layout, np.dtype(self.form).itemsize if self.form else 0)
 
-    def block(self, columns: Columns) -> _Block:
-        return _Block(columns, self)
+    def block(self, columns: Columns) -> _NumberBlock:
+        return _NumberBlock(columns, self)
 
     def one(self, layout: Node, schemas: bool, record: RecordLayout) -> bytes | None:
         document = self.compile(layout, schemas, record)
@@ -81,13 +81,13 @@ class Plain:
         return binary_array(readonly(data), readonly(offsets), valid_flags(values))
 
 
-class _Block:
+class _NumberBlock:
     """See formats.base.Block."""
 
     def __init__(self, columns: Columns, encoding: Plain) -> None:
         self._columns, self._encoding = columns, encoding
 
-    def encode(self, documents: Sequence[_Document | None], of: npt.NDArray[np.int32]) -> pa.Array:
+    def encode(self, documents: Sequence[_NumberDocument | None], of: npt.NDArray[np.int32]) -> pa.Array:
         found = pa.nulls(len(of), pa.binary())
         for number, document in enumerate(documents):
             if document is not None:

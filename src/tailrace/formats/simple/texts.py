@@ -31,7 +31,7 @@ _WHOLE = ("int8", "int16", "int32", "int64")
 
 
 @dataclass(frozen=True, slots=True)
-class _Document:
+class _TextDocument:
     """A compiled layout: `parts` if it consists of literals and columns, else a JSON document to show."""
 
     schema: LogicalType
@@ -60,19 +60,19 @@ class Texts:
         # Java's structs show the values, not the defaults that replace nulls
         return given.taken(replace(self, charset=charset), keeps_nulls=True)
 
-    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _Document | None:
+    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _TextDocument | None:
         if isinstance(layout, Constant) and layout.value is None:
             return None
         layout = _without_defaults(layout)
         found = list(self._parts(layout))
         if None not in found:
             parts = Assembly.of(b"", [part for part in found if part is not None])
-            return _Document(layout.type, parts, None, parts.size)
+            return _TextDocument(layout.type, parts, None, parts.size)
         document = JSON.compile(layout, False, record)
-        return _Document(layout.type, None, document, document.size)
+        return _TextDocument(layout.type, None, document, document.size)
 
-    def block(self, columns: Columns) -> _Block:
-        return _Block(columns, self)
+    def block(self, columns: Columns) -> _TextBlock:
+        return _TextBlock(columns, self)
 
     def one(self, layout: Node, schemas: bool, record: RecordLayout) -> bytes | None:
         text = JSON.one(_without_defaults(layout), False, record)
@@ -108,14 +108,14 @@ class Texts:
         yield b"}" if node.members else b"Struct{}"
 
 
-class _Block:
+class _TextBlock:
     """See formats.base.Block."""
 
     def __init__(self, columns: Columns, encoding: Texts) -> None:
         self._encoding = encoding
         self._json, self._assembled = JSON.block(columns), _Assembled(columns)
 
-    def encode(self, documents: Sequence[_Document | None], of: npt.NDArray[np.int32]) -> pa.Array:
+    def encode(self, documents: Sequence[_TextDocument | None], of: npt.NDArray[np.int32]) -> pa.Array:
         parts = [None if document is None else document.parts for document in documents]
         if all(document is None or document.parts is not None for document in documents):
             return self._assembled.encode(parts, of)

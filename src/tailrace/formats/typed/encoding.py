@@ -17,39 +17,39 @@ from tailrace.values import arrow_type_of
 
 
 @dataclass(frozen=True, slots=True)
-class _Document:
+class _TypedDocument:
     """A layout and the Arrow type of its values."""
 
     layout: Node
     type: pa.DataType
     size: int = 0
 
-    def part(self, name: str) -> _Document | None:
+    def part(self, name: str) -> _TypedDocument | None:
         """Return the document of a part of the layout; None if it has no such part."""
         found = self.layout.part(name) if isinstance(self.layout, Struct) else None
-        return None if found is None else _Document(found, arrow_type_of(found.type))
+        return None if found is None else _TypedDocument(found, arrow_type_of(found.type))
 
 
 class Typed:
     """See formats.base.Encoding. The layouts of a block share one schema."""
 
-    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _Document:
-        return _Document(layout, arrow_type_of(layout.type))
+    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _TypedDocument:
+        return _TypedDocument(layout, arrow_type_of(layout.type))
 
-    def block(self, columns: Columns) -> _Block:
-        return _Block(columns)
+    def block(self, columns: Columns) -> _TypedBlock:
+        return _TypedBlock(columns)
 
     def one(self, layout: Node, schemas: bool, record: RecordLayout) -> Any:
         return array_of(layout, None, np.zeros(1, np.int32))[0].as_py()
 
 
-class _Block:
+class _TypedBlock:
     """See formats.base.Block."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
 
-    def encode(self, documents: Sequence[_Document | None], of: npt.NDArray[np.int32]) -> pa.Array:
+    def encode(self, documents: Sequence[_TypedDocument | None], of: npt.NDArray[np.int32]) -> pa.Array:
         kind = next((document.type for document in documents if document is not None), pa.null())
         places, parts = [], []
         if len(documents) == 1 and documents[0] is not None and not of.any():

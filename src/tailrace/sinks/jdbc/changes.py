@@ -37,14 +37,14 @@ class Unsupported(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FieldType:
     """The type that a field has in PostgreSQL, and what makes the text of a value that is not null."""
 
     type: str
     text: Text
 
 
-def kind_of(schema: Schema) -> Kind:
+def kind_of(schema: Schema) -> FieldType:
     """How a field of this schema is written; raises Unsupported."""
     name = str(schema.get("name") or "")
     form = str(schema.get("type") or "")
@@ -54,16 +54,18 @@ def kind_of(schema: Schema) -> Kind:
     if name == "org.apache.kafka.connect.data.Decimal":
         scale = int(parameters.get("scale", 0))
         precision = parameters.get("connect.decimal.precision")
-        return Kind(f"numeric({precision},{scale})" if precision else "numeric", lambda value: _decimal(value, scale))
+        return FieldType(
+            f"numeric({precision},{scale})" if precision else "numeric", lambda value: _decimal(value, scale)
+        )
     if name == "io.debezium.data.Bits":
         length = int(parameters.get("length", 0))
-        return Kind(f"bit varying({length})" if length else "bit varying", lambda value: _bits(value, length))
+        return FieldType(f"bit varying({length})" if length else "bit varying", lambda value: _bits(value, length))
     if form == "array":
         items = kind_of(schema.get("items") or {})
         if items.type.endswith("[]"):
             # An array of several dimensions has the type of one.
-            return Kind(items.type, lambda value: "{" + ",".join(map(items.text, value)) + "}")
-        return Kind(f"{items.type}[]", lambda value: _array(value, items.text))
+            return FieldType(items.type, lambda value: "{" + ",".join(map(items.text, value)) + "}")
+        return FieldType(f"{items.type}[]", lambda value: _array(value, items.text))
     if form in _PLAIN:
         return _PLAIN[form]
     raise Unsupported(f"of the type {name or form or 'without a schema'}")
@@ -177,42 +179,44 @@ def _array(value: list[Any], text: Text) -> str:
 
 
 _PLAIN = {
-    "int8": Kind("smallint", str),
-    "int16": Kind("smallint", str),
-    "int32": Kind("integer", str),
-    "int64": Kind("bigint", str),
-    "float": Kind("real", str),
-    "double": Kind("double precision", str),
-    "boolean": Kind("boolean", _boolean),
-    "string": Kind("text", str),
-    "bytes": Kind("bytea", _bytes),
+    "int8": FieldType("smallint", str),
+    "int16": FieldType("smallint", str),
+    "int32": FieldType("integer", str),
+    "int64": FieldType("bigint", str),
+    "float": FieldType("real", str),
+    "double": FieldType("double precision", str),
+    "boolean": FieldType("boolean", _boolean),
+    "string": FieldType("text", str),
+    "bytes": FieldType("bytea", _bytes),
 }
 _NAMED = {
-    **dict.fromkeys(("io.debezium.time.Date", "org.apache.kafka.connect.data.Date"), Kind("date", _date)),
-    **dict.fromkeys(("io.debezium.time.Time", "org.apache.kafka.connect.data.Time"), Kind("time(6)", _milli(_time_of))),
-    "io.debezium.time.MicroTime": Kind("time(6)", _time_of),
-    "io.debezium.time.NanoTime": Kind("time(6)", _nano(_time_of)),
-    "io.debezium.time.ZonedTime": Kind("timetz(6)", str),
+    **dict.fromkeys(("io.debezium.time.Date", "org.apache.kafka.connect.data.Date"), FieldType("date", _date)),
+    **dict.fromkeys(
+        ("io.debezium.time.Time", "org.apache.kafka.connect.data.Time"), FieldType("time(6)", _milli(_time_of))
+    ),
+    "io.debezium.time.MicroTime": FieldType("time(6)", _time_of),
+    "io.debezium.time.NanoTime": FieldType("time(6)", _nano(_time_of)),
+    "io.debezium.time.ZonedTime": FieldType("timetz(6)", str),
     **dict.fromkeys(
         ("io.debezium.time.Timestamp", "org.apache.kafka.connect.data.Timestamp"),
-        Kind("timestamp(6)", _milli_timestamp),
+        FieldType("timestamp(6)", _milli_timestamp),
     ),
-    "io.debezium.time.MicroTimestamp": Kind("timestamp(6)", _timestamp),
-    "io.debezium.time.NanoTimestamp": Kind("timestamp(6)", _nano_timestamp),
-    "io.debezium.time.ZonedTimestamp": Kind("timestamptz(6)", _iso),
-    "io.debezium.time.IsoDate": Kind("date", _without_zone),
-    "io.debezium.time.IsoTime": Kind("time(6)", _without_zone),
-    "io.debezium.time.IsoTimestamp": Kind("timestamp(6)", _without_zone),
-    "io.debezium.time.Interval": Kind("interval", str),
-    "io.debezium.time.MicroDuration": Kind("interval", _duration),
-    "io.debezium.time.NanoDuration": Kind("interval", _nano(_duration)),
-    "io.debezium.data.VariableScaleDecimal": Kind("numeric", _variable),
-    "io.debezium.data.Json": Kind("json", str),
-    "io.debezium.data.Xml": Kind("xml", str),
-    "io.debezium.data.Uuid": Kind("uuid", str),
-    "io.debezium.data.Ltree": Kind("ltree", str),
-    "io.debezium.data.Tsvector": Kind("tsvector", str),
-    **dict.fromkeys(("io.debezium.data.Enum", "io.debezium.data.EnumSet"), Kind("text", str)),
+    "io.debezium.time.MicroTimestamp": FieldType("timestamp(6)", _timestamp),
+    "io.debezium.time.NanoTimestamp": FieldType("timestamp(6)", _nano_timestamp),
+    "io.debezium.time.ZonedTimestamp": FieldType("timestamptz(6)", _iso),
+    "io.debezium.time.IsoDate": FieldType("date", _without_zone),
+    "io.debezium.time.IsoTime": FieldType("time(6)", _without_zone),
+    "io.debezium.time.IsoTimestamp": FieldType("timestamp(6)", _without_zone),
+    "io.debezium.time.Interval": FieldType("interval", str),
+    "io.debezium.time.MicroDuration": FieldType("interval", _duration),
+    "io.debezium.time.NanoDuration": FieldType("interval", _nano(_duration)),
+    "io.debezium.data.VariableScaleDecimal": FieldType("numeric", _variable),
+    "io.debezium.data.Json": FieldType("json", str),
+    "io.debezium.data.Xml": FieldType("xml", str),
+    "io.debezium.data.Uuid": FieldType("uuid", str),
+    "io.debezium.data.Ltree": FieldType("ltree", str),
+    "io.debezium.data.Tsvector": FieldType("tsvector", str),
+    **dict.fromkeys(("io.debezium.data.Enum", "io.debezium.data.EnumSet"), FieldType("text", str)),
 }
 """Types by the semantic name of a field; the value comes in the form that JSON has for it."""
 
@@ -235,7 +239,7 @@ class Cell:
     """A column of a row: `text` is its value, None for null; `required` that it may not be null."""
 
     name: str
-    kind: Kind
+    kind: FieldType
     text: str | None
     required: bool = False
 
@@ -311,7 +315,7 @@ def cells(schema: Mapping[str, Any], payload: Mapping[str, Any]) -> list[Cell]:
 
 
 @lru_cache(maxsize=10_000)
-def _kind(field: str) -> Kind:
+def _kind(field: str) -> FieldType:
     return kind_of(json.loads(field))
 
 

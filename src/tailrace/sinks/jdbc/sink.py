@@ -19,7 +19,7 @@ from tailrace.sinks.jdbc.changes import Cell, Parsed, Reader, Unreadable, cells,
 from tailrace.sinks.jdbc.done import MADE, NAME, Done, Place
 from tailrace.sinks.jdbc.tables import Name, Tables
 from tailrace.sinks.jdbc.url import libpq
-from tailrace.sinks.jdbc.writing import Change, Planned, Writing
+from tailrace.sinks.jdbc.writing import Planned, RowStatement, Writing
 from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class JdbcSink(OneWriter):
             for one in planned:
                 self._deliver([one])
 
-    def _read(self, record: Record) -> Change | None:
+    def _read(self, record: Record) -> RowStatement | None:
         """What a record does to its table; None where that is nothing. Raises Unreadable."""
         topic = record["topic"]
         if record["op"] == _QUARANTINE:
@@ -272,22 +272,22 @@ class JdbcSink(OneWriter):
             return self._row(record, value, value.schema, payload)
         if payload["op"] == "t":
             table = self._table(topic, value)
-            return Change(table, tables.truncate(table)) if self._truncates else None
+            return RowStatement(table, tables.truncate(table)) if self._truncates else None
         if payload["op"] == "d":
             return self._deletion(record, value)
         return self._row(record, value, part(value.schema, "after"), payload.get("after"))
 
-    def _deletion(self, record: Record, value: Parsed | None) -> Change | None:
+    def _deletion(self, record: Record, value: Parsed | None) -> RowStatement | None:
         if not self._deletes or (value is None and self._asks_source):
             return None
         table, key = self._table(record["topic"], value), self._key(record, None)
         moved = None if self._mode == "insert" else self._other_key(record, NEW_KEY)
         if moved is None:
-            return Change(table, tables.delete(table, key))
+            return RowStatement(table, tables.delete(table, key))
         # its values that the log leaves out go with it
-        return Change(table, tables.delete(table, key), first=tables.move(table, key, moved))
+        return RowStatement(table, tables.delete(table, key), first=tables.move(table, key, moved))
 
-    def _row(self, record: Record, value: Parsed, schema: Mapping[str, Any], row: Any) -> Change | None:
+    def _row(self, record: Record, value: Parsed, schema: Mapping[str, Any], row: Any) -> RowStatement | None:
         if not isinstance(row, dict):
             raise Unreadable("its row is no struct")
         table = self._table(record["topic"], value)
@@ -302,16 +302,16 @@ class JdbcSink(OneWriter):
             needed = "insert.mode = upsert" if self._mode == "insert" else "delete.enabled = true"
             raise Unreadable(f"its key has changed, and only the old row has {unknown[0]}: that needs {needed}")
         if self._mode == "update":
-            return Change(table, tables.update(table, key, told), key, others) if told else None
+            return RowStatement(table, tables.update(table, key, told), key, others) if told else None
         # what is inserted again, beside rows of a snapshot, finds itself
         before = self._before.records > 0 if record["op"] == "r" else self._place.changes <= self._before.changes
         if self._mode == "insert" and not (key and before):
-            return Change(table, tables.insert(table, key, told), key, others)
+            return RowStatement(table, tables.insert(table, key, told), key, others)
         upsert = tables.upsert(table, key, told)
         if not unknown:
-            return Change(table, upsert, key, others)
+            return RowStatement(table, upsert, key, others)
         # an insert would ask for columns that may not be null before it finds that the row is there
-        return Change(table, tables.update(table, key, told or key), key, others, upsert, unknown)
+        return RowStatement(table, tables.update(table, key, told or key), key, others, upsert, unknown)
 
     def _other_key(self, record: Record, header: str) -> list[Cell] | None:
         """Return the key that a header of a key change holds; None where there is none, or not all of it."""

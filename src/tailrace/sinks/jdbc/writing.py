@@ -20,7 +20,7 @@ log = logging.getLogger("tailrace")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RowStatement:
     """What a record does: a statement on a table, which has to have the columns of `key` and `row`; None: any table.
 
     Where the statement finds no row, `otherwise` follows, of which `unknown` names the columns that nobody has.
@@ -36,7 +36,7 @@ class Change:
     first: Statement | None = None
 
 
-Planned = tuple[Record, Change, Place]
+Planned = tuple[Record, RowStatement, Place]
 """A record, what it does, and the place behind it in its batch."""
 
 
@@ -52,7 +52,7 @@ class Writing:
         if not planned:
             return
         with connection.cursor() as cursor:
-            run: list[Change] = []
+            run: list[RowStatement] = []
             for _, change, _ in planned:
                 if change.row is None:
                     if not self._tables.has(connection, change.table):
@@ -70,7 +70,7 @@ class Writing:
             self._done.keep(cursor, planned[-1][2])
         connection.commit()
 
-    def _execute(self, cursor: psycopg.Cursor[Any], run: Sequence[Change]) -> None:
+    def _execute(self, cursor: psycopg.Cursor[Any], run: Sequence[RowStatement]) -> None:
         """Execute changes of one statement; of those that find no row what comes otherwise."""
         statement = run[0].statement[0].encode()
         cursor.executemany(statement, [change.statement[1] for change in run])
@@ -82,7 +82,7 @@ class Writing:
                 cursor.execute(change.otherwise[0].encode(), change.otherwise[1])
                 self._tell_unknown(change)
 
-    def _tell_unknown(self, change: Change) -> None:
+    def _tell_unknown(self, change: RowStatement) -> None:
         """Warn, once for each table, of a row whose values neither the log nor the table has."""
         if change.table not in self._told:
             self._told.add(change.table)

@@ -63,7 +63,7 @@ class Unfollowed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldColumn:
     """A column of the source's table, by its number and name there, and what it is called in the table.
 
     `name` is empty where the table leaves it out. `gone` says that the source has it no more.
@@ -76,14 +76,14 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class HeldTable:
     """What a table holds of the source's table `relation`, whose form is this one from the place `since` on.
 
     `key` are the names, in the table, of the columns of its key. `shards` are the columns of each table of the source
     that is put into it, where these are several.
     """
 
-    columns: tuple[Held, ...]
+    columns: tuple[HeldColumn, ...]
     key: tuple[str, ...]
     relation: int = 0
     since: Place = ("", 0)
@@ -96,27 +96,27 @@ class Record:
         return json.dumps(told | ({"shards": self.shards} if self.shards else {}))
 
     @classmethod
-    def of(cls, text: str) -> Record:
+    def of(cls, text: str) -> HeldTable:
         """The record that `text` gave."""
         told = json.loads(text)
-        columns = tuple(Held(number, source, name, bool(gone)) for number, source, name, gone in told["columns"])
+        columns = tuple(HeldColumn(number, source, name, bool(gone)) for number, source, name, gone in told["columns"])
         shards = tuple((shard, tuple(names)) for shard, names in told.get("shards", ()))
         return cls(columns, tuple(told["key"]), told["relation"], (told["since"][0], told["since"][1]), shards)
 
     @classmethod
-    def first(cls, form: Form, since: Place) -> Record:
+    def first(cls, form: Form, since: Place) -> HeldTable:
         """That of a table which is made for `form`."""
-        columns = tuple(Held(form.number(place), name, name) for place, name in enumerate(form.names))
+        columns = tuple(HeldColumn(form.number(place), name, name) for place, name in enumerate(form.names))
         key = tuple(form.names[place] for place in form.key)
         return cls(columns, key, form.relation, since).with_shard(form)
 
-    def with_shard(self, form: Form) -> Record:
+    def with_shard(self, form: Form) -> HeldTable:
         """The record that knows the columns of the form's shard, where it has one."""
         if not form.shard:
             return self
         return replace(self, shards=tuple(sorted((dict(self.shards) | {form.shard: form.names}).items())))
 
-    def find(self, number: int, name: str) -> Held | None:
+    def find(self, number: int, name: str) -> HeldColumn | None:
         """What is known of a column of the source's."""
         for held in self.columns:
             if number and held.number == number:
@@ -124,14 +124,14 @@ class Record:
         named = (held for held in self.columns if held.source == name and not held.gone)
         return next((held for held in named if not number or not held.number), None)
 
-    def called(self, names: Mapping[str, str]) -> Record:
+    def called(self, names: Mapping[str, str]) -> HeldTable:
         """The record after columns of the table have got other names."""
         columns = tuple(replace(held, name=names.get(held.name, held.name)) for held in self.columns)
         return replace(self, columns=columns, key=tuple(names.get(name, name) for name in self.key))
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ColumnStep:
     """One change of a column: `drop`, `rename` (`to` is its name then), `widen` or `add` (`to` is the type)."""
 
     what: str
@@ -144,8 +144,8 @@ class Phase:
     """Steps, and the record that is true after them. `fills` are columns with the value, in SQL, that all rows get in
     them before the record is true."""
 
-    steps: tuple[Step, ...]
-    record: Record
+    steps: tuple[ColumnStep, ...]
+    record: HeldTable
     fills: tuple[tuple[str, str], ...] = ()
 
 
@@ -154,8 +154,8 @@ class _Move:
     """A column of the form: what is known of it, what it becomes, and what it is called in the table now, if it is
     there. `to` is the type that it is widened to, or added with, `fill` the value that rows get which are there."""
 
-    was: Held | None
-    held: Held
+    was: HeldColumn | None
+    held: HeldColumn
     now: str = ""
     to: str = ""
     fill: str = ""
@@ -175,7 +175,7 @@ class Alteration:
 
     def __init__(
         self,
-        record: Record,
+        record: HeldTable,
         form: Form,
         since: Place,
         types: Mapping[str, str],
@@ -219,28 +219,28 @@ class Alteration:
         record = replace(self._record, since=self._since)
         if self._dropped:
             record = replace(record, columns=tuple(held for held in record.columns if held not in self._dropped))
-            steps = (Step("drop", held.name) for held in self._dropped if held.name in self._types)
+            steps = (ColumnStep("drop", held.name) for held in self._dropped if held.name in self._types)
             yield Phase(tuple(steps), record)
         moves = [move for move in self._moves if move.was is not None and move.was.name != move.held.name]
         if moves:
             away = [move for move in moves if self._goes_aside(move, moves)]
             if away:
-                steps = (Step("rename", move.now, move.aside) for move in away if move.now != move.aside)
+                steps = (ColumnStep("rename", move.now, move.aside) for move in away if move.now != move.aside)
                 record = record.called({_name(move.was): move.aside for move in away})
                 yield Phase(tuple(steps), record)
             names = {(move.aside if move in away else _name(move.was)): move.held.name for move in moves}
             steps = (
-                Step("rename", move.aside if move in away else move.now, move.held.name)
+                ColumnStep("rename", move.aside if move in away else move.now, move.held.name)
                 for move in moves
                 if move in away or move.now != move.held.name
             )
             record = record.called(names)
             yield Phase(tuple(steps), record)
-        widened = (Step("widen", move.held.name, move.to) for move in self._moves if move.now and move.to)
-        added = (Step("add", move.held.name, move.to) for move in self._moves if not move.now and move.to)
+        widened = (ColumnStep("widen", move.held.name, move.to) for move in self._moves if move.now and move.to)
+        added = (ColumnStep("add", move.held.name, move.to) for move in self._moves if not move.now and move.to)
         columns = (*(move.held for move in self._moves), *self._kept)
         relation = self._form.relation or record.relation
-        last = Record(columns, self._key, relation, self._since, self._record.shards).with_shard(self._form)
+        last = HeldTable(columns, self._key, relation, self._since, self._record.shards).with_shard(self._form)
         fills = tuple((move.held.name, move.fill) for move in self._moves if move.fill)
         if not fills:
             yield Phase((*widened, *added), last)
@@ -277,7 +277,7 @@ class Alteration:
         wanted = {other.held.name.lower() for other in moves if other is not move}
         return move.held.name.lower() in taken or move.now.lower() in wanted
 
-    def _gone(self, found: Sequence[Held]) -> tuple[list[Held], list[Held]]:
+    def _gone(self, found: Sequence[HeldColumn]) -> tuple[list[HeldColumn], list[HeldColumn]]:
         """The columns of the record to drop, and those that stay though the source has them no more."""
         dropped, kept = [], []
         for held in self._record.columns:
@@ -300,12 +300,12 @@ class Alteration:
                     dropped.append(held)
         return dropped, kept
 
-    def _moved(self, place: int, was: Held | None) -> _Move:
+    def _moved(self, place: int, was: HeldColumn | None) -> _Move:
         """What becomes of a column of the form."""
         form = self._form
         name, number, kind = form.names[place], form.number(place), statements.type_of(form.types[place])
         if was is None:
-            return self._added(place, Held(number, name, name), kind)
+            return self._added(place, HeldColumn(number, name, name), kind)
         held = replace(was, number=number or was.number, source=name, gone=False)
         if not was.name:
             return _Move(was, held)
@@ -319,7 +319,7 @@ class Alteration:
             raise Unfollowed(f"somebody else has dropped or renamed the table's column {was.name}")
         return replace(move, now=now, to=self._wider(name, self._types[now], kind))
 
-    def _added(self, place: int, held: Held, kind: str) -> _Move:
+    def _added(self, place: int, held: HeldColumn, kind: str) -> _Move:
         self._demand("add", f"it has the new column {held.source}")
         if self._policies.add == IGNORE:
             return _Move(None, replace(held, name=""))
@@ -401,5 +401,5 @@ def demand_names(names: Sequence[str], others: Sequence[str]) -> None:
             )
 
 
-def _name(held: Held | None) -> str:
+def _name(held: HeldColumn | None) -> str:
     return "" if held is None else held.name

@@ -19,7 +19,7 @@ from tailrace.sinks.tables.formats.base import Columns, Once, Stored, TableForma
 from tailrace.sinks.tables.formats.known import FORMATS, found_at
 from tailrace.sinks.tables.modes import CHANGE
 from tailrace.sinks.tables.positions import COLUMNS, NAME, Moment, Positions, whole_moments
-from tailrace.sinks.tables.replay import Shape
+from tailrace.sinks.tables.replay import ReplayedForm
 from tailrace.sinks.tables.statements import KEPT, literal
 from tailrace.sinks.tables.target import DELETES, KEY, MODE, PIPELINE, metadata
 from tailrace.sinks.tables.versions import VALIDITY
@@ -37,7 +37,7 @@ _COMMITS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RebuildRequest:
     """What is to be made: the mode `latest` or `history`; `at`, a position or a time, None for the newest moment; and
     the tables by their names, none for all. The others are as the options of the sink."""
 
@@ -62,17 +62,17 @@ class _Logged:
     def columns(self) -> list[tuple[str, str]]:
         return [(field.name, field.dataType.simpleString()) for field in self.rows.schema.fields]
 
-    def shape(self, unknown: str) -> Shape:
+    def shape(self, unknown: str) -> ReplayedForm:
         """What its rows are made of. Raises SinkError where it has no key."""
         if not json.loads(self.properties[KEY]):
             raise SinkError(f"The table {self.name} has no key, and only the mode log needs none.", "Name the others.")
         own = {name for name, _ in CHANGE}
         names = tuple(name for name, _ in self.columns if name not in own)
         key = tuple(names.index(name) for name in json.loads(self.properties[KEY]))
-        return Shape(names, key, unknown, self.renamed)
+        return ReplayedForm(names, key, unknown, self.renamed)
 
 
-def rebuild(spark: SparkSession, source: str, target: str, wanted: Wanted) -> list[str]:
+def rebuild(spark: SparkSession, source: str, target: str, wanted: RebuildRequest) -> list[str]:
     """Make tables under `target` of the log under `source`; their names.
 
     What an earlier rebuild has made there, whole or not, is made anew. Raises SinkError where `source` is no log, or
@@ -253,12 +253,12 @@ class _Making:
 
     spark: SparkSession
     kind: TableFormat
-    wanted: Wanted
+    wanted: RebuildRequest
     until: str
     mark: Mapping[str, str]
     once: Once
 
-    def make(self, path: str, table: _Logged, shape: Shape) -> int:
+    def make(self, path: str, table: _Logged, shape: ReplayedForm) -> int:
         """Make one table; its version. Raises SinkError where a value is lacking."""
         found = replay.changes(table.rows.where(self.until), shape)
         replay.demand_keys(found, shape, table.name)

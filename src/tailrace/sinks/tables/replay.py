@@ -26,7 +26,7 @@ _ORDER = "order by position, ordinal, part"
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ReplayedForm:
     """The columns of a table's rows, and the numbers of those of its key. `unknown` is what a value becomes that no
     change has: `stop` or `null`; `renamed` says whether columns had other names before, None where nobody knows."""
 
@@ -50,13 +50,13 @@ class Shape:
         return [f"c{place} as {quoted(name)}" for place, name in enumerate(self.names)]
 
 
-def changes(log: DataFrame, shape: Shape) -> DataFrame:
+def changes(log: DataFrame, shape: ReplayedForm) -> DataFrame:
     """The changes of a table of the mode `log`."""
     own = [f"{quoted(name)} as {column}" for (name, _), column in zip(CHANGE, _OWN, strict=True)]
     return log.selectExpr(*own, *(f"{quoted(name)} as c{place}" for place, name in enumerate(shape.names)))
 
 
-def last_rows(found: DataFrame, shape: Shape, keeps_deletes: bool) -> DataFrame:
+def last_rows(found: DataFrame, shape: ReplayedForm, keeps_deletes: bool) -> DataFrame:
     """The row of each key behind all changes, as the mode `latest` keeps it."""
     emptied = _truncates(found)
     rows = found.where("op <> 't'")
@@ -75,7 +75,7 @@ def last_rows(found: DataFrame, shape: Shape, keeps_deletes: bool) -> DataFrame:
     return _known(rows, shape, absent).selectExpr(*shape.named(), *own)
 
 
-def every_version(found: DataFrame, shape: Shape) -> DataFrame:
+def every_version(found: DataFrame, shape: ReplayedForm) -> DataFrame:
     """Every version of every row, as the mode `history` keeps them."""
     emptied = _truncates(found)
     rows, absent = _filled(_in_eras(found.where("op <> 't'"), emptied), shape)
@@ -96,7 +96,7 @@ def every_version(found: DataFrame, shape: Shape) -> DataFrame:
     return _known(rows, shape, absent).selectExpr(*shape.named(), *validity)
 
 
-def demand_keys(found: DataFrame, shape: Shape, table: str) -> None:
+def demand_keys(found: DataFrame, shape: ReplayedForm, table: str) -> None:
     """Raise SinkError where changes do not have the key that the table has now."""
     unkeyed = " or ".join(f"c{place} is null" for place in shape.key)
     if not found.where(f"op <> 't' and ({unkeyed})").isEmpty():
@@ -134,7 +134,7 @@ def _in_eras(rows: DataFrame, emptied: Sequence[Any]) -> DataFrame:
     return rows.selectExpr("*", f"{searched(0, len(emptied))} as era")
 
 
-def _filled(rows: DataFrame, shape: Shape) -> tuple[DataFrame, list[int]]:
+def _filled(rows: DataFrame, shape: ReplayedForm) -> tuple[DataFrame, list[int]]:
     """Rows with the values that they miss, from the change of the same row before, and the columns that some row
     misses. `lacks` has those of which no change has the value."""
     absent = _absent(rows, shape)
@@ -159,11 +159,11 @@ def _given(absent: Sequence[int]) -> set[str]:
     return {f"k{place}" for place in absent}
 
 
-def _misses(shape: Shape, place: int) -> str:
+def _misses(shape: ReplayedForm, place: int) -> str:
     return f"coalesce(array_contains(missing, {literal(shape.names[place])}), false)"
 
 
-def _absent(rows: DataFrame, shape: Shape) -> list[int]:
+def _absent(rows: DataFrame, shape: ReplayedForm) -> list[int]:
     """The columns that some row misses."""
     found = {row["name"] for row in rows.selectExpr("explode(missing) as name").distinct().collect()}
     gone = sorted(found.difference(shape.names))
@@ -175,7 +175,7 @@ def _absent(rows: DataFrame, shape: Shape) -> list[int]:
     return [place for place, name in enumerate(shape.names) if name in found and place not in shape.key]
 
 
-def _with_lives(rows: DataFrame, shape: Shape, absent: Sequence[int]) -> DataFrame:
+def _with_lives(rows: DataFrame, shape: ReplayedForm, absent: Sequence[int]) -> DataFrame:
     """Rows with the number of their life, and `head`: the place of its first change where that is the second half of a
     change of the key. `k0` and so on are what their life has of the columns up to there: structs, null where nothing.
     """
@@ -221,7 +221,7 @@ def _expr(text: str) -> Any:
     return expr(text)
 
 
-def _with_last_values(rows: DataFrame, shape: Shape) -> DataFrame:
+def _with_last_values(rows: DataFrame, shape: ReplayedForm) -> DataFrame:
     """Rows of deletes with the values that their rows had."""
     within = f"over (partition by era, {shape.keys} {_ORDER})"
     rows = rows.selectExpr("*", f"lag(struct(op, lacks, {shape.values})) {within} as row_before")
@@ -230,7 +230,7 @@ def _with_last_values(rows: DataFrame, shape: Shape) -> DataFrame:
     return rows.selectExpr(*_OWN, "era", f"if({kept}, row_before.lacks, lacks) as lacks", *values)
 
 
-def _known(rows: DataFrame, shape: Shape, absent: Sequence[int]) -> DataFrame:
+def _known(rows: DataFrame, shape: ReplayedForm, absent: Sequence[int]) -> DataFrame:
     """Rows that end the query where a value is lacking, unless it may be null."""
     if shape.unknown == "null" or not absent:
         return rows

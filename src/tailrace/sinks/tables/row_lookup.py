@@ -32,7 +32,7 @@ from tailrace.sinks.tables.statements import GONE, Reduced, quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tailrace.connectors.row_lookup import Present, PresentTable
+    from tailrace.connectors.row_lookup import PresentTable, PresentTables
 
 log = logging.getLogger("tailrace")
 
@@ -44,7 +44,7 @@ class Again:
     """Reads values again for all tables of a sink. `open_present` opens a session with the source. Where that is not
     `wanted`, it is done as long as an earlier run's reading is ahead of the log: values of its rows may be lost."""
 
-    def __init__(self, open_present: Callable[[], Present], positions: Positions, wanted: bool) -> None:
+    def __init__(self, open_present: Callable[[], PresentTables], positions: Positions, wanted: bool) -> None:
         self._open, self._positions, self._wanted = open_present, positions, wanted
 
     def reads(self, batch: TableBatch) -> bool:

@@ -15,7 +15,7 @@ from tailrace.columns.blocks import BLOCK, COUNTED, EVERY, KEPT, LAST, Head
 from tailrace.config.config import Config
 from tailrace.config.jar import Jar
 from tailrace.connectors.registry import find, parse
-from tailrace.connectors.row_lookup import Present
+from tailrace.connectors.row_lookup import PresentTables
 from tailrace.connectors.source_status import Describe
 from tailrace.errors import SinkError, TailraceError
 from tailrace.events.event_settings import EventSettings
@@ -171,7 +171,7 @@ class TablesSink(Sink):
             "event.format": "3",
         }
 
-    def present(self) -> Present:
+    def present(self) -> PresentTables:
         """A session with the source, which reads rows as they are now."""
         assert self._source is not None
         source = self._source

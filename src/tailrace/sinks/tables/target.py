@@ -12,7 +12,7 @@ from uuid import uuid4
 from tailrace.columns.blocks import Form, Place
 from tailrace.errors import SinkError
 from tailrace.sinks.tables import statements
-from tailrace.sinks.tables.evolution import DEFAULTS, Alteration, Policies, Record, Unfollowed, demand_names
+from tailrace.sinks.tables.evolution import DEFAULTS, Alteration, HeldTable, Policies, Unfollowed, demand_names
 from tailrace.sinks.tables.formats.base import Columns, Commit, Stored, TableFormat, told
 from tailrace.sinks.tables.formats.delta import Delta
 
@@ -48,7 +48,7 @@ class Target:
     def __init__(self, stored: Stored, source: str, owner: Owner, own: Columns = ()) -> None:
         self.stored, self.source, self.owner, self.own = stored, source, owner, own
         self._columns: dict[str, DataType] = {}
-        self._record: Record | None = None
+        self._record: HeldTable | None = None
         self._seen: Form | None = None
         self._written: str | None = None
         self._newest = -1
@@ -175,7 +175,7 @@ class Target:
                     return commit.version
         return commits[0].version if commits else 0
 
-    def _found(self) -> Record | None:
+    def _found(self) -> HeldTable | None:
         """What the table that is there holds; None where there is none."""
         if not self.stored.is_there():
             return None
@@ -185,7 +185,7 @@ class Target:
         lost = [name for name, _ in self.own if name not in self._columns]
         if lost or COLUMNS not in told:
             raise self._stop(Unfollowed("somebody else has altered the table"))
-        return Record.of(told[COLUMNS])
+        return HeldTable.of(told[COLUMNS])
 
     def _demand_own(self, told: Mapping[str, str]) -> None:
         """Raise SinkError where the table's properties say that it is another one than this pipeline's."""
@@ -209,19 +209,19 @@ class Target:
         deletes = "true" if self.owner.keeps_deletes else "false"
         return {PIPELINE: self.owner.pipeline, SOURCE: self.source, MODE: self.owner.mode, DELETES: deletes}
 
-    def _make(self, form: Form, since: Place) -> Record:
+    def _make(self, form: Form, since: Place) -> HeldTable:
         try:
             demand_names(form.names, [name for name, _ in self.own])
         except Unfollowed as error:
             raise self._stop(error) from None
-        record = Record.first(form, since)
+        record = HeldTable.first(form, since)
         listed = zip(form.names, map(statements.type_of, form.types), strict=True)
         columns = [*listed, *self.own]
         self.stored.create(columns, {**self._own_properties(), **_recorded(record)})
         self._columns, self._written = self.stored.columns(), ""
         return record
 
-    def _alter(self, record: Record, form: Form, since: Place) -> None:
+    def _alter(self, record: HeldTable, form: Form, since: Place) -> None:
         """Let the table follow from its record to a form; nothing is done where it is that one already."""
         try:
             own = [name for name, _ in self.own]
@@ -260,7 +260,7 @@ class Target:
             why = f"its key is made of {', '.join(key)} now, and rows of the table have no values there, or the same"
             raise self._stop(Unfollowed(why))
 
-    def _form(self, record: Record) -> Form:
+    def _form(self, record: HeldTable) -> Form:
         """The form of the columns that the table holds of the source's."""
         from pyspark.sql.pandas.types import to_arrow_type
 
@@ -280,7 +280,7 @@ class Target:
         return SinkError(f"The table {self.path} cannot follow {self.source}: {why.why}.", f"{remedy}.")
 
 
-def _recorded(record: Record) -> dict[str, str]:
+def _recorded(record: HeldTable) -> dict[str, str]:
     return {COLUMNS: record.text(), KEY: json.dumps(record.key)}
 
 

@@ -13,7 +13,7 @@ from tailrace.records.layout import Computed, Constant, Header, Node, RecordLayo
 from tailrace.records.transform import Refused
 from tailrace.transforms.helpers.key_or_value import as_shown
 from tailrace.transforms.helpers.nodes import opened
-from tailrace.transforms.scripting.script_run import BOOLEAN, DECIMAL, FLOATING, TEXT, WHOLE, Step
+from tailrace.transforms.scripting.script_run import BOOLEAN, DECIMAL, FLOATING, TEXT, WHOLE, Operation
 from tailrace.transforms.scripting.script_syntax import Tree
 
 OTHER, NULL = "other", "null"
@@ -38,7 +38,7 @@ class Known:
 class Value:
     """A value that differs from record to record."""
 
-    step: Step
+    step: Operation
     nullable: bool = True
 
 
@@ -82,10 +82,10 @@ class Terms(ABC):
         self._inputs: list[Node] = []
 
     @abstractmethod
-    def _function(self, step: Step, kinds: tuple[LogicalType, ...]) -> Callable[..., Any]:
+    def _function(self, step: Operation, kinds: tuple[LogicalType, ...]) -> Callable[..., Any]:
         """What computes a step over inputs of these types."""
 
-    def computed(self, step: Step, kind: LogicalType) -> Computed:
+    def computed(self, step: Operation, kind: LogicalType) -> Computed:
         """The values of a step, of this type."""
         kinds = tuple(node.type for node in self._inputs)
         return Computed(tuple(map(as_shown, self._inputs)), self._function(step, kinds), kind)
@@ -111,7 +111,7 @@ class Terms(ABC):
         place = next((at for at, known in enumerate(self._inputs) if known is node), len(self._inputs))
         if place == len(self._inputs):
             self._inputs.append(node)
-        return Value(Step("input", of, node.type.connect, literal=place), node.type.optional)
+        return Value(Operation("input", of, node.type.connect, literal=place), node.type.optional)
 
     @staticmethod
     def header(headers: Headers, name: Any) -> HeaderValue | Known:

@@ -53,18 +53,18 @@ CALLED = frozenset(_CALLED) | {"matches", "substring", "trim", "replace"}
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Operation:
     """One operation: `kind` says which, `name` its operator or method; `of` is what its values are."""
 
     kind: str
     of: str
     name: str = ""
-    parts: tuple[Step, ...] = ()
+    parts: tuple[Operation, ...] = ()
     literal: Any = None
     at: int = 0
 
 
-def run(step: Step, kinds: Sequence[LogicalType], is_javascript: bool, where: str, *inputs: pa.Array) -> pa.Array:
+def run(step: Operation, kinds: Sequence[LogicalType], is_javascript: bool, where: str, *inputs: pa.Array) -> pa.Array:
     """The values of a step over its inputs, whose types are `kinds`. Raises Refused; `where` names the option."""
     count = len(inputs[0])
     columns = [column(kind, values) for kind, values in zip(kinds, inputs, strict=True)]
@@ -95,7 +95,7 @@ class Run:
         self._is_javascript = is_javascript
         self._where = where
 
-    def of(self, step: Step, columns: list[pa.Array], rows: Rows) -> pa.Array:
+    def of(self, step: Operation, columns: list[pa.Array], rows: Rows) -> pa.Array:
         match step.kind:
             case "input":
                 return columns[step.literal]
@@ -119,7 +119,7 @@ class Run:
             fault = f"{self._where} cannot compute {step.name} at character {step.at + 1}"
             raise Refused(fault, int(rows[0])) from None
 
-    def _done(self, step: Step, found: list[pa.Array], rows: Rows) -> pa.Array:
+    def _done(self, step: Operation, found: list[pa.Array], rows: Rows) -> pa.Array:
         """The values of an operation over those of its operands."""
         match step.kind:
             case "not":
@@ -150,7 +150,7 @@ class Run:
                 return _among(found[0], step.literal)
         return self._called(step, found[0], rows)
 
-    def _logic(self, step: Step, columns: list[pa.Array], rows: Rows) -> pa.Array:
+    def _logic(self, step: Operation, columns: list[pa.Array], rows: Rows) -> pa.Array:
         """`&&` and `||`: the second operand counts where the first does not decide."""
         found = truth(self.of(step.parts[0], columns, rows)).copy()
         open_rows = np.flatnonzero(found == (step.kind == "both"))
@@ -158,7 +158,7 @@ class Run:
             found[open_rows] = truth(self._in(step.parts[1], columns, rows, open_rows))
         return pa.array(found)
 
-    def _logic_of_values(self, step: Step, columns: list[pa.Array], rows: Rows) -> pa.Array:
+    def _logic_of_values(self, step: Operation, columns: list[pa.Array], rows: Rows) -> pa.Array:
         """The same where the result is the operand that decides, which may be null."""
         first = self.of(step.parts[0], columns, rows)
         open_rows = np.flatnonzero(truth(first) == step.kind.startswith("both"))
@@ -169,7 +169,7 @@ class Run:
         places[open_rows] = len(rows) + np.arange(len(open_rows))
         return pa.concat_arrays([first.cast(pa.bool_()), second.cast(pa.bool_())]).take(pa.array(places))
 
-    def _choice(self, step: Step, columns: list[pa.Array], rows: Rows) -> pa.Array:
+    def _choice(self, step: Operation, columns: list[pa.Array], rows: Rows) -> pa.Array:
         chosen = truth(self.of(step.parts[0], columns, rows))
         if all(part.kind in _HARMLESS for part in step.parts[1:]):
             found = [self.of(part, columns, rows) for part in step.parts[1:]]
@@ -180,14 +180,14 @@ class Run:
         order = np.argsort(np.concatenate([yes, no]), kind="stable")
         return pa.concat_arrays([part.cast(kind) for part in parts]).take(pa.array(order))
 
-    def _in(self, step: Step, columns: list[pa.Array], rows: Rows, some: Rows) -> pa.Array:
+    def _in(self, step: Operation, columns: list[pa.Array], rows: Rows, some: Rows) -> pa.Array:
         """The values of a step in some of the rows."""
         if len(some) == len(rows):
             return self.of(step, columns, rows)
         taken = pa.array(some)
         return self.of(step, [column.take(taken) for column in columns], rows[some])
 
-    def _compared(self, step: Step, left: pa.Array, right: pa.Array, *, plainly: bool) -> pa.Array:
+    def _compared(self, step: Operation, left: pa.Array, right: pa.Array, *, plainly: bool) -> pa.Array:
         texts_of = TEXT in (step.parts[0].of, step.parts[1].of)
         if self._is_javascript and texts_of:
             # null is a number beside a text, and no text is one that is empty or of digits alone
@@ -219,7 +219,7 @@ class Run:
             return same
         return pc.or_(same, pc.and_(left.is_null(), right.is_null()))
 
-    def _counted(self, step: Step, left: pa.Array, right: pa.Array, rows: Rows) -> pa.Array:
+    def _counted(self, step: Operation, left: pa.Array, right: pa.Array, rows: Rows) -> pa.Array:
         if self._is_javascript:
             left, right = (_doubles(pc.fill_null(side, _zero(side.type))) for side in _named((left, right)))
         self._no_null(step, left, rows)
@@ -239,7 +239,7 @@ class Run:
         left, right = _wide(left), _wide(right)
         return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
 
-    def _called(self, step: Step, values: pa.Array, rows: Rows) -> pa.Array:
+    def _called(self, step: Operation, values: pa.Array, rows: Rows) -> pa.Array:
         self._no_null(step, values, rows)
         match step.name:
             case "matches":
@@ -266,7 +266,7 @@ class Run:
             return script_texts.number_texts(_doubles(values))
         return texts(LogicalType("plain"), values)
 
-    def _no_null(self, step: Step, values: pa.Array, rows: Rows) -> None:
+    def _no_null(self, step: Operation, values: pa.Array, rows: Rows) -> None:
         if values.null_count:
             row = pc.index(values.is_null(), True).as_py()
             raise Refused(f"{self._where} uses {step.name} of null at character {step.at + 1}", int(rows[row]))
@@ -346,7 +346,7 @@ def _zero(of: pa.DataType) -> pa.Scalar:
     return pa.scalar(None, of) if pa.types.is_null(of) else pa.scalar(Decimal(0) if pa.types.is_decimal(of) else 0, of)
 
 
-def _scalar(step: Step) -> pa.Scalar:
+def _scalar(step: Operation) -> pa.Scalar:
     value = step.literal
     if isinstance(value, bool) or value is None or isinstance(value, str | float | Decimal):
         return pa.scalar(value)

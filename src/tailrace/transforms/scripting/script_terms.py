@@ -42,7 +42,7 @@ from tailrace.transforms.scripting.script_run import (
     MIXED,
     TEXT,
     WHOLE,
-    Step,
+    Operation,
 )
 from tailrace.transforms.scripting.script_syntax import JAVASCRIPT, Long, Tree
 
@@ -61,7 +61,7 @@ class Meaning(Terms):
             return found.value
         if not isinstance(found, Value) or found.step.of != BOOLEAN:
             raise Refused(f"{self._where} gives no boolean")
-        return self.computed(Step("result", BOOLEAN, "the result", (found.step,), at=tree.at), BOOLEAN_TYPE)
+        return self.computed(Operation("result", BOOLEAN, "the result", (found.step,), at=tree.at), BOOLEAN_TYPE)
 
     def text(self, tree: Tree) -> str | Computed | None:
         """The text that an expression gives, None for null. Raises Refused."""
@@ -72,7 +72,7 @@ class Meaning(Terms):
             raise Refused(f"{self._where} gives no text")
         return self.computed(found.step, STRING.with_optional(True))
 
-    def _function(self, step: Step, kinds: tuple[LogicalType, ...]) -> Callable[..., Any]:
+    def _function(self, step: Operation, kinds: tuple[LogicalType, ...]) -> Callable[..., Any]:
         return partial(script_run.run, step, kinds, self._is_javascript, self._where)
 
     # --- parts of the record -------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ class Meaning(Terms):
         try:
             return self._operand(tree, tree) if of == BOOLEAN else self._column(self._term(tree), tree)
         except Refused as fault:
-            return Value(Step("refused", of, literal=fault.reason))
+            return Value(Operation("refused", of, literal=fault.reason))
 
     def _operand(self, tree: Tree, whole: Tree) -> Known | Value:
         """A value that counts as true or false."""
@@ -382,10 +382,12 @@ class Meaning(Terms):
         steps = []
         for part in parts:
             assert isinstance(part, Known | Value)
-            steps.append(Step("literal", kind_of(part), literal=part.value) if isinstance(part, Known) else part.step)
+            steps.append(
+                Operation("literal", kind_of(part), literal=part.value) if isinstance(part, Known) else part.step
+            )
         if any(step.of == OTHER for step in steps) and kind != "null":
             raise self.refuse(f"does not understand {name} of such a value", tree)
-        step = Step(kind, of, name, tuple(steps), literal, tree.at)
+        step = Operation(kind, of, name, tuple(steps), literal, tree.at)
         if all(isinstance(part, Known) for part in parts):
             run = script_run.Run(self._is_javascript, self._where)
             return Known(run.of(step, [], np.arange(1))[0].as_py())
@@ -415,4 +417,4 @@ def _truth(value: Any) -> bool:
 
 
 def _as_boolean(value: Value) -> Value:
-    return value if value.step.of == BOOLEAN else Value(Step("truth", BOOLEAN, "&&", (value.step,)))
+    return value if value.step.of == BOOLEAN else Value(Operation("truth", BOOLEAN, "&&", (value.step,)))

@@ -16,7 +16,16 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import LogicalType
 from tailrace.records.transform import Refused, by_distinct
-from tailrace.transforms.scripting.script_run import BOOLEAN, DECIMAL, FLOATING, TEXT, WHOLE, Step, column, matching
+from tailrace.transforms.scripting.script_run import (
+    BOOLEAN,
+    DECIMAL,
+    FLOATING,
+    TEXT,
+    WHOLE,
+    Operation,
+    column,
+    matching,
+)
 
 _FLAGS = re.compile(r"(?:\(\?[a-zA-Z]+\))?")
 _WIDE = pa.decimal256(76, 38)
@@ -38,7 +47,7 @@ _FOUND: dict[str, Callable[..., Any]] = {
 }
 
 
-def run(step: Step, kinds: Sequence[LogicalType], where: str, *inputs: pa.Array) -> pa.Array:
+def run(step: Operation, kinds: Sequence[LogicalType], where: str, *inputs: pa.Array) -> pa.Array:
     """The values of a step over its inputs, whose types are `kinds`. Raises Refused; `where` names the option."""
     columns = [column(kind, values) for kind, values in zip(kinds, inputs, strict=True)]
     try:
@@ -48,7 +57,7 @@ def run(step: Step, kinds: Sequence[LogicalType], where: str, *inputs: pa.Array)
         raise Refused(f"{where} cannot be computed of the values of this block", 0) from None
 
 
-def values_of(step: Step, columns: Sequence[pa.Array], count: int) -> pa.Array:
+def values_of(step: Operation, columns: Sequence[pa.Array], count: int) -> pa.Array:
     """The values of a step in each of `count` rows."""
     if step.kind == "input":
         return columns[step.literal]
@@ -139,7 +148,7 @@ def _case(found: list[pa.Array]) -> pa.Array:
     return made
 
 
-def _called(step: Step, found: list[pa.Array]) -> pa.Array:
+def _called(step: Operation, found: list[pa.Array]) -> pa.Array:
     values = found[0]
     match step.kind:
         case "coalesce":
@@ -190,7 +199,7 @@ def flags_of(expression: str) -> tuple[str, str]:
     return found[0], expression[found.end() :]
 
 
-def known(step: Step) -> Any:
+def known(step: Operation) -> Any:
     """The value of a step without inputs."""
     found = values_of(step, [], 1)[0].as_py()
     return Decimal(found) if step.of == DECIMAL and found is not None else found

@@ -31,7 +31,7 @@ from tailrace.transforms.scripting.record_terms import (
     Value,
     kind_of,
 )
-from tailrace.transforms.scripting.script_run import BOOLEAN, DECIMAL, FLOATING, TEXT, WHOLE, Step
+from tailrace.transforms.scripting.script_run import BOOLEAN, DECIMAL, FLOATING, TEXT, WHOLE, Operation
 from tailrace.transforms.scripting.script_syntax import Tree
 
 _TEXT_FUNCTIONS = ("lower", "upper", "length", "trim", "ltrim", "rtrim", "substring", "startswith", "endswith",
@@ -50,7 +50,7 @@ class SqlMeaning(Terms):
             raise Refused(f"{self._where} gives no boolean")
         if isinstance(found, Known):
             return found.value is True
-        return self.computed(Step("is", BOOLEAN, "", (found.step,), True), BOOLEAN_TYPE)
+        return self.computed(Operation("is", BOOLEAN, "", (found.step,), True), BOOLEAN_TYPE)
 
     def text(self, tree: Tree) -> str | Computed | None:
         """The text that an expression gives, None for null. Raises Refused."""
@@ -61,7 +61,7 @@ class SqlMeaning(Terms):
             return None if found.value is None else str(found.value)
         return self.computed(found.step, STRING.with_optional(True))
 
-    def _function(self, step: Step, kinds: tuple[LogicalType, ...]) -> Callable[..., Any]:
+    def _function(self, step: Operation, kinds: tuple[LogicalType, ...]) -> Callable[..., Any]:
         return partial(sql_run.run, step, kinds, self._where)
 
     # --- parts of the record -------------------------------------------------------------------------------------
@@ -240,11 +240,11 @@ class SqlMeaning(Terms):
         of = self._common(thens, tree)
         if of == NULL:
             return Known(None)
-        steps: list[Step] = []
+        steps: list[Operation] = []
         for when, then in zip(whens, thens, strict=False):
             steps += [_step(when, BOOLEAN), _step(self._as(then, of), of)]
         steps.append(_step(self._as(thens[-1], of), of))
-        return self._folded(Step("case", of, "CASE", tuple(steps), at=tree.at), [*whens, *thens])
+        return self._folded(Operation("case", of, "CASE", tuple(steps), at=tree.at), [*whens, *thens])
 
     def _call(self, tree: Tree) -> Plain:
         found = [self._plain(part) for part in tree.parts]
@@ -292,22 +292,22 @@ class SqlMeaning(Terms):
             if found is not None and of == FLOATING:
                 return Known(float(found))
             return Known(Decimal(found)) if found is not None and of == DECIMAL else value
-        return Value(Step("as", of, "", (value.step,)), value.nullable)
+        return Value(Operation("as", of, "", (value.step,)), value.nullable)
 
     def _made(
         self, kind: str, of: str, parts: Sequence[Plain], tree: Tree, literal: Any = None, name: str = "", by: str = ""
     ) -> Plain:
         """An operation; its value where that is known. `by` is the kind of its operands where that is another one."""
         steps = tuple(_step(part, by or of) for part in parts)
-        return self._folded(Step(kind, of, name, steps, literal, tree.at), parts)
+        return self._folded(Operation(kind, of, name, steps, literal, tree.at), parts)
 
     @staticmethod
-    def _folded(step: Step, parts: Sequence[Plain]) -> Plain:
+    def _folded(step: Operation, parts: Sequence[Plain]) -> Plain:
         return Known(sql_run.known(step)) if all(isinstance(part, Known) for part in parts) else Value(step)
 
 
-def _step(value: Plain, of: str) -> Step:
+def _step(value: Plain, of: str) -> Operation:
     """A value as an operand; null is one of the kind `of`."""
     if isinstance(value, Value):
         return value.step
-    return Step("literal", of if value.value is None else kind_of(value), literal=value.value)
+    return Operation("literal", of if value.value is None else kind_of(value), literal=value.value)

@@ -19,7 +19,7 @@ _MOST_PARAMETERS = 1000
 
 @dataclass(frozen=True, slots=True)
 class PresentRows:
-    """Implements `tailrace.events.reselection.Rows`: the tables of a database as they are now.
+    """Implements `tailrace.events.reselection.RereadRows`: the tables of a database as they are now.
 
     `dialect` holds the password: its repr is only its name. Lost connections are retried by `retries`.
     """

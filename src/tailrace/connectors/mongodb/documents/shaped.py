@@ -46,7 +46,7 @@ _ALLOWED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ValueSource:
     """Values of a block in a buffer, one for each change: their places and types. The type of a missing value is
     ABSENT."""
 
@@ -73,7 +73,7 @@ class Rules:
 class Shaped:
     """The values of an image in a block, by their shapes. Raises ConversionError and DecodeError."""
 
-    def __init__(self, source: Source, rules: Rules, manner: Manner) -> None:
+    def __init__(self, source: ValueSource, rules: Rules, manner: Manner) -> None:
         self._rules, self._manner = rules, manner
         self._told = _told(source, rules, manner)
         known = pc.dictionary_encode(self._told.shapes)
@@ -136,7 +136,7 @@ def _name(text: str) -> Bytes:
     return readonly(np.array(list(text.encode()), np.uint8))
 
 
-def _told(source: Source, rules: Rules, manner: Manner) -> _Told:
+def _told(source: ValueSource, rules: Rules, manner: Manner) -> _Told:
     """Walk over values. Values that the kernel cannot read from BSON are first normalised through their text."""
     reading = Reading(
         rules.narrow,
@@ -158,7 +158,7 @@ def _told(source: Source, rules: Rules, manner: Manner) -> _Told:
     return _with_plain(source, rules, manner, told, left)
 
 
-def _with_plain(source: Source, rules: Rules, manner: Manner, told: _Told, left: Bytes) -> _Told:
+def _with_plain(source: ValueSource, rules: Rules, manner: Manner, told: _Told, left: Bytes) -> _Told:
     """Repeat the walk for the marked values, normalised through their text."""
     content = source.data.tobytes()
     size = len(content)
@@ -173,7 +173,7 @@ def _with_plain(source: Source, rules: Rules, manner: Manner, told: _Told, left:
     plain = left.astype(np.bool_)
     twice = np.zeros(len(kinds), np.uint8)
     reading = Reading(False, manner.spread, False, False, False, _name(manner.whole))
-    others = _walked(Source(data, places, np.where(plain, kinds, 0)), reading, twice)
+    others = _walked(ValueSource(data, places, np.where(plain, kinds, 0)), reading, twice)
     if twice.any():
         raise ConversionError("A document is nested too deeply, or too wide.")
     shapes = pc.if_else(pa.array(plain), others.shapes, told.shapes)
@@ -181,7 +181,7 @@ def _with_plain(source: Source, rules: Rules, manner: Manner, told: _Told, left:
     return _Told(data, shapes, leaves, np.where(plain, others.starts + len(told.leaves), told.starts))
 
 
-def _walked(source: Source, reading: Reading, left: Bytes) -> _Told:
+def _walked(source: ValueSource, reading: Reading, left: Bytes) -> _Told:
     count = len(source.places)
     kinds = np.ascontiguousarray(np.where(left, 0, source.kinds), np.uint8)
     data = readonly(source.data.view())
@@ -274,7 +274,7 @@ class _Maker:
         if kind.connect != "struct":
             return self._values(places, kinds, kind)
         told = _walked(
-            Source(self._data, places, np.where(places < 0, 0, kinds).astype(np.uint8)),
+            ValueSource(self._data, places, np.where(places < 0, 0, kinds).astype(np.uint8)),
             Reading(self._rules.narrow, False, False, False, False, _name("")),
             np.zeros(len(places), np.uint8),
         )

@@ -21,7 +21,7 @@ DISK_LIMIT = 512 << 20
 _BACKLOG_ANSWER = 1 << 20
 
 
-class Source(Protocol):
+class ChangeSource(Protocol):
     """A source of captured changes, used by one thread. Raises the driver's errors and TailraceError."""
 
     caught_up_at: int
@@ -69,7 +69,7 @@ class MongoFeed:
 
     is_prompt = False
 
-    def __init__(self, source: Source, start: Position, settings: ReaderSettings = ReaderSettings()) -> None:
+    def __init__(self, source: ChangeSource, start: Position, settings: ReaderSettings = ReaderSettings()) -> None:
         self.start = start
         self.settings = settings
         self._source = source
@@ -151,7 +151,7 @@ class MongoFeed:
         return Position(self._source.answered_at if self.is_behind else 0)
 
 
-class LogReader(reader.LogReader[Position, Committed, Position, Rows]):
+class MongoLogReader(reader.LogReader[Position, Committed, Position, Rows]):
     """Reads the log from the start of `feed`."""
 
     def __init__(self, feed: MongoFeed, runtime: Runtime = THREADS) -> None:

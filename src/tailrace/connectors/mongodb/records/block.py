@@ -21,7 +21,7 @@ from tailrace import formats
 from tailrace.columns.batch import Marker, position_texts
 from tailrace.columns.row import rows_of
 from tailrace.columns.typed import VARIANT
-from tailrace.connectors.mongodb.documents.shaped import Rules, Shaped, Source
+from tailrace.connectors.mongodb.documents.shaped import Rules, Shaped, ValueSource
 from tailrace.connectors.mongodb.documents.tree import LeafColumn, Manner, ShapeColumn
 from tailrace.connectors.mongodb.log.indexed_run import Flags
 from tailrace.connectors.mongodb.records import texts, typed
@@ -59,7 +59,7 @@ from tailrace.values.json_text import quoted
 _DELETE = ord("d")
 
 
-class Block:
+class DocumentChunk:
     """The records of a segment's changes `low` to `high`, without those not in `kept`. Implements
     records.columns.Columns.
 
@@ -219,7 +219,7 @@ class Block:
             if edit is not None:
                 data, places = edit(data, places, kinds)
                 kinds = np.where(places >= 0, kinds, 0).astype(np.uint8)
-            source = Source(data, places, kinds)
+            source = ValueSource(data, places, kinds)
             known = self._shaped[image, manner] = Shaped(source, _rules(image, self.settings), manner)
         return known
 
@@ -309,7 +309,7 @@ class Block:
         )  # fmt: skip
         return Written(text_fragment(pc.if_else(pa.array(total > 0), parts, "null")))
 
-    _MAKERS: ClassVar[dict[str, Callable[[Block], pa.Array | Same | Written]]] = {
+    _MAKERS: ClassVar[dict[str, Callable[[DocumentChunk], pa.Array | Same | Written]]] = {
         "id": lambda self: self._written(self.images.key, texts.key_form(self.settings)),
         "before": lambda self: self._document(self.images.before),
         "after": lambda self: self._document(self.images.after),

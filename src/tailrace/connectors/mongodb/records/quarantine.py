@@ -10,8 +10,8 @@ from tailrace.connectors.mongodb.records.segment import Segment
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import ConversionError, DecodeError, TailraceError, TransformError
-from tailrace.events.mapping import Place
-from tailrace.events.quarantine import Change, put_aside, report, too_large
+from tailrace.events.mapping import ChangePlace
+from tailrace.events.quarantine import QuarantinedChange, put_aside, report, too_large
 
 _REMEDY = (
     "Leave the collection or the field out, or set event.processing.failure.handling.mode to warn: then the change is "
@@ -61,10 +61,10 @@ def beyond(segment: Segment, row: int, size: int, settings: MongoSettings) -> pa
     return too_large(_change(segment, row), size, settings.events, chr(segment.op[row]))
 
 
-def _change(segment: Segment, row: int) -> Change:
+def _change(segment: Segment, row: int) -> QuarantinedChange:
     time, number = int(segment.time[row]), int(segment.number[row])
     position = f"{time >> 32}:{time & 0xFFFFFFFF}"
     marker = Marker.FALSE if segment.markers is None else Marker(segment.markers[row])
     database, collection = segment.namespace
-    place = Place(commit=position, lsn=position, position=f"{time:016X}", transaction="")
-    return Change(TableId(database, database, collection), place, number, (time >> 32) * 1_000_000, marker)
+    place = ChangePlace(commit=position, lsn=position, position=f"{time:016X}", transaction="")
+    return QuarantinedChange(TableId(database, database, collection), place, number, (time >> 32) * 1_000_000, marker)

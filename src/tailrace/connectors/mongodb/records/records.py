@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tailrace.columns.batch import Int32s
 from tailrace.connectors.mongodb.log.indexed_run import Flags
-from tailrace.connectors.mongodb.records.block import Block
+from tailrace.connectors.mongodb.records.block import DocumentChunk
 from tailrace.connectors.mongodb.records.blocks import block_rows
 from tailrace.connectors.mongodb.records.images import Images, images
 from tailrace.connectors.mongodb.records.plan import CollectionPlan, collection_plan
@@ -74,7 +74,7 @@ def _rows(
     try:
         fault = _most_bytes(segment, settings, low, high)
         if not fault:
-            block = Block(segment, found, settings, plan, low, high, kept)
+            block = DocumentChunk(segment, found, settings, plan, low, high, kept)
             rows = block.rows()
             large = large_records(rows, settings.events)
             if not large:

@@ -34,7 +34,7 @@ from tailrace.snapshot.windows import Found, Void, Watermark, Window, Windows, W
 if TYPE_CHECKING:
     from pymongo import MongoClient
 
-    from tailrace.connectors.mongodb.log.reader import LogReader
+    from tailrace.connectors.mongodb.log.reader import MongoLogReader
 
 log = logging.getLogger("tailrace")
 
@@ -52,7 +52,7 @@ _NUMBERS = 1 << 40
 class LogPlace:
     """The start of a window's batch, and the reader of the log."""
 
-    reader: LogReader
+    reader: MongoLogReader
     start: Position
 
 

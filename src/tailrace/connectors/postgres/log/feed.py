@@ -28,7 +28,7 @@ from tailrace.connectors.postgres.log.identity import (
 )
 from tailrace.connectors.postgres.log.in_progress import AfterCommit, StreamedTransactions
 from tailrace.connectors.postgres.log.indexed_run import Rows
-from tailrace.connectors.postgres.log.indexing import Indexer, Step
+from tailrace.connectors.postgres.log.indexing import IndexedStep, Indexer
 from tailrace.connectors.postgres.log.numbering import Numbering
 from tailrace.connectors.postgres.log.reading import Connections, ReaderSettings, Since, Wanted
 from tailrace.connectors.postgres.log.slices import Slices, slices
@@ -102,7 +102,7 @@ class PostgresFeed:
         self.indexer = self._indexer_at(start)
         self._control: psycopg.Connection[Any] | None = None
         self._replication: psycopg.Connection[Any] | None = None
-        self._runs: Generator[Step | None] | None = None
+        self._runs: Generator[IndexedStep | None] | None = None
         self._stream: Streaming | None = None
         self._slot = Slot(settings.slot, 8 * settings.slice_bytes, runtime)
         # Every transaction that commits before this LSN is in the spool or had no captured change.
@@ -138,13 +138,13 @@ class PostgresFeed:
         self._resume()
         self._runs = self._session()
 
-    def read(self, is_asked: bool, is_hurried: Callable[[], bool]) -> Step | None:
+    def read(self, is_asked: bool, is_hurried: Callable[[], bool]) -> IndexedStep | None:
         self._is_asked, self._is_hurried = is_asked, is_hurried
         assert self._runs is not None
         return next(self._runs)
 
     def keep(self, step: contracts.Step[LogPosition, int, Rows]) -> None:
-        assert isinstance(step, Step)
+        assert isinstance(step, IndexedStep)
         self.indexer.keep(step)
         if step.after.open is not None:
             # transactions come in the order of their commits
@@ -185,7 +185,7 @@ class PostgresFeed:
             return TailraceError(f"Reading slot {slot} has ended: {type(error).__name__}")
         return classify(error, slot) or exhausted(error, slot)
 
-    def _session(self) -> Generator[Step | None]:
+    def _session(self) -> Generator[IndexedStep | None]:
         """The runs of a session, by one gear after another; None: nothing new for a while."""
         while True:
             self.head_lsn = self._flushed_end()
@@ -263,7 +263,7 @@ class PostgresFeed:
         assert self._control is not None
         return flushed_end(self._control)
 
-    def _catching_up(self) -> Iterator[Step | None]:
+    def _catching_up(self) -> Iterator[IndexedStep | None]:
         """The backlog in slices; streamed when the server has no slot to spare for a copy, or the copy would not wait
         for standbys as the slot does."""
         gear = self._slices()
@@ -329,7 +329,7 @@ class PostgresFeed:
             return self._read_lsn >= self._target_lsn
         return self.head_lsn - self._read_lsn <= self.settings.stream_below
 
-    def _streaming(self, may_catch_up: bool = True) -> Iterator[Step | None]:
+    def _streaming(self, may_catch_up: bool = True) -> Iterator[IndexedStep | None]:
         """The stream, until the backlog has grown so large that catching up is faster."""
         gear = self._started()
         self._stream = gear
@@ -392,7 +392,7 @@ class PostgresFeed:
         """Whether someone waits for a position that has not been read."""
         return self._read_lsn < max(self._wanted_lsn, self._target_lsn or 0)
 
-    def _step(self, run: Messages) -> Step:
+    def _step(self, run: Messages) -> IndexedStep:
         """A run as a stretch. Nothing has been read of it before that is kept."""
         step = self.indexer.index(run.data, run.offsets, run.lsn)
         stretch = step.stretch

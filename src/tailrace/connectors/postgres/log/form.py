@@ -20,13 +20,13 @@ from tailrace.connectors.postgres.values import declared
 from tailrace.connectors.postgres.values.conversions import plan_columns, plan_key
 from tailrace.events.control_records import numbered_name
 from tailrace.events.event_settings import EventSettings
-from tailrace.events.mapping import Place, PlainSource, Records
+from tailrace.events.mapping import ChangePlace, PlainSource, Records
 from tailrace.records.columns import Same
 from tailrace.records.layout import CHANGE, SOURCE, TRANSACTION, Column, Constant, Member, Node, Text
 from tailrace.values.conversion import ColumnPlan
 
 
-class _Parts:
+class _PostgresParts:
     """See events.form.SourceParts."""
 
     def __init__(self, batch: ChangeBatch, settings: EventSettings) -> None:
@@ -41,14 +41,14 @@ class _Parts:
         self.previous_end = pc.if_else(pa.array(seen), ends, "null")
         self.position = position_texts(transactions.commit_lsn)
 
-    def block(self, records: Records) -> _Block:
-        return _Block(self, records)
+    def block(self, records: Records) -> _PostgresBlock:
+        return _PostgresBlock(self, records)
 
 
-class _Block:
+class _PostgresBlock:
     """See events.form.SourceBlock."""
 
-    def __init__(self, parts: _Parts, records: Records) -> None:
+    def __init__(self, parts: _PostgresParts, records: Records) -> None:
         self.parts, self.records = parts, records
         batch = parts.batch
         lsn = batch.lsn[records.low : records.high]
@@ -115,8 +115,8 @@ class PostgresForm:
     def is_text(self, column: TableColumn) -> bool:
         return declared.is_text(column)
 
-    def parts(self, batch: ChangeBatch, settings: EventSettings) -> _Parts:
-        return _Parts(batch, settings)
+    def parts(self, batch: ChangeBatch, settings: EventSettings) -> _PostgresParts:
+        return _PostgresParts(batch, settings)
 
     def source(self, batch: ChangeBatch, change: int, marker: Marker, settings: EventSettings) -> PlainSource:
         transactions, number = transactions_of(batch), batch.transaction[change]
@@ -133,7 +133,7 @@ class PostgresForm:
         sequence = json.dumps([None if previous < 0 else str(previous), str(lsn)], separators=(",", ":"))
         return PlainSource(sequence, tail, numbered_name(xid, lsn, settings))
 
-    def place(self, batch: ChangeBatch, change: int) -> Place:
+    def place(self, batch: ChangeBatch, change: int) -> ChangePlace:
         transactions, number = transactions_of(batch), int(batch.transaction[change])
         return place(transactions, number, int(batch.lsn[change]))
 
@@ -150,10 +150,10 @@ class PostgresForm:
         return b"".join(parts)
 
 
-def place(transactions: Transactions, number: int, lsn: int) -> Place:
+def place(transactions: Transactions, number: int, lsn: int) -> ChangePlace:
     """Where the change at `lsn` of transaction `number` stands."""
     commit = int(transactions.commit_lsn[number])
-    return Place(lsn_text(lsn), lsn_text(commit), f"{commit:016X}", str(int(transactions.xid[number])))
+    return ChangePlace(lsn_text(lsn), lsn_text(commit), f"{commit:016X}", str(int(transactions.xid[number])))
 
 
 FORM = PostgresForm()

@@ -52,7 +52,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Step(contracts.Step[LogPosition, int, Rows]):
+class IndexedStep(contracts.Step[LogPosition, int, Rows]):
     """The stretch of a run, and how far the indexer has come once that is kept.
 
     It is not wanted when it has no row, and no commit that others wait for.
@@ -168,12 +168,12 @@ class Indexer:
         """How many updates were left out because they changed nothing that is shown."""
         return self.reached.unchanged
 
-    def keep(self, step: Step) -> None:
+    def keep(self, step: IndexedStep) -> None:
         """The step's stretch has been kept. Fails never."""
         self._tables.keep()
         self.reached = step.after
 
-    def index(self, data: Bytes, offsets: Int64s, lsn: Int64s) -> Step:
+    def index(self, data: Bytes, offsets: Int64s, lsn: Int64s) -> IndexedStep:
         """Index the messages `data[offsets[i]:offsets[i + 1]]` sent at `lsn[i]`, which follow what was kept last.
 
         Raises DecodeError when they do not follow the protocol, and what `tables` raises.
@@ -224,7 +224,7 @@ class Indexer:
 
     def _step(
         self, run: _Marked, stretch: IndexedRun, versions: Versions, unchanged: int, counts: Mapping[str, int]
-    ) -> Step:
+    ) -> IndexedStep:
         """The stretch, and what is known after it."""
         before = self.reached
         opened, next_ordinal = _still_open(before, run)
@@ -240,7 +240,7 @@ class Indexer:
         )
         # a run may end between a transaction's last row and its commit, and so may what was read before a restart
         waits = run.carried or before.position.consumed is not None
-        return Step(stretch, bool(len(stretch) or (waits and len(stretch.end_commit))), after)
+        return IndexedStep(stretch, bool(len(stretch) or (waits and len(stretch.end_commit))), after)
 
     def _marked(self, data: Bytes, offsets: Int64s) -> _Marked:
         """The run with its transactions; raises DecodeError where they do not follow the protocol."""

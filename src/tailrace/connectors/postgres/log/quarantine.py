@@ -14,7 +14,7 @@ from tailrace.connectors.postgres.protocol.pgoutput import parse_change
 from tailrace.connectors.postgres.protocol.segment import PIECE, Segment
 from tailrace.errors import DecodeError
 from tailrace.events.event_settings import EventSettings
-from tailrace.events.quarantine import Change, put_aside, report, too_large
+from tailrace.events.quarantine import QuarantinedChange, put_aside, report, too_large
 
 
 def decoded(segment: Segment, settings: EventSettings) -> Iterator[tuple[int, ChangeBatch | pa.RecordBatch]]:
@@ -113,7 +113,9 @@ def _batch(segment: Segment, low: int, high: int) -> ChangeBatch:
     return batch
 
 
-def _change(segment: Segment, row: int) -> Change:
+def _change(segment: Segment, row: int) -> QuarantinedChange:
     number = int(segment.transaction[row])
     found = place(segment.transactions, number, int(segment.lsn[row]))
-    return Change(segment.table.id, found, int(segment.ordinal[row]), int(segment.transactions.commit_us[number]))
+    return QuarantinedChange(
+        segment.table.id, found, int(segment.ordinal[row]), int(segment.transactions.commit_us[number])
+    )

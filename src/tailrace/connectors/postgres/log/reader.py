@@ -10,7 +10,7 @@ from tailrace.connectors.postgres.schema.history import History
 from tailrace.log import reader
 
 
-class LogReader(reader.LogReader[LogPosition, Committed, int, Rows]):
+class PostgresLogReader(reader.LogReader[LogPosition, Committed, int, Rows]):
     """Reads the slot from where `feed` begins."""
 
     def __init__(self, feed: PostgresFeed) -> None:

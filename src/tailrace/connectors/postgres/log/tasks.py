@@ -136,14 +136,14 @@ class MessageTask:
     def _too_large(self, row: int, size: int) -> pa.RecordBatch:
         from tailrace.columns.table import TableId
         from tailrace.connectors.postgres.log.form import place
-        from tailrace.events.quarantine import Change, too_large
+        from tailrace.events.quarantine import QuarantinedChange, too_large
 
         segment, number = self.segment, int(self.segment.transaction[row])
         commit = int(segment.transactions.commit_lsn[number])
         # a message has no table: what has written it stands in its place
         table = TableId(self.settings.database, "pg_catalog", "pg_logical_emit_message")
         at_us = int(segment.transactions.commit_us[number])
-        change = Change(table, place(segment.transactions, number, commit), int(segment.ordinal[row]), at_us)
+        change = QuarantinedChange(table, place(segment.transactions, number, commit), int(segment.ordinal[row]), at_us)
         return too_large(change, size, self.settings, "m")
 
     def messages(self, first: int, last: int) -> list[LogicalMessage]:

@@ -43,7 +43,7 @@ class _Now(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PresentRows:
-    """Implements `tailrace.events.reselection.Rows`: the tables as they are now, one query for many rows.
+    """Implements `tailrace.events.reselection.RereadRows`: the tables as they are now, one query for many rows.
 
     `address` holds the password: it prints as its name alone.
     """

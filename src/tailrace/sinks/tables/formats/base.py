@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tailrace.config.jar import Jar
 from tailrace.errors import SinkError
-from tailrace.sinks.tables.evolution import Step
+from tailrace.sinks.tables.evolution import ColumnStep
 from tailrace.sinks.tables.statements import Merge
 
 if TYPE_CHECKING:
@@ -118,11 +118,11 @@ class Stored(ABC):
         """Make the table. Raises SinkError where it cannot have these columns."""
 
     @abstractmethod
-    def announce(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+    def announce(self, steps: Sequence[ColumnStep], properties: Mapping[str, str]) -> None:
         """Set properties before an alteration, unless they are so. Raises SinkError where a step is not to be had."""
 
     @abstractmethod
-    def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+    def alter(self, steps: Sequence[ColumnStep], properties: Mapping[str, str]) -> None:
         """Alter the columns, then set properties. What is announced and done in part may be done again."""
 
     def fill(self, values: Mapping[str, str], where: str) -> None:

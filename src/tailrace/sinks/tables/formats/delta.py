@@ -15,7 +15,7 @@ from tailrace.config.jar import Jar
 from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import statements
-from tailrace.sinks.tables.evolution import Step
+from tailrace.sinks.tables.evolution import ColumnStep
 from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat, told
 from tailrace.sinks.tables.frames import computed
 from tailrace.sinks.tables.statements import Merge, quoted
@@ -242,7 +242,7 @@ _PROPERTIES = {
 }
 _MAPPING = {"delta.columnMapping.mode": "name"}
 _WIDENING = {"delta.enableTypeWidening": "true"}
-_STATEMENTS: Mapping[str, Callable[[str, Step], str]] = {
+_STATEMENTS: Mapping[str, Callable[[str, ColumnStep], str]] = {
     "drop": lambda path, step: statements.drop_column(path, step.name),
     "rename": lambda path, step: statements.rename_column(path, step.name, step.to),
     "widen": lambda path, step: statements.widen_column(path, step.name, step.to),
@@ -354,7 +354,7 @@ class DeltaTable(Stored):
             told |= _MAPPING
         self.session.sql(statements.create(self.path, columns, told))
 
-    def announce(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+    def announce(self, steps: Sequence[ColumnStep], properties: Mapping[str, str]) -> None:
         told = dict(properties)
         if any(step.what in ("drop", "rename") or statements.needs_mapping([step.name]) for step in steps):
             told |= _MAPPING
@@ -363,7 +363,7 @@ class DeltaTable(Stored):
         if not told.items() <= self.properties().items():
             self.session.sql(statements.set_properties(self.path, told))
 
-    def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+    def alter(self, steps: Sequence[ColumnStep], properties: Mapping[str, str]) -> None:
         for step in steps:
             self.session.sql(_STATEMENTS[step.what](self.path, step))
         self.session.sql(statements.set_properties(self.path, properties))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tailrace.sinks.tables.evolution import Step
+from tailrace.sinks.tables.evolution import ColumnStep
 from tailrace.sinks.tables.formats.iceberg.schemas import mapping_of, schema_of
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Library:
         left = self._all("data") + self._all("metadata")
         return all(_LOST.search(_below(str(status.getPath()))) for status in left)
 
-    def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+    def alter(self, steps: Sequence[ColumnStep], properties: Mapping[str, str]) -> None:
         """Alter columns and set properties, in one commit."""
         mapping, change = self.mapping(), self._table.newTransaction()
         for step in steps:
@@ -115,7 +115,7 @@ class Library:
         with self._alone():
             change.commitTransaction()
 
-    def _altered(self, update: Any, step: Step) -> None:
+    def _altered(self, update: Any, step: ColumnStep) -> None:
         if step.what == "drop":
             update.deleteColumn(step.name)
         elif step.what == "rename":

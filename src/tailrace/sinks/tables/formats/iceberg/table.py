@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tailrace.config.jar import Jar
 from tailrace.errors import SinkError
-from tailrace.sinks.tables.evolution import Step
+from tailrace.sinks.tables.evolution import ColumnStep
 from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat
 from tailrace.sinks.tables.formats.iceberg import schemas
 from tailrace.sinks.tables.formats.iceberg.library import CONFLICT, MAINTAINED, WRITER, Files, Library, is_there
@@ -205,12 +205,12 @@ class IcebergTable(Stored):
     def create(self, columns: Columns, properties: Mapping[str, str]) -> None:
         self.library.create(columns, properties)
 
-    def announce(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+    def announce(self, steps: Sequence[ColumnStep], properties: Mapping[str, str]) -> None:
         self._demand_promotions(steps)
         if not properties.items() <= self.properties().items():
             self.library.alter((), properties)
 
-    def _demand_promotions(self, steps: Sequence[Step]) -> None:
+    def _demand_promotions(self, steps: Sequence[ColumnStep]) -> None:
         """Raise SinkError where a column is to be of a type that Iceberg does not let it become."""
         kinds = {name: kind.simpleString() for name, kind in self.columns().items()}
         for step in steps:
@@ -223,7 +223,7 @@ class IcebergTable(Stored):
                     "Begin anew with debezium.sink.tables.format = delta, another path and another checkpoint.",
                 )
 
-    def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+    def alter(self, steps: Sequence[ColumnStep], properties: Mapping[str, str]) -> None:
         told = self.properties()
         other = [name for name in _KEPT & properties.keys() if told.get(name, properties[name]) != properties[name]]
         past = {f"{name}{_PAST}": json.dumps(sorted(self.past(name)[0])) for name in other}
