@@ -11,24 +11,24 @@ callers = partial(typing_rules.callers, "mongodb")
 
 MIXED = """
 from tailrace.connectors.mongodb.log import position as p
-from tailrace.connectors.mongodb.log.stretch import Stretch
-from tailrace.connectors.mongodb.log.reader import LogReader, MongoFeed
+from tailrace.connectors.mongodb.log.indexed_run import IndexedRun
+from tailrace.connectors.mongodb.log.reader import MongoLogReader, MongoFeed
 
 
-def commit(reader: LogReader, planned: p.Position, read: p.Read, committed: p.Committed) -> None:
+def commit(reader: MongoLogReader, planned: p.Position, read: p.Read, committed: p.Committed) -> None:
     reader.committed(committed)
     reader.committed(read)  # wrong
     reader.committed(planned)  # wrong
     reader.committed(reader.reached)  # wrong
 
 
-def read(feed: MongoFeed, stretch: Stretch, wanted: p.Position, committed: p.Committed) -> None:
+def read(feed: MongoFeed, stretch: IndexedRun, wanted: p.Position, committed: p.Committed) -> None:
     feed.reached_position = stretch.reached
     feed.reached_position = stretch.position(0)
     feed.reached_position = wanted  # wrong
     feed.reached_position = committed  # wrong
     feed.reached_position = p.Position(7)  # wrong
-    Stretch.of(stretch.rows, wanted, None, 0)  # wrong
+    IndexedRun.of(stretch.rows, wanted, None, 0)  # wrong
 """
 
 
@@ -38,4 +38,4 @@ def test_the_type_checker_refuses_positions_of_the_wrong_kind(tmp_path: Path) ->
 
 def test_only_what_spark_has_committed_is_given_up() -> None:
     # what Spark asks to go on from
-    assert callers("Committed") == callers("committed") == ["opened.committed"]
+    assert callers("Committed") == callers("committed") == ["log_session.committed"]

@@ -15,7 +15,7 @@ from dataclasses import replace
 from tailrace.connectors.postgres.protocol import position as p
 from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.gears import CatchUp, Streaming
-from tailrace.connectors.postgres.log.reader import LogReader
+from tailrace.connectors.postgres.log.reader import PostgresLogReader
 from tailrace.connectors.postgres.log.identity import flushed_end, present
 
 
@@ -31,7 +31,7 @@ def acknowledge(gear: Streaming, read: p.ReadLsn, flushed: p.FlushedLsn, committ
     gear.start("slot", "publication", flushed, p.may_forget(committed), 180000, {})  # wrong
 
 
-def commit(reader: LogReader, planned: p.LogPosition, committed: p.Committed) -> None:
+def commit(reader: PostgresLogReader, planned: p.LogPosition, committed: p.Committed) -> None:
     reader.committed(committed)
     reader.committed(planned)  # wrong
     p.may_forget(planned)  # wrong
@@ -72,7 +72,7 @@ def test_the_type_checker_refuses_positions_of_the_wrong_kind(tmp_path: Path) ->
 def test_only_a_committed_offset_and_the_slot_itself_say_what_may_be_forgotten() -> None:
     assert callers("ForgettableLsn") == ["position.confirmed", "position.may_forget"]
     # what Spark asks to go on from
-    assert callers("Committed") == ["opened.committed"]
+    assert callers("Committed") == ["log_session.committed"]
     assert callers("may_forget") == ["feed.forget"]
     # a new slot, one that was found, and what is known before there is one
     assert set(callers("confirmed")) == {"slots.create_slot", "slots.find_slot", "feed._resume"} | {

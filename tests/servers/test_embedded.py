@@ -17,7 +17,7 @@ from tailrace.demo.embedded import THROWAWAY, Server
 
 CHILD = """
 import sys, time
-from tailrace.embedded import THROWAWAY, Server
+from tailrace.demo.embedded import THROWAWAY, Server
 server = Server(settings=THROWAWAY).start()
 print(server._home, (server._home / "data" / "postmaster.pid").read_text().split()[0], flush=True)
 time.sleep(600)

@@ -69,7 +69,7 @@ class {name}(NamedTuple):
 """
 CALLER = """
 import kept.shapes
-from tailrace.compiled import kernel
+from tailrace.kernels.compiled import kernel
 
 @kernel
 def doubled(shape):
@@ -99,7 +99,7 @@ def test_a_cache_that_names_what_is_gone_counts_as_none(tmp_path: Path) -> None:
 
 
 FACTORS = """
-from tailrace.compiled import kernel
+from tailrace.kernels.compiled import kernel
 from kept.constants import FACTOR
 
 @kernel
@@ -107,7 +107,7 @@ def factor():
     return FACTOR
 """
 TIMES = """
-from tailrace.compiled import kernel
+from tailrace.kernels.compiled import kernel
 from kept.factors import (
     factor as one,  # by another name
 )

@@ -14,7 +14,7 @@ from tailrace.process import temporary
 PREFIX = "tailrace-sockets-"
 OWNER = f"""
 import sys, tempfile
-from tailrace import temporary
+from tailrace.process import temporary
 tempfile.tempdir = sys.argv[1]
 print(temporary.folder({PREFIX!r}), flush=True)
 sys.stdin.read()

@@ -116,7 +116,7 @@ def test_a_condition_names_keys_whatever_is_in_them() -> None:
 def test_constants_of_keys(value: object, of_sql_server: str, of_db2: str) -> None:
     for connector, name, wanted in (("sqlserver", "[a]]b]", of_sql_server), ("db2", '"a]b"', of_db2)):
         made: ComparedTables = object.__new__(ComparedTables)
-        made._name, made._value = import_module(f"tailrace.connectors.{connector}.compared").WRITTEN
+        made._name, made._value = import_module(f"tailrace.connectors.{connector}.verify_source").WRITTEN
         assert made.condition(["a]b"], [[value], [value]]) == f"{name} in ({wanted}, {wanted})"
         assert made.condition(["a]b", "c"], [[value, 1]]).startswith(f"({name} = {wanted} and ")
 

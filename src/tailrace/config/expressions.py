@@ -1,4 +1,4 @@
-"""Expression: a regular expression of Java's, as options and signals hold them, to be matched with whole names. No I/O."""
+"""Regular expressions of Java, as options and signals hold them, matched with whole names. No I/O."""
 
 from __future__ import annotations
 

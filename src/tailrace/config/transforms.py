@@ -110,7 +110,9 @@ def transforms(values: Mapping[str, Any], own: Mapping[str, str] | None = None) 
         if predicate not in (values.get("predicates") or []):
             faults.append(f"transforms.{name}.predicate names a predicate that predicates does not name")
         elif name in made and predicate in predicates:
-            made[name] = import_module(f"{_OURS}predicates").Conditional(made[name], predicates[predicate], negate)
+            made[name] = import_module(f"{_OURS}routers.predicates").Conditional(
+                made[name], predicates[predicate], negate
+            )
     return Made(tuple(made.values()), faults, notices)
 
 

@@ -77,7 +77,7 @@ class Descriptor:
     - `documents` names a module that implements Documents. For connectors over change tables `dialect` makes their
       Dialect from a Config. `form` is the connector's part of events.
     - `captured` names a tailrace.connectors.captured.Capturing; "" if all rows are documents. `held` names a
-      tailrace.connectors.consistent_read.Reading, for spark.read; "" if several tasks cannot read tables at one position.
+      consistent_read.Reading, for spark.read; "" if several tasks cannot read tables at one position.
       `compared` names a tailrace.connectors.consistent_read.Comparing, for `tailrace verify`. `present` names a
       tailrace.connectors.row_lookup.Opening; "" if a sink of tables cannot read rows again.
     - `listed` names a module for the page of typed rows: LISTED has the types, each with a column, FORM the connector's

@@ -82,7 +82,7 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
 _COMPILED = tuple((re.compile(pattern, re.IGNORECASE), reason) for pattern, reason in _FAMILIES)
 
 
-def reason(name: str) -> str:
+def reason_of_name(name: str) -> str:
     """Return why the option `name`, which the connector does not have, has no effect; "" for an unknown name."""
     return next((said for pattern, said in _COMPILED if pattern.fullmatch(name)), "")
 
@@ -165,7 +165,7 @@ def _foreign(descriptor: Descriptor) -> config.Foreign:
     connectors."""
 
     def reason(name: str) -> str:
-        known = reason(name)
+        known = reason_of_name(name)
         if known:
             return known
         for other in map(_own, OWN):

@@ -33,7 +33,7 @@ class Constant:
 class ImageColumn:
     """A column of an image, as the server wrote it: `column` says how its texts are read and what its schema is.
 
-    `apart`: the column is shown unshaped although the image shapes it (see `tailrace.events.column_plans`); the two values
+    `apart`: the column is shown unshaped although the image shapes it (see `events.column_plans`); the two values
     differ.
     """
 

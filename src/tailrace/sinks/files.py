@@ -1,4 +1,4 @@
-"""Records to files: JSON lines that keep their order by name, and Parquet. Both hold each record exactly once. Driver."""
+"""The sink `file`: JSON lines, in the order of the files' names, or Parquet; each record exactly once. Driver."""
 
 from __future__ import annotations
 

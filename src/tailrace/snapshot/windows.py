@@ -328,7 +328,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         return found
 
     def status(self) -> dict[str, Any] | None:
-        """Return the state of the running snapshot, in the form that `tailrace.observe.status` describes; None if none runs."""
+        """Return the state of the running snapshot, in the form that the status shows; None if none runs."""
         state = self._state
         if state is None:
             return None

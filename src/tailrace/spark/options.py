@@ -6,13 +6,14 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from typing import Any
-
-from pyspark import SparkContext
+from typing import TYPE_CHECKING, Any
 
 from tailrace.config.option import holds_secret
 from tailrace.errors import ConfigError
 from tailrace.spark.cluster import is_local
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 # --- memory -----------------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """`python -m tailrace.spark.training DIRECTORY OPTIONS`: a session that loads the classes that a pipeline needs.
 
-`tailrace.spark.startup.archive` runs it to list these classes, and to try an archive. OPTIONS are further options of Java. The
-session runs a stream of this module's own source, without a database, to its end: into files, as the sink `file` writes
-them, and into Spark's noop sink. The process ends after its JVM, with the JVM's exit code.
+`tailrace.spark.startup.archive` runs it to list these classes, and to try an archive. OPTIONS are further options of
+Java. The session runs a stream of this module's own source, without a database, to its end: into files, as the sink
+`file` writes them, and into Spark's noop sink. The process ends after its JVM, with the JVM's exit code.
 """
 
 from __future__ import annotations

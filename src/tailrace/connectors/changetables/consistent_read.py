@@ -40,7 +40,7 @@ PART_ROWS, _TASKS, _TRIES = 50_000, 2, 8
 
 
 class HeldTables:
-    """Implements tailrace.connectors.consistent_read.ConsistentRead. `position` is the log position, as the column `position` shows it."""
+    """Implements ConsistentRead. `position` is the log position, as the column `position` shows it."""
 
     stays = False
     position: str

@@ -37,6 +37,6 @@ CONNECTOR = Descriptor(
     form=f"{_ROOM}.form:FORM",
     listed=f"{_ROOM}.listed",
     captured=f"{_CHANGE_TABLES}.captured:captured",
-    compared=f"{_ROOM}.compared:compared",
-    held=f"{_CHANGE_TABLES}.held:held",
+    compared=f"{_ROOM}.verify_source:compared",
+    held=f"{_CHANGE_TABLES}.consistent_read:held",
 )

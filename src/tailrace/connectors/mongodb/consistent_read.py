@@ -57,7 +57,7 @@ _GONE = (
 
 
 class HeldDocuments:
-    """Implements tailrace.connectors.consistent_read.ConsistentRead. `position` is the timestamp, as the column `position` shows it."""
+    """Implements ConsistentRead. `position` is the timestamp, as the column `position` shows it."""
 
     stays = False
     position: str

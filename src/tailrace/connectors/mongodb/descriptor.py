@@ -36,6 +36,6 @@ CONNECTOR = Descriptor(
     loaded=("bson", f"{_ROOM}.records.records", f"{_ROOM}.records.tasks"),
     requirement="tailrace[mongodb]",
     documents=f"{_ROOM}.documents.entrance",
-    compared=f"{_ROOM}.compared:compared",
-    held=f"{_ROOM}.held:held",
+    compared=f"{_ROOM}.verify_source:compared",
+    held=f"{_ROOM}.consistent_read:held",
 )

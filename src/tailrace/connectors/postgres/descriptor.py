@@ -16,7 +16,9 @@ CONNECTOR = Descriptor(
         versions={"1.7": "1.7.2.Final", "3": "3.6.1.Final"},
         system_tables=re.compile(r"(pg_catalog|information_schema|pg_toast.*|pg_temp_.*)\..*", re.DOTALL),
         transforms={
-            "io.debezium.connector.*.transforms.timescaledb.TimescaleDb": "tailrace.transforms.routers.timescale:timescale_db"
+            "io.debezium.connector.*.transforms.timescaledb.TimescaleDb": (
+                "tailrace.transforms.routers.timescale:timescale_db"
+            ),
         },
         gives_blocks=True,
     ),
@@ -30,9 +32,9 @@ CONNECTOR = Descriptor(
     describe=f"{_ROOM}.status:describe",
     listed=f"{_ROOM}.listed",
     captured=f"{_ROOM}.captured:captured",
-    held=f"{_ROOM}.held:held",
-    compared=f"{_ROOM}.compared:compared",
-    present=f"{_ROOM}.present:present",
+    held=f"{_ROOM}.consistent_read:held",
+    compared=f"{_ROOM}.verify_source:compared",
+    present=f"{_ROOM}.row_lookup:present",
     drivers=("psycopg", "adbc_driver_postgresql", "adbc_driver_manager"),
     loaded=(
         "adbc_driver_postgresql",

@@ -1,4 +1,4 @@
-"""Variants, Spark's binary form of values of any shape: of Arrow arrays, a column at a time, and of documents. Worker."""
+"""Variants, Spark's binary form of values of any shape, made of Arrow arrays by column and of documents. Worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a record says of a row: its key and its columns as PostgreSQL takes them, read from JSON with schemas. Pure, driver."""
+"""The key and the columns of a row as PostgreSQL takes them, from a record in JSON with schemas. No I/O. Driver."""
 
 from __future__ import annotations
 

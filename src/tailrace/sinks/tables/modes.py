@@ -1,6 +1,8 @@
-"""Modes of the sink `tables`: the rows that the source has (latest), every version of them (history), every change (log).
+"""The modes of the sink `tables`. Driver.
 
-Each writes the batches of one table, in the same steps. Driver."""
+`latest` holds the rows that the source has, `history` every version of them, and `log` every change. Each mode writes
+the batches of one table, in the same steps.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The client of the fork server: `python -I -S forked.py ADDRESS MODULE_FILE -m MODULE ...`, a script.
 
-Spark starts this script, by way of `tailrace.spark.startup.python`, in place of a Python process of its own. The script hands
-its standard files, environment and directory to the server (`tailrace.spark.startup.fork_server`). The server forks a process
+Spark starts this script, by way of `spark.startup.python`, in place of a Python process of its own. The script hands
+its standard files, environment and directory to the server (`spark.startup.fork_server`). The server forks a process
 that runs the module with them, and the script ends with that process's exit code. If the script is killed, the server
 terminates the process.
 

@@ -1,7 +1,7 @@
 """The runner of PySpark's modules: like `python -m`, but without stack traces when the JVM has closed the socket.
 
 A query that is stopped closes the sockets of its planner and its tasks. Over Unix sockets these notice it before they
-are ended, and would print long stack traces. `tailrace.spark.startup.python` starts this file for the planner and the workers
+are ended, and would print long stack traces. `spark.startup.python` starts this file for the planner and the workers
 of a local session. So the file imports only modules that any Python has loaded already.
 
 PySpark's daemon makes a process for each worker, and each would spend most of a second on imports. So the daemon

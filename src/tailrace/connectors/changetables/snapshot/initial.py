@@ -121,7 +121,7 @@ class TableSnapshots:
         self._current = (place, min(planned, known) if known > 0 else planned, known)
 
     def status(self) -> dict[str, Any] | None:
-        """Return the progress of the running snapshot, as `tailrace.observe.status` describes it; None if none is running."""
+        """Return the progress of the running snapshot, as the status shows it; None if none is running."""
         if self._running is None or self._current is None:
             return None
         place, rows, of = self._current
