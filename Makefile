@@ -8,7 +8,7 @@ CASES  ?=
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo quick test test-all check house audit sbom bench chaos fuzz simulate golden lock clean
+.PHONY: help env demo quick test test-all check docs house audit sbom bench chaos fuzz simulate golden lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -36,7 +36,7 @@ test: $(STAMP) ## all tests, in some twenty minutes: make test [ARGS='--part gol
 test-all: $(STAMP) ## all tests at their full size, hours in parts: make test-all [ARGS='--part golden --again']
 	@$(BIN)/python -m tests.lanes --full $(ARGS)
 
-check: $(STAMP) ## lint, format, types, layers, audit, bill of materials
+check: $(STAMP) ## lint, format, types, layers, audit, bill of materials, the documentation's links
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -44,6 +44,10 @@ check: $(STAMP) ## lint, format, types, layers, audit, bill of materials
 	$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m tools.supply.audit --seconds 20
 	@$(BIN)/python -m tools.supply.bill
+	@$(BIN)/zensical build --strict --clean
+
+docs: $(STAMP) ## serve this documentation, and build it again when a page changes: make docs [ARGS='-a HOST:PORT']
+	@$(BIN)/zensical serve $(ARGS)
 
 house: $(STAMP) ## facts about the sources: importers, sizes, names, the way of an UPDATE: make house [ARGS=--all]
 	@$(BIN)/python -m tools.house $(ARGS)

@@ -1,7 +1,7 @@
 """The table of the documented behaviours and of the tests that show them: `python -m tests.architecture.behaviours`.
 
-The lines are in docs/behaviours.toml; which test shows which is read from the tests' marks, without running them. The
-table stands between two markers in docs/compatibility.md.
+The lines are in behaviours.toml beside this module; which test shows which is read from the tests' marks, without
+running them. The table stands between two markers in docs/reference/chapters.md.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
-LINES = ROOT / "docs" / "behaviours.toml"
+LINES = Path(__file__).with_name("behaviours.toml")
 GOLDEN = TESTS / "golden"
-PAGE = ROOT / "docs" / "compatibility.md"
+PAGE = ROOT / "docs" / "reference" / "chapters.md"
 MARK = "seed"
 BEGIN, END = "<!-- behaviours: begin -->", "<!-- behaviours: end -->"
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One page: its number, what it is about, its lines by their ids; `wire` and `missing` as docs/behaviours.toml
-    explains them."""
+    """One page: its number, what it is about, its lines by their ids; `wire` and `missing` as behaviours.toml explains
+    them."""
 
     number: str
     title: str
@@ -90,7 +90,7 @@ def table(pages: list[Document], tests: Mapping[str, list[str]]) -> str:
     """The table of each page in Markdown, under a heading of its own."""
     parts = []
     for page in pages:
-        lines = [f"### {page.title}", "", "| id | behaviour | shown by |", "|---|---|---|"]
+        lines = [f"## {page.title}", "", "| id | behaviour | shown by |", "|---|---|---|"]
         for identity, text in page.lines.items():
             notes = [text]
             if identity in page.wire:

@@ -57,7 +57,7 @@ def test_a_mark_that_cannot_be_read_is_an_error(text: str) -> None:
 def test_the_table_says_what_differs_and_what_is_missing() -> None:
     page = Document("1", "Title", {"1-1": "one", "1-2": "two"}, {"1-1": "three"}, {"1-2": "four"})
     assert behaviours.table([page], {"1-1": ["`a`", "`b`"]}).splitlines() == [
-        "### Title",
+        "## Title",
         "",
         "| id | behaviour | shown by |",
         "|---|---|---|",

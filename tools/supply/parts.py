@@ -16,7 +16,7 @@ LOCK = ROOT / "requirements.lock"
 PROJECT = ROOT / "pyproject.toml"
 LICENCES = Path(__file__).with_name("licences.toml")
 
-_DEVELOPMENT = "dev"
+_DEVELOPMENT = {"dev", "docs"}
 _ENTRY = re.compile(r"\n(?=[a-z0-9])")
 _HEAD = re.compile(r"(?P<name>[a-z0-9.\-]+)==(?P<version>[^\s;\\]+)(?:\s*;\s*(?P<marker>[^\\\n]+?))?\s*\\?\n")
 _VIA = re.compile(r"^    #(?: via|  ) ([a-z0-9.\-]+)(?:\[[^\]]*\])?(?: \(pyproject\.toml\))?$", re.MULTILINE)
@@ -96,7 +96,7 @@ def _scopes(project: Path, wanted_by: dict[str, frozenset[str]]) -> dict[str, st
     read = tomllib.loads(project.read_text("utf-8"))["project"]
     groups = {"required": read["dependencies"], "optional": [], "excluded": []}
     for extra, requirements in read["optional-dependencies"].items():
-        groups["excluded" if extra == _DEVELOPMENT else "optional"] += requirements
+        groups["excluded" if extra in _DEVELOPMENT else "optional"] += requirements
     needs: dict[str, set[str]] = {name: set() for name in wanted_by}
     for name, parents in wanted_by.items():
         for parent in parents - {PRODUCT}:
