@@ -162,7 +162,7 @@ def test_brokers_that_do_not_answer_are_a_lost_connection(
     options = {"bootstrap.servers": "127.0.0.1:9", "default.api.timeout.ms": "1000", "request.timeout.ms": "500"}
     sink = sinks.open("kafka", {f"producer.{name}": text for name, text in options.items()}, source)
     frame = stream(spark, tmp_path / "rows", [row("t", 1)])
-    with pytest.raises(ConnectionFailed, match="No broker of Kafka answers"):
+    with pytest.raises(ConnectionFailed, match="No Kafka broker answers"):
         drain(sink, frame, tmp_path / "checkpoint")
     monkeypatch.setattr(brokers, "fault", lambda servers, protocol: "")
     with pytest.raises(StreamingQueryException) as failed:

@@ -279,7 +279,7 @@ def test_an_error_in_a_batch_is_found_again_in_the_driver(stream: DataFrame, tmp
         drain(sink, stream, checkpoint)
     found = cause(failed.value)
     assert isinstance(found, SinkError)
-    assert f"{out}/batch-000000000001-00000.jsonl is there already" in found.message
+    assert f"{out}/batch-000000000001-00000.jsonl already exists" in found.message
     assert {path.name: path.read_text() for path in files(out)} == before
 
 
@@ -373,7 +373,7 @@ def test_what_a_server_of_http_answers_is_found_again_in_the_driver(
         drain(sink, stream, tmp_path / "checkpoint")
     found = cause(failed.value, sink.failure)
     assert isinstance(found, SinkError)
-    assert "has not taken a record in 1 tries: status 404." in found.message
+    assert "has not accepted a record in 1 tries: status 404." in found.message
 
 
 KAFKA = {"producer.bootstrap.servers": "127.0.0.1:1"}

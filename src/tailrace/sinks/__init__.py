@@ -1,7 +1,7 @@
-"""Sinks: where records go. `open` finds one by the word of `debezium.sink.type`. Driver.
+"""Sinks: destinations of records. `open` makes the sink that `debezium.sink.type` names. Driver.
 
-Each is a class of its own, which says what it needs (`tailrace.sinks.base`). Other packages bring more, by entry points
-of the group `tailrace.sinks`.
+Each sink is a class that declares what it needs (`tailrace.sinks.base`). Other packages add sinks by entry points of
+the group `tailrace.sinks`.
 """
 
 from __future__ import annotations
@@ -33,28 +33,30 @@ KNOWN = Extensions(
     },
     SinkError,
 )
-"""Every sink by its word."""
+"""All sinks by name."""
 
 
 def names() -> tuple[str, ...]:
-    """The words of all sinks, those of other packages among them."""
+    """Return the names of all sinks, including sinks of other packages."""
     return KNOWN.names()
 
 
 def open(  # noqa: A001 - `sinks.open` reads as what it does
     name: str, options: Mapping[str, str], source: Config | None = None
 ) -> Sink:
-    """The sink called `name` with its options, those after `debezium.sink.<name>.`. Nothing is connected yet.
+    """Make the sink `name` without connecting. Option names come without the prefix `debezium.sink.<name>.`.
 
-    `source` are the connector's options, for a sink that goes by some of them. Raises SinkError for a sink or an
-    option that is unknown or not supported, ConfigError for one of the connector's that the sink cannot follow.
+    `source` holds the connector's options, some of which affect the sink. Raises SinkError for a sink or an option
+    that is unknown or not supported, and ConfigError for a connector option that the sink cannot follow.
     """
     known = names()
     if name in SERVER_SINKS and name not in known:
         raise SinkError(f"debezium.sink.type = {name} is not supported.", f"Known: {', '.join(known)}.")
     kind = KNOWN.load(name)
     if not (isinstance(kind, type) and issubclass(kind, Sink)):
-        raise SinkError(f"The sink {name} is no subclass of tailrace.sinks.base.Sink.", "Mend the package it is of.")
+        raise SinkError(
+            f"The sink {name} is no subclass of tailrace.sinks.base.Sink.", "Correct the package that provides it."
+        )
     made: Sink = kind(options)
     if source is not None:
         made.adopt(source)

@@ -1,4 +1,4 @@
-"""How a request of the sink `http` shows who sends it: JWT, OAuth 2 client credentials, Standard Webhooks. Driver.
+"""Authentication of the sink `http`: JWT, OAuth 2 client credentials, Standard Webhooks. Driver.
 
 Tokens and secrets stay in this process; no error and no log line shows one.
 """
@@ -32,32 +32,32 @@ OPTIONS = (
     *(f"{_AREA}oauth2.{name}" for name in _OAUTH2),
     f"{_AREA}webhook.secret",
 )
-"""The options that are read here, but for those that begin with PARAMS."""
+"""The options that are read here, besides those that begin with PARAMS."""
 PARAMS = _PARAMS
 
-# A token is renewed before it ends, so that none ends on its way.
+# A token is renewed this long before it expires, so that it does not expire on its way.
 _EARLY_S = 30.0
 
 Clock = Callable[[], float]
 
 
 class Authentication(Protocol):
-    """Makes the headers that a request needs besides its own."""
+    """A provider of the headers that authenticate a request."""
 
     def headers(self, message: str, body: bytes) -> dict[str, str]:
-        """Headers for `body`; `message` is the same for each try of one request.
+        """Return headers for a request with `body`. `message` is an id that all tries of one request share.
 
-        Raises ConnectionFailed where a token's server cannot be reached, SinkError where it gives none.
+        Raises ConnectionFailed if the token server cannot be reached, and SinkError if it gives no token.
         """
         ...
 
     def renew(self) -> bool:
-        """Forget what the server has refused; False where there is nothing that another try would change."""
+        """Discard a refused token. Return False if there is none, so that another try would change nothing."""
         ...
 
 
 class NoAuthentication:
-    """Requests that say nothing of their sender."""
+    """The provider for requests without authentication."""
 
     def headers(self, message: str, body: bytes) -> dict[str, str]:
         return {}
@@ -67,7 +67,7 @@ class NoAuthentication:
 
 
 class Webhooks:
-    """Standard Webhooks: each request is signed with a secret that both sides know."""
+    """Standard Webhooks: a signature of each request by a shared secret."""
 
     def __init__(self, settings: Settings, now: Clock = time.time) -> None:
         option = f"{_AREA}webhook.secret"
@@ -91,7 +91,7 @@ class Webhooks:
 
 
 class Bearer(ABC):
-    """Requests with a token that a server gives; it is asked for again before the token ends, or when it is refused."""
+    """A bearer token from a server, which is fetched again before it expires or when it is refused."""
 
     what = ""
 
@@ -103,7 +103,7 @@ class Bearer(ABC):
     def headers(self, message: str, body: bytes) -> dict[str, str]:
         if not self._token or (self._ends is not None and self._now() >= self._ends):
             self._token, lasts = self._fetch()
-            # A token that lasts shorter than the time to renew it in is used for half of its life.
+            # A token that lasts less than twice the margin is used for half of its lifetime.
             self._ends = None if lasts is None else self._now() + max(lasts - _EARLY_S, lasts / 2)
         return {"Authorization": f"Bearer {self._token}"}
 
@@ -113,21 +113,21 @@ class Bearer(ABC):
 
     @abstractmethod
     def _fetch(self) -> tuple[str, float | None]:
-        """A token and how many seconds it lasts, where that is known."""
+        """Fetch a token; return it and its lifetime in seconds, or None if that is unknown."""
 
     def _ask(self, client: WebClient, method: str, headers: Mapping[str, str], body: bytes, query: str = "") -> Answer:
         try:
             return client.send(method, headers.items(), body, query)
         except FAILURES as error:
             raise ConnectionFailed(
-                f"{client.address.shown}, which gives tokens, cannot be reached: {failure(error)}.",
+                f"The token server {client.address.shown} cannot be reached: {failure(error)}.",
                 f"Check debezium.sink.http.{_AREA}{self.what}.",
             ) from None
         finally:
             client.close()
 
     def _read(self, client: WebClient, answer: Answer, field: str) -> dict[str, Any]:
-        """The object of an answer, which has a text called `field`."""
+        """Return the answer's JSON object. Raises ConnectionFailed or SinkError if it has no text called `field`."""
         said = f"status {answer.status}"
         if answer.status >= 500 or answer.status == 429:
             raise ConnectionFailed(
@@ -147,7 +147,7 @@ class Bearer(ABC):
 
 
 class Jwt(Bearer):
-    """A token by user and password, later by the refresh token that comes with it."""
+    """A token obtained with user and password, later with the refresh token that came with it."""
 
     what = "jwt"
 
@@ -173,7 +173,7 @@ class Jwt(Bearer):
             refresh, self._refresh = self._refresh, ""
             body = json.dumps({"jwt_refresh_token": refresh} | self._wanted).encode()
             answer = self._ask(self._again, "POST", headers, body)
-            # A refresh token ends as well: then user and password are shown again.
+            # A refresh token expires as well; then user and password are sent again.
             if answer.is_success:
                 return self._taken(self._again, answer)
         body = json.dumps(self._login | self._wanted).encode()
@@ -221,7 +221,7 @@ class OAuth2(Bearer):
 
 
 def authentication(settings: Settings, timeout: float) -> Authentication:
-    """What the options name; raises SinkError for options of another way than the one that is named."""
+    """Return the provider for `authentication.type`. Raises SinkError if options of another type are given."""
     kinds = {"jwt": "jwt.", "oauth2": "oauth2.", "standard-webhooks": "webhook."}
     kind = settings.choice(f"{_AREA}type", "none", ("none", *kinds)) if settings.text(f"{_AREA}type") else "none"
     for name in settings.given:

@@ -1,6 +1,6 @@
-"""Sink: where the records of a pipeline go, and what it needs. Everything here runs in the driver.
+"""The interface between a pipeline and a sink, and the options of a sink. Driver.
 
-A pipeline knows no sink by its name: it goes by what the class of the sink says of itself.
+A pipeline never tests a sink's name; it reads the attributes of the sink's class.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 TOPICS = "topic.creation."
-"""The beginning of the options that say how topics are made."""
+"""Prefix of the options for creating topics."""
 
 _log = logging.getLogger("tailrace")
 
@@ -38,31 +38,30 @@ Delivery = Literal["exactly once", "at least once"]
 
 
 class Sink(ABC):
-    """A place for records. Its class is called with the options that follow `debezium.sink.<name>.`.
+    """A destination for records. The class is called with the options that follow `debezium.sink.<name>.`.
 
-    What it needs to know of the connector's own options it reads in `adopt`, which is called before anything else.
+    The connector's own options are read in `adopt`, which is called before any other method.
 
-    `name` is the word of `debezium.sink.type`.
+    `name`: the value of `debezium.sink.type`.
 
-    `columns` are those of the row (`tailrace.columns.row`) that `start` reads. The source makes and sends these, and
-    the few that the pipeline reads itself: the JVM copies every column of every row twice.
+    `columns`: the columns of a row (`tailrace.columns.row`) that `start` reads. The source produces only these and the
+    few that the pipeline reads itself, because the JVM copies every column of every row twice.
 
-    `places` are those of `tailrace.columns.row.PLACES` that it reads besides, where a transform fills them.
+    `places`: names from `tailrace.columns.row.PLACES` that the sink reads as well if a transform fills them.
 
-    `order` is what the sink needs of the order of records. `topic`: the records of a topic come as `event.order` says,
-    in the order of the log unless the configuration names another. `key`: the order of each key is enough, since the
-    sink goes by `(position, ordinal)`; a table is then split over several tasks, unless the configuration names
-    `event.order`.
+    `order`: the order of records that the sink needs. With `topic` the records of a topic arrive in the order that
+    `event.order` sets, by default the order of the log. With `key` the order within each key suffices, because the sink
+    compares `(position, ordinal)`; a table is then split over several tasks unless `event.order` is configured.
 
-    `delivery` is what a batch leaves behind that is replayed after a crash: `exactly once`, nothing that was not there
-    before; `at least once`, its records a second time.
+    `delivery`: the result of a batch that is replayed after a crash. With `exactly once` the replay adds nothing; with
+    `at least once` it delivers the records a second time.
 
-    `jars` are the libraries that Spark's JVM needs for it and PySpark does not bring, `settings` those of Spark that go
-    with them, which a user's own come before.
+    `jars`: libraries that Spark's JVM needs for the sink and PySpark does not contain. `settings`: Spark settings that
+    belong to them; settings of the user take precedence.
 
-    `changes` is, where a row is no record but several changes, how many it is, in words of Spark's SQL.
+    `changes`: for a sink whose rows hold several changes each, the Spark SQL expression that counts them; else "".
 
-    `prints` says that records go to the terminal, where the status line would stand in their way.
+    `prints`: True if records are printed to the terminal, so that no status line is shown there.
     """
 
     name: ClassVar[str]
@@ -77,51 +76,51 @@ class Sink(ABC):
 
     @abstractmethod
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Read the options. Connects to nothing; raises SinkError for an option that is unknown or wrong."""
+        """Read the options without connecting. Raises SinkError for an option that is unknown or wrong."""
 
     def adopt(self, source: Config) -> None:
-        """Read what the connector's options say of the records. Connects to nothing.
+        """Read the connector's options that affect the records, without connecting.
 
-        Raises ConfigError or SinkError for what the sink cannot follow.
+        Raises ConfigError or SinkError for an option that the sink cannot follow.
         """
         if any(name.startswith(TOPICS) for name in source.given):
             _log.warning("%s* has no effect: the sink %s makes no topics", TOPICS, self.name)
 
     def source_options(self) -> dict[str, str]:
-        """Options of the source that the sink sets, whatever the configuration says."""
+        """Return source options that the sink sets regardless of the configuration."""
         return {}
 
     def source_defaults(self) -> dict[str, str]:
-        """Options of the source that have another value with this sink where the configuration does not name them."""
+        """Return other defaults of source options, which apply if the configuration does not set the options."""
         return {}
 
     @property
     def folder(self) -> str | None:
-        """The directory that tasks write to and the driver completes; None where there is none.
+        """The directory that tasks write to and the driver completes; None if there is none.
 
-        On a cluster the pipeline makes sure that executors see it, where it is a local path.
+        If it is a local path, the pipeline checks on a cluster that the executors see it.
         """
         return None
 
     def missing(self) -> list[Finding]:
-        """Warnings of options that a start needs and that are not there yet. Looks nothing up."""
+        """Return warnings for missing options that a start needs, without I/O."""
         return []
 
     def advice(self) -> list[Finding]:
-        """What `tailrace check` warns of, though records can be written. Connects to nothing."""
+        """Return warnings of `tailrace check` that do not prevent a start, without connecting."""
         return []
 
     def asked(self) -> list[Finding]:
-        """What `tailrace check` finds by asking the place where records go, within seconds."""
+        """Connect to the destination for `tailrace check` and return the findings, within seconds."""
         return []
 
     def failure(self, text: str) -> TailraceError | None:
-        """The error that the text of a failed query describes, when it is of the place where records go; else None.
+        """Return the error that a failed query's text describes; None if the destination is not the cause.
 
-        The text is that of exceptions of the JVM and of Python, with their stack traces. A batch that fails ends the
-        query, and the next start replays it: what may pass, as a short loss of the connection, the sink tries again
-        itself before that. The kind of the error says whether another start may succeed: ConnectionFailed when the
-        place was not reached, SinkError when somebody has to act first. Neither holds data or secrets.
+        `text` holds exceptions of the JVM and of Python with their stack traces. A failed batch ends the query, and the
+        next start replays it; the sink itself retries transient failures, such as a lost connection, before it fails.
+        Return ConnectionFailed if the destination was not reached and another start may succeed, and SinkError if
+        somebody must act first. The error holds no data and no secrets.
         """
         return None
 
@@ -129,22 +128,22 @@ class Sink(ABC):
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
     ) -> StreamingQuery:
-        """Start writing `frame`, which has the columns `columns` and may have more.
+        """Start writing `frame`, which has at least the columns `columns`.
 
-        `trigger` holds the one argument of Spark's `DataStreamWriter.trigger`, `query` is the query's name. The
-        records of a topic, or, where `order` is `key`, of a key, arrive in the order of the frame's partitions.
+        `trigger` holds the one argument of Spark's `DataStreamWriter.trigger`; `query` is the query's name. The records
+        of a topic (of a key if `order` is `key`) arrive in the order of the frame's partitions.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options of one sink, under the names that follow `debezium.sink.<sink>.`."""
+    """The options of one sink, by the part of their names after `debezium.sink.<sink>.`."""
 
     sink: str
     given: Mapping[str, str]
 
     def only(self, known: Iterable[str]) -> None:
-        """Raise SinkError when an option is given that is not in `known`."""
+        """Raise SinkError for a given option that is not in `known`."""
         names = list(known)
         for name in self.given:
             if name not in names:
@@ -154,27 +153,27 @@ class Settings:
                 raise SinkError(f"The sink {self.sink} has no option {name}.{nearest}", f"It has: {allowed}.")
 
     def required(self, name: str) -> str:
-        """The value of an option; raises SinkError when it is absent or empty."""
+        """Return an option's value. Raises SinkError if it is absent or empty."""
         value = self.given.get(name, "").strip()
         if not value:
             raise SinkError(f"The sink {self.sink} needs debezium.sink.{self.sink}.{name}.", "Set it.")
         return value
 
     def text(self, name: str, default: str = "") -> str:
-        """The value of an option; `default` when it is absent or empty."""
+        """Return an option's value; `default` if it is absent or empty."""
         return self.given.get(name, "").strip() or default
 
     def located(self, name: str, *variables: str) -> str:
-        """The value of an option that says where the place is, or of an environment variable; empty without both.
+        """Return an address from the option, else from an environment variable; "" if neither is set.
 
-        The variables are the one that Debezium Server reads for the option, and `variables`.
+        The variable that Debezium Server reads for the option comes first, then `variables` in their order.
         """
         own = re.sub(r"[^A-Za-z0-9]", "_", f"debezium.sink.{self.sink}.{name}").upper()
         found = (os.environ.get(variable, "").strip() for variable in (own, *variables))
         return self.text(name) or next(filter(None, found), "")
 
     def number(self, name: str, default: int, least: int = 0, most: int = (1 << 31) - 1) -> int:
-        """A whole number within limits; raises SinkError for anything else."""
+        """Return a whole number between `least` and `most`. Raises SinkError for any other value."""
         text = self.text(name)
         if not text:
             return default
@@ -183,30 +182,30 @@ class Settings:
         return int(text)
 
     def seconds(self, name: str, default_ms: int, least: int = 0) -> float:
-        """An option in milliseconds, as seconds."""
+        """Return an option that is in milliseconds, in seconds."""
         return self.number(name, default_ms, least) / 1000
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """True or false; raises SinkError for anything else."""
+        """Return an option that is `true` or `false`. Raises SinkError for any other value."""
         return self.choice(name, "true" if default else "false", ("true", "false")) == "true"
 
     def choice(self, name: str, default: str, words: Sequence[str]) -> str:
-        """One of `words`, whatever its case; raises SinkError for anything else."""
+        """Return the option in lower case, which is one of `words`. Raises SinkError for any other value."""
         word = self.text(name, default).lower()
         if word not in words:
             raise self.wrong(name, f"must be one of {', '.join(words)}")
         return word
 
     def listed(self, name: str) -> tuple[str, ...]:
-        """The parts of a comma-separated list."""
+        """Return the items of a comma-separated list."""
         return tuple(split_list(self.text(name)))
 
     def wrong(self, name: str, why: str) -> SinkError:
-        """The error of an option; `why` goes on after its name. The value is not shown: it may hold a secret."""
+        """Return the error for a wrong option, without its value, which may be a secret. `why` follows its name."""
         return SinkError(f"debezium.sink.{self.sink}.{name} {why}.", "Correct it.")
 
     def refuse(self, reasons: Mapping[str, str]) -> None:
-        """Raise SinkError for an option that is given and not supported: `reasons` by name, or by prefix with a `*`."""
+        """Raise SinkError if an unsupported option is given. `reasons` maps a name, or a prefix with `*`, to why."""
         for name in self.given:
             for pattern, reason in reasons.items():
                 if name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1])):
@@ -214,6 +213,6 @@ class Settings:
 
 
 def unreadable(error: OSError | ValueError) -> str:
-    """Why a PEM file cannot be read, in words; OpenSSL's own say nothing."""
+    """Return why a PEM file cannot be read. OpenSSL's own messages do not tell."""
     said = None if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
-    return said or "it is no PEM file, or its password is another one"
+    return said or "it is not a PEM file, or its password is wrong"

@@ -1,4 +1,4 @@
-"""Whether brokers of Kafka answer: asked before records go to them, since a producer waits a minute for one. Driver."""
+"""A quick test that Kafka brokers answer, since a producer waits a minute for them. Driver."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Sequence
 
 _WAIT_S = 3.0
 _MOST = 5
-"""How many brokers are asked at most."""
-# ApiVersions, which every broker answers without a login: key 18, version 0, correlation 1, no client's name.
+"""Most brokers that are tried."""
+# An ApiVersions request, which every broker answers without a login: key 18, version 0, correlation 1, no client name.
 _ASK = struct.pack(">hhih", 18, 0, 1, -1)
 _ENCRYPTED = ("SSL", "SASL_SSL")
 
 
 def fault(servers: Sequence[str], protocol: str) -> str:
-    """Return why none of the brokers can be used, as the end of a sentence; "" where one answers.
+    """Return why none of the brokers answers, to end a sentence with; "" as soon as one answers.
 
-    `protocol` is the producer's `security.protocol`. With TLS a handshake is all that is looked at, and no certificate.
+    `protocol` is the producer's `security.protocol`. With TLS only the handshake is tested, not the certificate.
     """
     faults = []
     for server in servers[:_MOST]:
@@ -37,7 +37,7 @@ def fault(servers: Sequence[str], protocol: str) -> str:
 
 
 def _ask(host: str, port: int, is_encrypted: bool) -> None:
-    """Raises OSError or ValueError where no broker answers at the address."""
+    """Raise OSError or ValueError unless a broker answers at the address."""
     with socket.create_connection((host, port), _WAIT_S) as plain:
         if is_encrypted:
             context = ssl.create_default_context()
@@ -52,4 +52,4 @@ def _ask(host: str, port: int, is_encrypted: bool) -> None:
                 raise ValueError("it closes the connection, as a listener of another security.protocol does")
             answer += part
         if answer[4:] != struct.pack(">i", 1):
-            raise ValueError("what answers there is no broker of Kafka")
+            raise ValueError("the server there is not a Kafka broker")

@@ -1,8 +1,8 @@
-"""Claim: whose a directory of records is. One checkpoint writes to it, and it never goes backwards there. Driver.
+"""Ownership of an output directory by one checkpoint, which never goes back to earlier batches. Driver.
 
-Batches are counted from 0 by each checkpoint. Another checkpoint, or an earlier state of the same one, would give
-numbers a second time: Spark's own file sinks then leave the batch out, since they know its number. So the directory
-names the checkpoint that writes to it, by the id that Spark keeps in the checkpoint, and no other one is let in.
+Each checkpoint counts batches from 0. Another checkpoint, or an earlier state of the same one, would use numbers a
+second time, and Spark's own file sinks skip a batch whose number they know. So the directory records the id that Spark
+keeps in the checkpoint, and every other checkpoint is refused.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tailrace.errors import SinkError
 from tailrace.sinks.storage import Storage
 
 CONTROL = "_tailrace"
-"""The folder, in a directory of records, of what is no records. Spark and Hive pass over names with an underscore."""
+"""Folder for control files in an output directory. Spark and Hive ignore names that begin with an underscore."""
 
 _OWNER = "owner-"
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A directory at `path` that the checkpoint at `checkpoint` writes to; `query` is the id of the latter."""
+    """An output directory `path` and the path and id (`query`) of the checkpoint that writes to it."""
 
     path: str
     checkpoint: str
@@ -34,28 +34,27 @@ class Claim:
         return f"{self.path}/{CONTROL}"
 
     def held(self, names: Collection[str]) -> bool:
-        """Whether the directory is still this checkpoint's, by the names in its folder `control`."""
+        """Return True if the directory still belongs to this checkpoint, by `names` in the folder `control`."""
         return {name for name in names if name.startswith(_OWNER)} == {_OWNER + self.query}
 
     def lost(self) -> SinkError:
-        """What is wrong when it is not."""
+        """Return the error for a directory that no longer belongs to this checkpoint."""
         return SinkError(
             f"Another pipeline has begun to write to {self.path} as well.", "Give each pipeline a path of its own."
         )
 
 
 def claim(storage: Storage, path: str, checkpoint: str, option: str, written: int | None) -> Claim:
-    """Take a directory for a checkpoint before its query starts; a new checkpoint gets its id here.
+    """Claim a directory for a checkpoint before its query starts, and give a new checkpoint its id.
 
-    `written` is the number of the newest batch whose records are in the directory, None where there are none, -1
-    where it is not known. Raises SinkError, which names `option`, when they are not this checkpoint's, or when it has
-    not planned that batch.
+    `written` is the number of the newest batch in the directory: None if the directory has no records, -1 if the number
+    is unknown. Raises SinkError, which names `option`, if another checkpoint wrote the records or if this one has not
+    planned the batch.
     """
     query, planned = identity(storage, checkpoint), _planned(storage, checkpoint)
     wanted = Claim(path, checkpoint, query)
     remedy = (
-        f"Name another path in {option}, or move {path} away, with all that is in it, when no other pipeline writes "
-        "there."
+        f"Name another path in {option}, or move {path} away with all its contents if no other pipeline writes there."
     )
     others = []
     for name in storage.sizes(wanted.control, f"{_OWNER}*"):
@@ -74,7 +73,7 @@ def claim(storage: Storage, path: str, checkpoint: str, option: str, written: in
             remedy,
         )
     if others:
-        # Nothing of them was ever delivered, and their checkpoint is gone.
+        # The other claims never delivered a record, and their checkpoints are gone.
         storage.delete(wanted.control)
     storage.create(f"{wanted.control}/{_OWNER}{query}", checkpoint)
     if not wanted.held(storage.sizes(wanted.control, f"{_OWNER}*")):
@@ -84,7 +83,7 @@ def claim(storage: Storage, path: str, checkpoint: str, option: str, written: in
 
 
 def _stored(storage: Storage, checkpoint: str) -> str | None:
-    """The id that Spark keeps in a checkpoint; None where there is none."""
+    """Return the id that Spark keeps in a checkpoint; None if there is none."""
     text = storage.read(f"{checkpoint}/metadata") if checkpoint else None
     try:
         found = json.loads(text or "null")
@@ -94,7 +93,7 @@ def _stored(storage: Storage, checkpoint: str) -> str | None:
 
 
 def identity(storage: Storage, checkpoint: str) -> str:
-    """The id of a checkpoint. A new one gets it here, as Spark would give it, so that it is known before the start."""
+    """Return the id of a checkpoint. Write a new id, in Spark's form, if there is none before the query's start."""
     if _stored(storage, checkpoint) is None:
         storage.create(f"{checkpoint}/metadata", json.dumps({"id": str(uuid.uuid4())}))
     query = _stored(storage, checkpoint)
@@ -106,5 +105,5 @@ def identity(storage: Storage, checkpoint: str) -> str:
 
 
 def _planned(storage: Storage, checkpoint: str) -> int:
-    """The newest batch that a checkpoint has planned; -1 when there is none."""
+    """Return the number of the newest batch that a checkpoint has planned; -1 if there is none."""
     return max((int(name) for name in storage.sizes(f"{checkpoint}/offsets") if name.isdigit()), default=-1)

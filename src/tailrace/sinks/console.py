@@ -1,4 +1,4 @@
-"""Records on the terminal, for people: one line each, with what changed. And the sink that drops everything."""
+"""The sinks `console`, which prints a line for each record, and `noop`, which drops all records. Driver."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _WORDS = {
     "m": ("message", "34"),
     "tombstone": ("tombstone", "90"),
 }
-"""The word and the colour (SGR code) of each operation."""
+"""Word and colour (SGR code) of each operation."""
 
 _LONGEST_VALUE = 60
 
 
 class ConsoleSink(Sink):
-    """Prints each record to stdout, in colour on a terminal. A batch that is replayed is printed again."""
+    """A sink that prints records to stdout, in colour on a terminal. The replay of a batch prints it again."""
 
     name = "console"
     columns = ("op", "topic", "key", "value")
@@ -61,9 +61,9 @@ class ConsoleSink(Sink):
 
 
 def render(op: str, topic: str, key: bytes | None, value: bytes | None, *, colour: bool, width: int = 0) -> str:
-    """One record as a line: operation, topic, key, and the columns that it sets or changes.
+    """Return a record as one line: operation, topic, key, and the columns that it sets or changes.
 
-    `width` is the number of characters that the line may have; 0: any.
+    `width` is the most characters of the line; 0 for no limit.
     """
     word, code = _WORDS.get(op, (op, "0"))
     shown_key = ", ".join(_pairs(_payload(key))) if key else "no key"
@@ -79,7 +79,7 @@ def render(op: str, topic: str, key: bytes | None, value: bytes | None, *, colou
 
 
 def _payload(text: bytes | None) -> Any:
-    """The JSON value, without its schema where it carries one."""
+    """Return the JSON value without its schema, or the text if it is not JSON."""
     if text is None:
         return None
     try:
@@ -121,7 +121,7 @@ def _short(value: Any) -> str:
 
 
 class NoopSink(Sink):
-    """Computes every record, as Kafka would get it, and drops it: for measurements."""
+    """A sink that computes records in full, as for Kafka, and drops them; for measurements."""
 
     name = "noop"
     columns = ("topic", "key", "value", "headers")

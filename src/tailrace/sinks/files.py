@@ -1,4 +1,4 @@
-"""The sink `file`: JSON lines, in the order of the files' names, or Parquet; each record exactly once. Driver."""
+"""The sinks `file` (JSON lines, ordered by file name) and `parquet`, which write each record exactly once. Driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # --- files that appear once, whole ------------------------------------------------------------------------------------
 
 FILES = "batch-[0-9]*-*.jsonl"
-"""Pattern of the names of batches' files."""
+"""Pattern of the file names of batches."""
 
 _PART = re.compile(r"part-(\d+)-.*?(?:-c(\d+))?\.txt")
 _LIST, _STAGING = "batch-", "staging-"
@@ -34,14 +34,14 @@ _NUMBER = re.compile(rf"(?:{_LIST}|{_STAGING})(\d+)")
 
 
 def number_of(name: str) -> int:
-    """The batch of a file called `batch-<batch>-<part>.jsonl`."""
+    """Return the batch number in a file name `batch-<batch>-<part>.jsonl`."""
     return int(name.split("-")[1])
 
 
 def ordered(names: Iterable[str]) -> list[str]:
-    """Spark's names of the parts of a batch in the order of the records: by task, then by file of the task.
+    """Return the names of a batch's part files in the order of the records: by task, then by file of the task.
 
-    Other files are left out; a part whose name is not understood is an error, since its records would be lost.
+    Other names are left out. Raises SinkError for a part with an unknown form of name, whose records would be lost.
     """
     found = []
     for name in names:
@@ -49,21 +49,21 @@ def ordered(names: Iterable[str]) -> list[str]:
         if part is not None:
             found.append((int(part[1]), int(part[2] or 0), name))
         elif name.startswith("part-"):
-            raise SinkError(f"Spark has called a part of a batch {name}, which has no known order.")
+            raise SinkError(f"Spark has named a part of a batch {name}, from which its order cannot be read.")
     return [name for _, _, name in sorted(found)]
 
 
 class Batches:
-    """The files of one directory. Raises SinkError where a file that is there would have to be replaced."""
+    """The batches of one directory. `write` raises SinkError rather than replace an existing file."""
 
     def __init__(self, storage: Storage, claim: Claim) -> None:
         self._storage = storage
         self._claim = claim
 
     def write(self, number: int, fill: Callable[[str], None]) -> None:
-        """Add batch `number`: `fill` writes its parts, named as Spark does, into the folder that it is given.
+        """Add batch `number`. `fill` writes the batch's parts, with Spark's names, into the folder passed to it.
 
-        A batch that was written before, whole, is left as it is.
+        A batch that was published completely before is left unchanged.
         """
         storage, control = self._storage, self._claim.control
         found = storage.sizes(control)
@@ -78,7 +78,7 @@ class Batches:
             staging = f"{_STAGING}{number:012d}-{uuid.uuid4().hex[:8]}"
             fill(f"{control}/{staging}")
             self._add(number, staging)
-        # Batch `number` is only begun when Spark has committed those before it.
+        # Spark begins batch `number` only after it has committed the batches before.
         for name in found:
             if -1 < _batch(name) < number:
                 storage.delete(f"{control}/{name}")
@@ -100,7 +100,7 @@ class Batches:
         storage.delete(f"{control}/{staging}")
 
     def _resume(self, number: int) -> None:
-        """Go on with a batch that was listed before a crash. Its parts are those of the same plan."""
+        """Publish the rest of a batch that was listed before a crash. Its parts come from the same plan."""
         text = self._storage.read(f"{self._claim.control}/{_LIST}{number:012d}.json")
         described = json.loads(text or "{}")
         if described.get("plan") != self._plan(number):
@@ -109,45 +109,46 @@ class Batches:
         self._storage.delete(f"{self._claim.control}/{described['staging']}")
 
     def _publish(self, number: int, staging: str, names: dict[str, str]) -> None:
-        """Give each part that is still aside its name. One that is not has got it before, and may be gone by now."""
+        """Rename the parts that are still in the staging folder; the others were renamed before a crash."""
         storage, folder = self._storage, f"{self._claim.control}/{staging}"
         aside = storage.sizes(folder)
         for part, name in names.items():
             if part not in aside or storage.rename(f"{folder}/{part}", f"{self._claim.path}/{name}"):
                 continue
             there = storage.sizes(self._claim.path, name)
-            # An object store renames by a copy, and a crash may leave both. Nothing had the name before the list.
+            # An object store renames by copying, and a crash may leave both files. Before the list was written, no
+            # file had the new name.
             if there.get(name) != aside[part]:
                 raise self._taken(number, name) if there else self._refused(number, name)
             storage.delete(f"{folder}/{part}")
 
     def _plan(self, number: int) -> str:
-        """What distinguishes a plan of a batch from another one: a hash of its entry in Spark's log of offsets."""
+        """Return a hash of the batch's entry in Spark's offset log, which differs between plans of a batch."""
         entry = self._storage.read(f"{self._claim.checkpoint}/offsets/{number}")
         return hashlib.sha256((entry or "").encode()).hexdigest()
 
     def _overtaken(self, number: int, listed: int) -> SinkError:
         return SinkError(
-            f"{self._claim.path} holds batch {listed} already, and batch {number} was to be written: another run of "
-            f"the checkpoint {self._claim.checkpoint} is alive, or it was put back to an earlier state.",
-            "Let one pipeline run; after a checkpoint was put back, name another path.",
+            f"{self._claim.path} already holds batch {listed}, and batch {number} was to be written: another run of "
+            f"the checkpoint {self._claim.checkpoint} is alive, or the checkpoint was put back to an earlier state.",
+            "Let only one pipeline run; if the checkpoint was put back, name another path.",
         )
 
     def _taken(self, number: int, name: str) -> SinkError:
         return SinkError(
-            f"{self._claim.path}/{name} is there already, and was not written by this run of batch {number}.",
-            "Let one pipeline run; move a file that belongs to none away, or name another path.",
+            f"{self._claim.path}/{name} already exists and was not written by this run of batch {number}.",
+            "Let only one pipeline run; move the file away if it belongs to no pipeline, or name another path.",
         )
 
     def _refused(self, number: int, name: str) -> SinkError:
         return SinkError(
-            f"The file system has refused to give a part of batch {number} the name {self._claim.path}/{name}.",
-            "Check the rights there, then start again: the batch goes on where it stopped.",
+            f"The file system has refused to rename a part of batch {number} to {self._claim.path}/{name}.",
+            "Check the rights there and start again: the batch continues where it stopped.",
         )
 
 
 def _batch(name: str) -> int:
-    """The batch of a list or of a folder of parts; -1 for other names."""
+    """Return the batch number in the name of a list or a staging folder; -1 for other names."""
     found = _NUMBER.match(name)
     return int(found[1]) if found else -1
 
@@ -157,20 +158,20 @@ def _batch(name: str) -> int:
 pass
 
 
-# JSON goes in as it is. A text is escaped by to_json, as the element of an array whose brackets are cut off.
+# JSON is inserted unchanged. to_json escapes a text as the element of an array, whose brackets are then cut off.
 _IN_JSON = {
     "json": "cast({} as string)",
     "text": "regexp_extract(to_json(array(cast({} as string))), '(?s)^.(.*).$', 1)",
-    # Spark cuts base64 into lines
+    # Spark breaks base64 into lines.
     "bytes": "concat('\"', replace(replace(base64({}), char(13)), char(10)), '\"')",
 }
 
 
 def line(forms: Mapping[str, str]) -> str:
-    """Return the SQL of Spark that makes a line of JSON of a record.
+    """Return the Spark SQL expression that makes a line of JSON from a record.
 
-    It is `{"topic":…,"key":…,"value":…,"headers":[{"key":…,"value":…}]}`. `forms` has what `config.formats.form_of`
-    says of `key`, `value` and `header`: JSON is written as such, other texts as strings, bytes in base64.
+    The line is `{"topic":…,"key":…,"value":…,"headers":[{"key":…,"value":…}]}`. `forms` holds the result of
+    `config.formats.form_of` for `key`, `value` and `header`. JSON stays JSON, texts become strings, bytes base64.
     """
     key, value, header = (
         f"if({column} is null, 'null', {_IN_JSON[forms[part]].format(column)})"
@@ -185,7 +186,7 @@ def line(forms: Mapping[str, str]) -> str:
 
 
 class _FilesSink(Sink):
-    """What the sinks for files share: the directory `path`."""
+    """A sink that writes files to the directory `path`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         settings = Settings(self.name, options)
@@ -198,10 +199,10 @@ class _FilesSink(Sink):
 
 
 class JsonLinesSink(_FilesSink):
-    """One JSON object a line in files `batch-<batch>-<part>.jsonl` under `path`, each record exactly once.
+    """A sink that writes one JSON object per line to files `batch-<batch>-<part>.jsonl` under `path`.
 
-    The names sort in the order of the records of each topic. A file is complete when it appears, and is not changed
-    from then on. `path` belongs to one checkpoint: with another one `start` raises SinkError.
+    The names sort in the order of each topic's records. A file is complete when it appears and never changes. `path`
+    belongs to one checkpoint: `start` raises SinkError with another one.
     """
 
     name = "file"
@@ -226,7 +227,7 @@ class JsonLinesSink(_FilesSink):
             batches = Batches(storage, claim(storage, self.path, str(checkpoint), "debezium.sink.file.path", written))
 
         def write(batch: DataFrame, number: int) -> None:
-            # Were the text compressed, as Hadoop's settings may say, the names would hide it.
+            # Hadoop's settings may ask for compression, which the files' names would not show.
             writer = batch.write.option("compression", "none")
             batches.write(number, writer.text)
 
@@ -235,11 +236,10 @@ class JsonLinesSink(_FilesSink):
 
 
 class ParquetSink(_FilesSink):
-    """Parquet files under `path` with every column of the rows, by Spark's own sink and its commit log.
+    """A sink that writes all columns of the rows to Parquet files under `path`, by Spark's own sink and commit log.
 
     `(position, ordinal)` orders the records; Spark's readers see committed files only. `path` belongs to one
-    checkpoint: with another one, whose first batches Spark would take for those that it knows, `start` raises
-    SinkError.
+    checkpoint: `start` raises SinkError with another one, whose first batches Spark would skip as known.
     """
 
     name = "parquet"
@@ -250,11 +250,11 @@ class ParquetSink(_FilesSink):
     ) -> StreamingQuery:
         storage = HadoopStorage(frame.sparkSession)
         with reaching(self.path, "debezium.sink.parquet.path"):
-            # Spark's log of what it has written, a file for each batch; every tenth sums up those before it.
+            # Spark's log of written files: one entry per batch; every tenth entry contains the earlier ones.
             logged = [name.removesuffix(".compact") for name in storage.sizes(f"{self.path}/_spark_metadata")]
             written = max((int(name) for name in logged if name.isdigit()), default=None)
             if written is None and storage.newest(self.path, "*.parquet") is not None:
-                # Readers would no longer see these files once there is a log without them.
+                # Once a log exists, readers would no longer see files that it does not name.
                 written = -1
             claim(storage, self.path, str(checkpoint), "debezium.sink.parquet.path", written)
         writer = frame.select(*self.columns).writeStream.format("parquet").outputMode("append")

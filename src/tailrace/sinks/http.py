@@ -1,4 +1,4 @@
-"""Records to a server of HTTP, one request after another, as Debezium Server sends them. At least once. Driver."""
+"""The sink `http`: requests to an HTTP server, one at a time, as from Debezium Server. At least once. Driver."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ _KNOWN = (
     "batch.max-size", *authentication.OPTIONS, DEAD_LETTERS,
 )  # fmt: skip
 
-# Statuses that say that this record, and not the server or its address, is what is wrong.
+# Statuses whose cause is the record, not the server or its address.
 _OF_THE_RECORD = frozenset((400, 409, 413, 422, 431))
 _UNAUTHORIZED = 401
 
-# A text is nearly always the JSON of an outbox; in an array it has to be.
+# A text is nearly always JSON from an outbox; in an array it must be JSON.
 _MEDIA = {"json": "application/json", "string": "application/json", "cloudevents": "application/cloudevents+json"}
 _MEDIA_BATCH = _MEDIA | {"cloudevents": "application/cloudevents-batch+json"}
 
 
 class HttpSink(OneWriter):
-    """Each value is the body of one POST, its headers are headers of the request; the next one goes when the server
-    has answered with a status of 200 to 299. Records without a value are not sent, and keys are not, as there.
+    """A sink that sends each value as the body of one POST, with the record's headers as headers of the request.
 
-    With `batch.enabled` a request has a JSON array of up to `batch.max-size` values, and none of their headers.
+    The next request follows when the server has answered with a status of 200 to 299. As in Debezium Server, keys and
+    records without a value are not sent. With `batch.enabled` a request holds a JSON array of up to `batch.max-size`
+    values and no headers of records.
     """
 
     name = "http"
@@ -111,7 +112,7 @@ class HttpSink(OneWriter):
             )
         reason = self._post(b"[" + b",".join(values) + b"]", [], first)
         if reason and len(records) > 1:
-            # Which of them is refused shows when each goes alone.
+            # Sent alone, each record shows whether it is the refused one.
             for number, record in enumerate(records):
                 self.deliver([record], first + number)
         elif reason:
@@ -132,9 +133,9 @@ class HttpSink(OneWriter):
             self.refuse(record, reason)
 
     def _post(self, body: bytes, headers: Sequence[tuple[str, bytes]], number: int) -> str:
-        """Send a body until the server takes it; returns why it never will, or an empty text.
+        """Send a body until the server accepts it. Return "", or the reason if the server refuses the record itself.
 
-        Raises ConnectionFailed when all tries have failed, SinkError where the login is refused.
+        Raises ConnectionFailed when all tries have failed, or SinkError if the last status is a refusal (3xx, 4xx).
         """
         assert self._client is not None
         message = f"{self.batch_name()}-{number}"
@@ -166,10 +167,10 @@ class HttpSink(OneWriter):
 
     def _failed(self, said: str) -> SinkError | ConnectionFailed:
         assert self._client is not None
-        text = f"{self._client.address.shown} has not taken a record in {self._retries + 1} tries: {said}."
+        text = f"{self._client.address.shown} has not accepted a record in {self._retries + 1} tries: {said}."
         if said.startswith(("status 3", "status 4")) and said not in ("status 408", "status 425", "status 429"):
             return SinkError(text, "Check debezium.sink.http.url and debezium.sink.http.authentication.*.")
-        return ConnectionFailed(text, "Check debezium.sink.http.url; debezium.sink.http.retries says how many follow.")
+        return ConnectionFailed(text, "Check debezium.sink.http.url; debezium.sink.http.retries limits the retries.")
 
 
 _URL = "Set it, there or as K_SINK or DEBEZIUM_SINK_HTTP_URL in the environment."

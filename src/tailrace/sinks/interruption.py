@@ -1,8 +1,8 @@
-"""Batches that a stop interrupts: what Spark gets of them is short.
+"""Short exception texts for batches that a stop has interrupted. Driver.
 
-Spark knows a batch that a stop has interrupted by an expression over the exception's text that recurses for every
-character of the JVM's stack trace (`PROXY_ERROR` of its StreamExecution): from some thousand characters on the query's
-thread ends in a StackOverflowError instead. Driver.
+Spark recognises such a batch by a regular expression over the exception's text (`PROXY_ERROR` of its StreamExecution).
+The expression recurses for every character of the JVM's stack trace, so that a text of some thousand characters ends
+the query's thread in a StackOverflowError.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Write = Callable[["DataFrame", int], None]
 
-# What a stop leaves in a stack trace: an interrupted call, or the group of jobs that was cancelled with its id.
+# Traces of a stop in a stack trace: an interrupted call, or a cancelled job group with its id.
 _STOPPED = re.compile(
     r"\bjava\.[\w.]*(?:InterruptedException|InterruptedIOException|ClosedByInterruptException)\b"
     r"|\borg\.apache\.spark\.SparkException: [^\n]*\bcancelled\b[^\n]*"
@@ -27,15 +27,15 @@ _STOPPED = re.compile(
 
 
 STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling a sink.\n: java.lang.InterruptedException"
-"""The text of Interrupted where a sink itself has noticed that its query is being stopped."""
+"""The text of Interrupted for a sink that has itself noticed the stop of its query."""
 
 
 class Interrupted(Exception):
-    """A batch was interrupted by a stop; its text is what Spark looks for."""
+    """A stop has interrupted a batch. Spark recognises the exception by its text."""
 
 
 def briefly(write: Write) -> Write:
-    """`write` as the function of foreachBatch; raises Interrupted where a stop has interrupted it."""
+    """Wrap `write` for foreachBatch so that it raises Interrupted if a stop has interrupted it."""
 
     @functools.wraps(write)
     def written(batch: DataFrame, number: int) -> None:
@@ -51,6 +51,6 @@ def briefly(write: Write) -> Write:
 
 
 def shortened(text: str) -> str | None:
-    """The text by which Spark knows what a stop has ended, in place of `text`; None where `text` is about no stop."""
+    """Return a short text by which Spark recognises a stop; None if `text`, of an exception, shows no stop."""
     found = _STOPPED.search(text)
     return f"py4j.protocol.Py4JJavaError: An error occurred while calling a sink.\n: {found[0]}" if found else None

@@ -1,4 +1,4 @@
-"""Records to NATS JetStream, one subject for each topic, as Debezium Server publishes them. At least once. Driver."""
+"""The sink `nats-jetstream`: one subject per topic, as from Debezium Server. At least once. Driver."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
 T = TypeVar("T")
 
 Kind = Literal["passing", "lasting", "login", "record"]
-"""What a fault is: one that another try may not see, one of the server's or the configuration, of the login, of the
-message alone."""
+"""Kind of a fault: transient (`passing`), of the server or the configuration (`lasting`), of the login, of one
+message (`record`)."""
 
 _CONNECTING_S = 10.0
 _CLOSING_S = 2.0
 _FAILED_S = 0.1
-# Of four parts with what the client adds: a stream of *.*.*, Debezium's default, would take the answers of three.
+# With the client's suffixes the subject of an answer has four parts. A stream with Debezium's default subjects *.*.*
+# would capture subjects of three parts.
 _INBOX = "_INBOX.tailrace"
 _LOGIN = re.compile(r"(?i)authoriz|authentic")
 _RIGHTS = re.compile(r"(?i)permissions violation")
 _NOBODY = "503"
 _UNAVAILABLE = 503
 _TOO_LARGE = 10054
-"""JetStream's code for a message that is larger than its stream takes."""
+"""JetStream's code for a message that exceeds the stream's limit."""
 
 
 class Fault(Exception):
-    """What went wrong, in words without data or secrets."""
+    """A failure of the connection or of a message; the text holds no data and no secrets."""
 
     def __init__(self, text: str, kind: Kind = "passing") -> None:
         super().__init__(text.rstrip("."))
@@ -54,7 +55,7 @@ class Fault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What is published: names and texts of `headers` are of characters that a header may have."""
+    """A message to publish. Names and texts of `headers` hold only characters that NATS allows."""
 
     subject: str
     payload: bytes
@@ -62,22 +63,22 @@ class Publication:
 
     @property
     def size(self) -> int:
-        """The bytes that count for the server's limit."""
-        # NATS/1.0, a line for each header and an empty one, where there are any
+        """The bytes that count towards the server's limit."""
+        # Headers, if any, are "NATS/1.0", a line for each header and an empty line.
         head = 12 + sum(len(name) + len(text.encode()) + 4 for name, text in self.headers.items())
         return len(self.payload) + (head if self.headers else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """JetStream has a message. `again`: it had it before, by its id, and has left it where it is."""
+    """JetStream's confirmation of a message. `again` is True if it had a message with this id and kept that one."""
 
     again: bool
 
 
 @dataclass(frozen=True, slots=True)
 class NatsAddress:
-    """An address; `shown` is what may be seen of it."""
+    """A server's address; `shown` is its form for messages."""
 
     host: str
     port: int
@@ -89,7 +90,7 @@ class NatsAddress:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who publishes, and how the connection is encrypted; an empty text is none."""
+    """Credentials, "" for none, and the encryption of the connection."""
 
     user: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
@@ -100,7 +101,7 @@ class Login:
 
 
 class Encryption(ssl.SSLContext):
-    """A client's TLS that knows whether it was used: a server decides whether there is any, and may be another one."""
+    """A TLS context that records its use: the server decides about TLS, and an impostor could do without it."""
 
     used = False
 
@@ -110,28 +111,28 @@ class Encryption(ssl.SSLContext):
 
 
 def missing() -> bool:
-    """Whether the client's packages are not installed."""
+    """Return True if the client's packages are not installed."""
     return any(importlib.util.find_spec(name) is None for name in ("nats", "nkeys"))
 
 
 def signer(seed: str) -> Callable[[str], bytes]:
-    """Signs what a server asks, with an NKey; raises SinkError for a text that is no seed."""
+    """Return a function that signs a server's nonce with an NKey. Raises SinkError if `seed` is not a seed."""
     import nkeys
 
     try:
         pair = nkeys.from_seed(bytearray(seed.encode()))
     except Exception:
         raise SinkError(
-            "debezium.sink.nats-jetstream.auth.seed is no seed of an NKey.", "It is the text that begins with SU."
+            "debezium.sink.nats-jetstream.auth.seed is not the seed of an NKey.", "Set the text that begins with SU."
         ) from None
     return lambda nonce: base64.b64encode(pair.sign(nonce.encode()))
 
 
 class Publisher:
-    """A connection with one of several servers. Everything raises Fault."""
+    """A connection to one of several servers. All methods raise Fault unless they say otherwise."""
 
     def __init__(self, servers: Sequence[NatsAddress], login: Login, timeout: float) -> None:
-        """Connects to the first server that takes the login; no answer may take longer than `timeout` seconds."""
+        """Connect to the first server that accepts the login. Each answer may take `timeout` seconds."""
         self._login = login
         self._timeout = timeout
         self._said: Exception | None = None
@@ -149,7 +150,7 @@ class Publisher:
 
     @property
     def most(self) -> int:
-        """The size of the largest message that the server takes."""
+        """The size in bytes of the largest message that the server accepts."""
         return int(self._client.max_payload)
 
     def close(self) -> None:
@@ -169,18 +170,18 @@ class Publisher:
             await asyncio.wait(others, timeout=_CLOSING_S)
 
     async def _leave(self, seconds: float) -> None:
-        """Close the client, which waits for ever for the end of a connection whose TLS has failed."""
+        """Close the client within `seconds`, since it waits forever for a connection whose TLS has failed."""
         client, self._client = self._client, None
         if client is not None:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(client.close(), seconds)
 
     def stream(self, name: str, subjects: Sequence[str], storage: str) -> tuple[str, ...]:
-        """Make a stream where there is none of that name; the subjects of the one that is there then."""
+        """Create the stream if it does not exist, and return its subjects."""
         return self._run(self._stream(name, subjects, storage))
 
     def publish(self, messages: Sequence[Publication]) -> list[Stored | Fault]:
-        """Send messages at once, in their order; what became of each. Raises nothing."""
+        """Send messages in their order without waiting between them, and return the result of each. Raises nothing."""
         return self._run(self._publish(messages))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -232,7 +233,7 @@ class Publisher:
             raise fault from None
 
     def _covered(self, secret: T) -> Callable[[], T]:
-        """Gives a secret to the client, which asks for it when TLS has begun, if it ever does."""
+        """Return a function that gives a secret to the client once TLS is in use. Raises Fault if it never is."""
 
         def give() -> T:
             self._check_encryption()
@@ -242,7 +243,7 @@ class Publisher:
 
     def _check_encryption(self) -> None:
         if self._login.tls is not None and not self._login.tls.used:
-            raise Fault("it does not speak TLS, which the configuration asks for", "lasting")
+            raise Fault("it does not speak TLS, which the configuration requires", "lasting")
 
     async def _note(self, error: Exception) -> None:
         self._said = error
@@ -292,24 +293,24 @@ class Publisher:
         return found + [rest] * (len(messages) - len(found))
 
     async def _answered(self, message: Any) -> None:
-        """JetStream's answer to a message, or the server's that nobody listens to its subject."""
+        """Handle JetStream's answer to a message, or the server's answer that its subject has no listener."""
         answer = self._waiting.pop(message.subject.rpartition(".")[2], None)
         if answer is None or answer.done():
             return
         if not message.data and (message.headers or {}).get("Status") == _NOBODY:
-            answer.set_result(Fault("no stream of JetStream takes its subject", "lasting"))
+            answer.set_result(Fault("no JetStream stream has its subject", "lasting"))
             return
         try:
             said = json.loads(message.data)
             error = said.get("error")
             stored = Stored(said.get("duplicate") is True)
         except (ValueError, AttributeError):
-            answer.set_result(Fault("what answers is not JetStream", "lasting"))
+            answer.set_result(Fault("the answer is not from JetStream", "lasting"))
             return
         answer.set_result(stored if error is None else _refusal(error))
 
     def _fault(self, error: BaseException) -> Fault:
-        """An error of the client's in words; the client names the one behind it, if any, aside."""
+        """Return an error of the client as a Fault, by its cause if the client has reported one to `_note`."""
         import nats
 
         if isinstance(error, Fault):
@@ -325,7 +326,7 @@ class Publisher:
             return Fault(said.strerror)
         text = str(said).removeprefix("nats: ").strip("' ")
         if _RIGHTS.search(text):
-            return Fault(f"the login may not do that: {text}", "lasting")
+            return Fault(f"the login lacks a permission: {text}", "lasting")
         if _LOGIN.search(text):
             return Fault(f"the login is refused: {text}", "login")
         if self._end.done():
@@ -336,7 +337,7 @@ class Publisher:
 
 
 def _refusal(error: Mapping[str, Any]) -> Fault:
-    """JetStream's own error: its numbers and its text."""
+    """Return the Fault for an error that JetStream has answered, with its codes and description."""
     kind: Kind = "lasting"
     if error.get("err_code") == _TOO_LARGE:
         kind = "record"
@@ -358,7 +359,7 @@ _KNOWN = (
 
 _PORT = 4222
 _PIPELINED = 500
-"""The most records that are on their way at once."""
+"""Most records that wait for their confirmation at once."""
 _ID = "Nats-Msg-Id"
 _NO_SUBJECT = re.compile(r"[\x00-\x20\x7f]|^$")
 _NO_VALUE = re.compile(r"[\r\n\x00]")
@@ -367,7 +368,7 @@ _FACTOR = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A record and its message; `numbered`: the id in the message is the sink's, which stands for this record alone."""
+    """A record and its message. `numbered` is True if the sink has set the message's id, unique to this record."""
 
     record: Record
     message: Publication
@@ -379,11 +380,11 @@ class _Item:
 
 
 class JetStreamSink(OneWriter):
-    """Each value is a message with the record's headers, published to the subject that is called as its topic. Keys
-    and records without a value are not sent, as there.
+    """A sink that publishes each value, with the record's headers, to the subject named after its topic.
 
-    Up to 500 messages are on their way at once. What follows the first one that JetStream does not confirm is sent
-    again with it, in order; a batch ends when all are confirmed.
+    As in Debezium Server, keys and records without a value are not sent. Up to 500 messages wait for their confirmation
+    at once. If one is not confirmed, it and all messages after it are sent again in order. A batch ends when all
+    messages are confirmed.
     """
 
     name = "nats-jetstream"
@@ -442,7 +443,7 @@ class JetStreamSink(OneWriter):
             self._make(publisher)
 
     def _make(self, publisher: Publisher) -> None:
-        """Make the stream, or find that it has the subjects."""
+        """Create the stream, or check the subjects of an existing one. Raises ConnectionFailed or SinkError."""
         own = f"debezium.sink.{self.name}"
         try:
             there = publisher.stream(self._stream, self._subjects, self._storage)
@@ -450,15 +451,15 @@ class JetStreamSink(OneWriter):
             if fault.kind != "lasting":
                 self._give_up(fault, 1)
             raise SinkError(
-                f"The stream {self._stream} cannot be made: {fault}.",
-                f"Check {own}.stream-name, storage and subjects: newer servers take no subjects that stand for those "
-                "of JetStream itself, as the default does, and streams do not share subjects.",
+                f"The stream {self._stream} cannot be created: {fault}.",
+                f"Check {own}.stream-name, storage and subjects: streams cannot share subjects, and newer servers "
+                "refuse subjects that match JetStream's own, as the default does.",
             ) from None
         lacks = [subject for subject in self._subjects if subject not in there]
         if lacks:
             raise SinkError(
-                f"The stream {self._stream} is there already, without the subject {lacks[0]}.",
-                f"Name another one in {own}.stream-name, or add the subject to it.",
+                f"The stream {self._stream} already exists, without the subject {lacks[0]}.",
+                f"Name another stream in {own}.stream-name, or add the subject to this one.",
             )
 
     def close(self) -> None:
@@ -475,8 +476,8 @@ class JetStreamSink(OneWriter):
         items = [item for number, record in enumerate(records, first) for item in self._items(record, number)]
         tries, delay = 0, self._interval
         while items:
-            # Nothing is sent behind what may not be taken: after a fault, since what follows would come twice, and with
-            # ids that others have given, since JetStream would pass over the second one.
+            # Messages go one at a time after a fault, because the messages behind another fault would be stored twice,
+            # and for ids that the sink has not set, because JetStream would skip the second of two equal ids.
             alone = tries > 0 or not self._pipelined or any(item.has_id and not item.numbered for item in items)
             done, fault = self._publish(items[:1] if alone else items)
             items = items[done:]
@@ -493,7 +494,7 @@ class JetStreamSink(OneWriter):
             delay = min(delay * self._factor, self._longest)
 
     def _items(self, record: Record, number: int) -> list[_Item]:
-        """The record with its message; nothing where NATS cannot carry it, and it is put aside."""
+        """Return the record with its message as a list; refuse a record that NATS cannot carry and return []."""
         headers: dict[str, str] = {}
         for header in record["headers"] or ():
             try:
@@ -505,7 +506,7 @@ class JetStreamSink(OneWriter):
                 return []
             headers[header["key"]] = text
         if _NO_SUBJECT.search(record["topic"]):
-            self.refuse(record, "its topic is no subject of NATS")
+            self.refuse(record, "its topic is not a NATS subject")
             return []
         numbered = self._numbering and _ID not in headers
         if numbered:
@@ -513,19 +514,20 @@ class JetStreamSink(OneWriter):
         return [_Item(record, Publication(record["topic"], bytes(record["value"]), headers), numbered)]
 
     def _id(self, record: Record, number: int) -> str:
-        """What distinguishes a record from all others of all pipelines; the same in a replay of its batch.
+        """Return an id of a record that is unique among all pipelines and the same in a replay of its batch.
 
-        It is made of more than the record's number, so that another configuration at the replay, which may leave other
-        records out, gives no record the id of another one.
+        The record's number alone would not do: a replay with another configuration may leave out other records, and
+        would give a record the id of another one.
         """
         place = (self.batch_name(), number, record["position"], record["ordinal"], record["op"], record["topic"])
         return hashlib.sha256(repr(place).encode()).hexdigest()[:32]
 
     def _publish(self, items: Sequence[_Item]) -> tuple[int, Fault | None]:
-        """Publish once; how many from the first on are settled, and what hinders the next one.
+        """Publish once. Return the number of settled items, from the first on, and the fault of the next item.
 
-        A message that JetStream has passed over by the sink's id is settled only while nothing of the batch was stored
-        anew: behind that it would stand before what it followed, and the last message of a key would not be its last.
+        A message that JetStream skips as a duplicate, by the sink's id, is settled only as long as no message of the
+        batch was newly stored. After that, the earlier copy stands before messages that it should follow, and the last
+        message of a key would not be the newest; so ids are switched off and the rest of the batch is sent again.
         """
         try:
             publisher = self._opened()
@@ -565,8 +567,8 @@ class JetStreamSink(OneWriter):
         if fault.kind == "login":
             raise SinkError(text, f"Check debezium.sink.{self.name}.auth.*.")
         raise SinkError(
-            text, f"Make a stream that has the topics as its subjects; debezium.sink.{self.name}.create-stream = true "
-            "makes one. The user needs publish on them, and subscribe on _INBOX.>.",
+            text, f"Create a stream whose subjects are the topics, or set debezium.sink.{self.name}.create-stream = "
+            "true. The user needs publish on the topics, and subscribe on _INBOX.>.",
         )  # fmt: skip
 
 
@@ -574,7 +576,7 @@ _URL = "Set it, there or as DEBEZIUM_SINK_NATS_JETSTREAM_URL in the environment.
 
 
 def _plain(item: _Item) -> _Item:
-    """An item without the sink's id."""
+    """Return an item without the sink's id."""
     if not item.numbered:
         return item
     headers = {name: text for name, text in item.message.headers.items() if name != _ID}
@@ -582,7 +584,7 @@ def _plain(item: _Item) -> _Item:
 
 
 def _place(settings: Settings) -> tuple[tuple[NatsAddress, ...], Login]:
-    """The servers of the URL, and the login of the URL or of the options."""
+    """Return the servers in the URL, and the login from the URL or the options."""
     user, password, seed = (
         settings.text("auth.user"),
         settings.given.get("auth.password", ""),
@@ -603,9 +605,9 @@ def _place(settings: Settings) -> tuple[tuple[NatsAddress, ...], Login]:
             url = urlsplit(part if "://" in part else f"nats://{part}")
             server = NatsAddress(url.hostname or "", url.port or _PORT)
         except ValueError:
-            raise settings.wrong("url", "must be nats://host:port, or a list of such") from None
+            raise settings.wrong("url", "must be nats://host:port, or a list of these") from None
         if url.scheme not in ("nats", "tls") or not server.host or url.path.strip("/") or url.query or url.fragment:
-            raise settings.wrong("url", "must be nats://host:port or tls://host:port, or a list of such")
+            raise settings.wrong("url", "must be nats://host:port or tls://host:port, or a list of these")
         servers.append(server)
         schemes.add(url.scheme)
         logins.add((unquote(url.username or ""), unquote(url.password or "")))
@@ -613,9 +615,9 @@ def _place(settings: Settings) -> tuple[tuple[NatsAddress, ...], Login]:
         raise settings.wrong("url", "must have one scheme and one login for all servers")
     named, word = next(iter(logins), ("", ""))
     if word and not named:
-        raise settings.wrong("url", "has a password, and no user")
+        raise settings.wrong("url", "has a password but no user")
     if named and (user or jwt):
-        raise settings.wrong("url", "has a login, and auth.* another one")
+        raise settings.wrong("url", "has a login, and auth.* has another one")
     tls = _encryption(settings, "tls" in schemes)
     if named and not word:
         return tuple(servers), Login(token=named, tls=tls)
@@ -639,8 +641,8 @@ def _encryption(settings: Settings, wanted: bool) -> Encryption | None:
     except (OSError, ValueError) as error:
         raise SinkError(
             f"The file of debezium.sink.{settings.sink}.{option} cannot be read: {unreadable(error)}.",
-            "It has to hold the client's certificate and key as PEM; `openssl pkcs12 -in STORE -nodes` writes one from "
-            "a Java key store of the type PKCS12.",
+            "It must hold the client's certificate and key as PEM; `openssl pkcs12 -in STORE -nodes` makes it from a "
+            "Java key store of the type PKCS12.",
         ) from None
     return context
 

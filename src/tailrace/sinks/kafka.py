@@ -1,4 +1,4 @@
-"""Records to Kafka, through Spark's connector. At least once: a batch that is replayed is sent again."""
+"""The sink `kafka`, through Spark's connector. At least once: the replay of a batch sends it again. Driver."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tailrace")
 _PRODUCER = "producer."
 _REACH = (
-    "Check debezium.sink.kafka.producer.bootstrap.servers, and that producer.security.protocol is what the broker "
-    "speaks at that port."
+    "Check debezium.sink.kafka.producer.bootstrap.servers, and that producer.security.protocol is the protocol of the "
+    "broker's port."
 )
 _SERIALIZERS = ("StringSerializer", "ByteArraySerializer", "BytesSerializer")
 
-# Listed, not resolved: what else they depend on is in PySpark already, in the versions that Spark was built with.
+# Listed, not resolved: PySpark contains their other dependencies in the versions that Spark was built with.
 _JARS: tuple[Jar, ...] = (
     Jar(
         "org.apache.spark",
@@ -38,7 +38,7 @@ _JARS: tuple[Jar, ...] = (
         "4.2.0",
         "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
     ),
-    # 4.2.0 of this one was never published everywhere; the older one has the same interface.
+    # Version 4.2.0 was not published in every repository; 4.0.0 has the same interface.
     Jar(
         "org.apache.spark",
         "spark-token-provider-kafka-0-10_2.13",
@@ -60,16 +60,16 @@ _JARS: tuple[Jar, ...] = (
 )
 
 DEFAULTS = {
-    # Records of one batch arrive at once, so larger requests cost no time and save most of the round trips.
+    # All records of a batch are there at once, so that larger requests cost no time and save most round trips.
     "kafka.linger.ms": "20",
     "kafka.batch.size": "262144",
-    # JSON shrinks to a fifth, and broker and producer share what that saves; consumers notice nothing.
+    # JSON shrinks to a fifth, which relieves broker and producer; consumers notice nothing.
     "kafka.compression.type": "lz4",
 }
-"""Producer options that are used where the configuration names none."""
+"""Defaults of producer options."""
 
 TIMESTAMP_HEADER = "__tailrace.timestamp"
-"""The header with the time of a record that a transform has placed in time: Spark's connector sets no timestamp."""
+"""The header for a timestamp that a transform has set, because Spark's connector sets none on records."""
 
 _DATED = (
     "case when timestamp is null then headers else concat(coalesce(headers, array()), array(named_struct('key', "
@@ -77,8 +77,8 @@ _DATED = (
 )
 
 _RAISE = (
-    "Raise debezium.sink.kafka.producer.max.request.size, and with it max.message.bytes of the topic (of the broker "
-    "message.max.bytes); or leave large columns out by column.exclude.list."
+    "Raise debezium.sink.kafka.producer.max.request.size and the topic's max.message.bytes (the broker's "
+    "message.max.bytes); or leave out large columns by column.exclude.list."
 )
 _UNMET = "unmet"
 _BYTES = "org.apache.kafka.common.serialization.ByteArraySerializer"
@@ -89,22 +89,22 @@ _TOO_LARGE = re.compile(rf"{re.escape(_LARGE)}: (\d+) bytes, of the topic (\S+)"
 _LARGER = re.compile(r"\borg\.apache\.kafka\.[\w.]*?RecordTooLargeException: ([^\n]+)")
 _MOST_BYTES = 1 << 20
 _OVERHEAD = 82
-"""What the producer adds to the bytes of a key and a value before it compares them with max.request.size."""
+"""Bytes that the producer adds to the key and the value before it compares them with max.request.size."""
 _INVALID_TOPIC = re.compile(r"\bInvalidTopicException: Invalid topics?:? \[?([^\n\]]+)")
 _REFUSED = re.compile(r"\borg\.apache\.kafka\.[\w.]*?(\w+Exception): ([^\n]+)")
 _HANDSHAKE = r"\b(?:[a-z]\w*\.)+(SSLHandshakeException): "
-# What the producer's exceptions are caused by, and the options that it hangs on. A login that the producer cannot read
-# is not quoted: its words may be a part of the password.
+# Causes of the producer's exceptions, and the options to check. The message about a login that cannot be parsed is not
+# quoted, because it may hold a part of the password.
 _SECURITY = (
     (
         re.compile(_HANDSHAKE + r"(No (?:subject alternative|name)[^\n]+)"),
-        "Name the broker in debezium.sink.kafka.producer.bootstrap.servers as its certificate does; the name that it "
-        "gives for itself (advertised.listeners) counts as well.",
+        "Name the broker in debezium.sink.kafka.producer.bootstrap.servers, and in its own advertised.listeners, as "
+        "its certificate does.",
     ),
     (
         re.compile(_HANDSHAKE + r"([^\n]+)"),
-        "Name the file of the broker's authority in debezium.sink.kafka.producer.ssl.truststore.location, and its kind "
-        "in ssl.truststore.type: PEM, PKCS12 or JKS.",
+        "Name the file with the broker's certificate authority in debezium.sink.kafka.producer.ssl.truststore.location "
+        "and its kind in ssl.truststore.type: PEM, PKCS12 or JKS.",
     ),
     (
         re.compile(r"\b(SaslAuthenticationException): ([^\n]+)"),
@@ -112,7 +112,7 @@ _SECURITY = (
     ),
     (
         re.compile(r"\b(\w+Exception): (Failed to load [^\n]+)"),
-        "Check debezium.sink.kafka.producer.ssl.truststore.*, ssl.keystore.* and their passwords; the files have to be "
+        "Check debezium.sink.kafka.producer.ssl.truststore.*, ssl.keystore.* and their passwords; the files must exist "
         "where the tasks run.",
     ),
     (
@@ -121,22 +121,21 @@ _SECURITY = (
     ),
     (
         re.compile(r"org\.apache\.kafka\.\S*?(TimeoutException): (Topic [^\n]+ not present in metadata[^\n]*)"),
-        "Check debezium.sink.kafka.producer.bootstrap.servers, and that producer.security.protocol is what the broker "
-        "speaks at that port.",
+        "Check debezium.sink.kafka.producer.bootstrap.servers, and that producer.security.protocol is the protocol of "
+        "the broker's port.",
     ),
 )
 
 
 class KafkaSink(Sink):
-    """`debezium.sink.kafka.producer.*` are options of Kafka's producer; `bootstrap.servers` among them is required.
+    """A sink that writes to Kafka. `debezium.sink.kafka.producer.*` sets the producer's options.
 
-    Keys, values and headers are written as the bytes that they are. A record with a key goes to the partition that
-    Kafka's own hash of the key names, so the order of a key is kept whatever the number of partitions.
+    Keys, values and headers are written unchanged. Kafka's own hash of the key selects the partition of a record, so
+    that the order within a key is kept for any number of partitions. A partition that a transform has set takes
+    precedence, and a timestamp that it has set becomes the header TIMESTAMP_HEADER.
 
-    A record that a transform has placed goes to the partition that it names, and has its time in TIMESTAMP_HEADER.
-
-    Nothing fences a task that Spark has given up and that is still alive, as on a host that the network has cut off:
-    it may go on sending what its successor sends as well.
+    A task that Spark has given up is not fenced. If it is still alive, as on a host without network, it may send the
+    same records as its successor.
     """
 
     name = "kafka"
@@ -151,7 +150,7 @@ class KafkaSink(Sink):
             if name.removeprefix(_PRODUCER).lstrip("_").lower().startswith("asyncprogresstracking"):
                 raise SinkError(
                     f"debezium.sink.kafka.{name} is not supported: with asynchronous progress tracking the database "
-                    "would forget changes that the checkpoint has not committed.",
+                    "could discard changes that the checkpoint has not committed.",
                     "Leave it out.",
                 )
         settings.only(name for name in options if name.startswith(_PRODUCER) and name != _PRODUCER)
@@ -170,7 +169,7 @@ class KafkaSink(Sink):
         for name, text in options.items():
             short = name.removeprefix(_PRODUCER)
             if short in ("key.serializer", "value.serializer"):
-                # Spark's connector sends bytes; a serialiser of strings would have made the same ones.
+                # Spark's connector sends bytes; a serialiser of strings would send the same bytes.
                 if text.strip().rpartition(".")[2] not in _SERIALIZERS:
                     raise SinkError(
                         f"debezium.sink.kafka.{name} = {text} is not supported.",
@@ -222,17 +221,17 @@ class KafkaSink(Sink):
         reason = brokers.fault(self._servers, self._protocol)
         if not reason:
             return [Finding("ok", "sink", f"A broker of {', '.join(self._servers)} answers.")]
-        return [Finding("error", "sink", f"No broker of Kafka answers: {reason}.", _REACH)]
+        return [Finding("error", "sink", f"No Kafka broker answers: {reason}.", _REACH)]
 
     def _demand_broker(self, spark: SparkSession) -> None:
-        """Raise ConnectionFailed where no broker answers; a driver of a cluster may be where none is."""
+        """Raise ConnectionFailed if no broker answers. On a cluster only warn: the tasks may reach one."""
         reason = brokers.fault(self._servers, self._protocol)
         if not reason:
             return
         is_local = (spark.sparkContext.master or "").partition("[")[0] == "local"
         if is_local:
-            raise ConnectionFailed(f"No broker of Kafka answers: {reason}.", _REACH)
-        _log.warning("No broker of Kafka answers to the driver: %s. %s", reason, _REACH)
+            raise ConnectionFailed(f"No Kafka broker answers: {reason}.", _REACH)
+        _log.warning("No Kafka broker answers the driver: %s. %s", reason, _REACH)
 
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
@@ -252,10 +251,10 @@ class KafkaSink(Sink):
 
 
 def _placed(frame: DataFrame, most: int) -> DataFrame:
-    """Return the columns that Spark's connector takes, of a frame that may say where in a topic its records belong.
+    """Return the columns for Spark's connector. `frame` may have the columns partition and timestamp.
 
-    A record whose key and value have more than `most` bytes for the producer fails by the name of its topic, which the
-    producer itself does not tell.
+    A record of more than `most` bytes fails with an error that names its topic, which the producer's own error does
+    not.
     """
     size = f"coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0) + {_OVERHEAD}"
     told = f"raise_error(concat('{_LARGE}: ', {size}, ' bytes, of the topic ', topic))"
@@ -266,11 +265,11 @@ def _placed(frame: DataFrame, most: int) -> DataFrame:
 
 
 class _Creating:
-    """Writes batches after their topics were made.
+    """The writer for foreachBatch that creates topics before it writes to them.
 
-    A batch goes in one pass, without the records of topics that were never met, and tells whether there are such. Then
-    the topics are made, and their records follow in a second pass: the order in each topic is kept, and only a batch
-    with a new topic is read twice. The first batch of a run, in which all are new, is kept meanwhile.
+    The first pass over a batch writes the records of known topics and counts the others. If there are others, their
+    topics are created and a second pass writes their records. This keeps the order within each topic, and only a batch
+    with a new topic is read twice. In the first batch of a run all topics are new; it is persisted for its two passes.
     """
 
     def __init__(self, topics: Topics, options: Mapping[str, str]) -> None:
@@ -301,11 +300,11 @@ class _Creating:
         self._met |= found
 
     def _write(self, batch: DataFrame) -> int:
-        """Write what is there; how many records `_UNMET` has counted in the same pass, 0 where it does not count.
+        """Write the records, and return the number that the observation `_UNMET` has counted meanwhile, 0 without it.
 
-        This is what Spark's connector does for `batch.write.format("kafka").save()`. By that call, the options of the
-        producer, passwords among them, would stand in the plan that Spark's pages and its log of events show; and by
-        the older interface, which hides them, nothing can be counted.
+        Spark's connector does the same for `batch.write.format("kafka").save()`. That call would show the producer's
+        options, including passwords, in the plan of Spark's UI and event log. The older interface hides them, but does
+        not support observations.
         """
         jvm: Any = batch.sparkSession._jvm
         producer = jvm.java.util.HashMap()

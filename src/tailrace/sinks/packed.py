@@ -1,7 +1,7 @@
-"""The rows of a batch on their way to the driver: each task gives them packed, in pieces that are compressed.
+"""Transfer of a batch's rows from the tasks to the driver, in compressed pieces.
 
-Records say much that others say, above all where each has its schema, and a JVM that serves driver and tasks has to
-hold what one task gives, and of the next one as well. A piece opens into rows one at a time.
+Records repeat each other, above all where each holds its schema, and a JVM that serves driver and tasks must hold the
+whole output of two tasks at a time. The driver opens one piece at a time.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _PIECE = 16 << 20
-"""How many bytes of rows Spark gives a task's function at once, about."""
+"""Approximate bytes of rows that Spark passes to a task's function at once."""
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
 def local_rows(batch: DataFrame) -> Iterator[dict[str, Any]]:
-    """The rows of a batch by the names of their columns, partition by partition. Driver."""
+    """Yield the rows of a batch as dicts by column name, partition by partition. Driver."""
     batch.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _PIECE)
     for piece in batch.mapInArrow(pack, "piece binary").toLocalIterator(prefetchPartitions=True):
         for rows in pa.ipc.open_stream(pa.py_buffer(piece["piece"])):
@@ -28,7 +28,7 @@ def local_rows(batch: DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each of a task's batches as one row that holds all of it. Worker."""
+    """Yield one row for each of a task's batches: the batch as a compressed Arrow stream. Worker."""
     for batch in batches:
         out = pa.BufferOutputStream()
         with pa.ipc.new_stream(out, batch.schema, options=_COMPRESSED) as writer:

@@ -1,4 +1,4 @@
-"""Records to streams of Redis, one stream for each topic, as Debezium Server writes them. At least once. Driver."""
+"""The sink `redis`: one Redis stream per topic, as from Debezium Server. At least once. Driver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = re.compile(r"(?s),? (?:with args|near|while calling|in call).*")
 
 
 class RedisFault(Exception):
-    """An error that Redis answers; `code` is its first word. The text holds nothing of what was sent."""
+    """An error that Redis has answered. `code` is its first word; the text holds nothing that was sent."""
 
     def __init__(self, text: str) -> None:
         # Some servers quote the arguments of a command that they do not know.
@@ -29,12 +29,12 @@ class RedisFault(Exception):
 
 
 class RedisConnection:
-    """A connection with a server. All calls raise OSError when it is lost or too slow; it is of no use then."""
+    """A connection to a server. Calls raise OSError if it is lost or too slow; it cannot be used after that."""
 
     def __init__(
         self, host: str, port: int, *, connecting: float, answering: float, tls: ssl.SSLContext | None = None
     ) -> None:
-        """Connect within `connecting` seconds; each answer may take `answering`."""
+        """Connect within `connecting` seconds. Each answer may take `answering` seconds."""
         self._answering = answering
         plain = socket.create_connection((host, port), connecting)
         try:
@@ -51,7 +51,7 @@ class RedisConnection:
         self._socket.close()
 
     def call(self, *words: bytes | str | int, longer: float = 0) -> Any:
-        """The answer to one command, which may take `longer` seconds more; raises RedisFault where it is an error."""
+        """Return the answer to a command, which may take `longer` additional seconds. Raises RedisFault."""
         self._socket.settimeout(self._answering + longer)
         answer = self.calls([words])[0]
         if isinstance(answer, RedisFault):
@@ -59,10 +59,10 @@ class RedisConnection:
         return answer
 
     def calls(self, commands: Sequence[Sequence[bytes | str | int]]) -> list[Any]:
-        """The answers to commands that are sent at once; errors are among them as RedisFault."""
+        """Send commands at once and return their answers, with each error as a RedisFault."""
         data = memoryview(b"".join(_encoded(command) for command in commands))
         while data:
-            # each part in time: `sendall` would give all of them together the time of one
+            # Each part may take the full timeout; `sendall` would apply one timeout to all parts together.
             data = data[self._socket.send(data) :]
         return [self._answer() for _ in commands]
 
@@ -83,7 +83,7 @@ class RedisConnection:
         if kind == b"*":
             count = int(rest)
             return None if count < 0 else [self._answer() for _ in range(count)]
-        raise ConnectionResetError("what answers is no Redis")
+        raise ConnectionResetError("the server is not Redis")
 
     def _exactly(self, size: int) -> bytes:
         data = self._answers.read(size)
@@ -110,20 +110,20 @@ _KNOWN = (
     "skip.heartbeat.messages", "cluster.enabled", DEAD_LETTERS,
 )  # fmt: skip
 
-# What passes by itself: no memory, a start, a script that runs, an election, a disk that is full.
+# Transient errors: no memory, a start, a running script, an election, a full disk.
 _PASSING = ("OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF")
 _LOGIN = ("NOAUTH", "WRONGPASS")
 _CLUSTER = ("MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN")
 _TOO_SLOW = 5
-"""How often one record may take too long while Redis answers otherwise."""
+"""Tries for a single record that times out although Redis answers other commands."""
 _MAX_CLIENTS = "max number of clients"
 
 
 class RedisSink(OneWriter):
-    """Each record is one entry (XADD) of the stream that is called as its topic; headers are not written, as there.
+    """A sink that adds each record (XADD) to the stream named after its topic, without headers as in Debezium Server.
 
-    Entries go in transactions (MULTI) of `batch.size`. While Redis cannot be reached or has no memory, the sink waits
-    and tries again for as long as it takes.
+    Entries are written in transactions (MULTI) of `batch.size`. While Redis cannot be reached or has no memory, the
+    sink waits and retries without limit.
     """
 
     name = "redis"
@@ -136,7 +136,7 @@ class RedisSink(OneWriter):
         super().__init__(settings, settings.number("batch.size", 500, 1))
         if settings.flag("cluster.enabled"):
             raise SinkError(
-                "debezium.sink.redis.cluster.enabled = true is not supported: the sink speaks with one server.",
+                "debezium.sink.redis.cluster.enabled = true is not supported: the sink connects to one server.",
                 "Leave it out, and name one server.",
             )
         self._address = settings.located("address")
@@ -161,7 +161,7 @@ class RedisSink(OneWriter):
         self._limit = settings.number("memory.limit.mb", 0) << 20
         self._skips_heartbeats = settings.flag("skip.heartbeat.messages", True)
         self._connection: RedisConnection | None = None
-        # how many records go at once: less than batch.size where that took too long
+        # Records per transaction: less than batch.size after a transaction has timed out.
         self._most = self._size
 
     def missing(self) -> list[Finding]:
@@ -181,7 +181,7 @@ class RedisSink(OneWriter):
                 Finding(
                     "warning",
                     "encryption",
-                    f"Whether the certificate is that of {self._host} is not looked at.",
+                    f"The certificate is not checked for the name {self._host}.",
                     "Set debezium.sink.redis.ssl.hostname.verification.enabled = true.",
                 )
             )
@@ -209,10 +209,10 @@ class RedisSink(OneWriter):
             group = records[low : low + self._most]
             refused = self._taken(group)
             if refused is None:
-                # in time it may be taken in parts; this holds from now on
+                # Smaller groups may be accepted in time; the smaller size stays from now on.
                 self._most = max(len(group) // 2, 1)
                 log.warning(
-                    "redis %s: a group of %d records takes longer than socket.timeout.ms; groups have %d from now on",
+                    "redis %s: a group of %d records takes longer than socket.timeout.ms; groups now have %d records",
                     self._address,
                     len(group),
                     self._most,
@@ -223,10 +223,10 @@ class RedisSink(OneWriter):
             low += len(group)
 
     def _taken(self, group: Sequence[Record]) -> list[tuple[int, RedisFault]] | None:
-        """Send a group until Redis takes it: return its records that were refused, by number.
+        """Send a group until Redis accepts it. Return index and error of each refused record.
 
-        None stands for a group of several that took too long. Raises ConnectionFailed where one record alone does so
-        again and again, while Redis answers.
+        Return None if a group of several records times out. Raises ConnectionFailed if a single record times out
+        `_TOO_SLOW` times although Redis answers.
         """
         commands: list[Sequence[bytes | str | int]] = [self._entry(record) for record in group]
         delay, told, slow = self._delay, "", 0
@@ -252,14 +252,14 @@ class RedisSink(OneWriter):
                 reason = _reason(error)
                 if reason != told:
                     told = reason
-                    log.warning("redis %s: %s; the sink tries again until it is taken", self._address, reason)
+                    log.warning("redis %s: %s; the sink retries until Redis accepts the records", self._address, reason)
             self.wait(delay)
             delay = min(2 * delay, self._longest)
 
     def _too_slow(self, record: Record) -> ConnectionFailed:
         size = len(record["key"] or b"") + len(record["value"] or b"")
         return ConnectionFailed(
-            f"Redis at {self._address} has not taken a record of {size} bytes for {record['topic']}, at the position "
+            f"Redis at {self._address} has not accepted a record of {size} bytes for {record['topic']}, at position "
             f"{record['position']}, within {self._answering * 1000:.0f} ms, {_TOO_SLOW} times in turn.",
             "Raise debezium.sink.redis.socket.timeout.ms, or check the network and the server.",
         )
@@ -271,9 +271,9 @@ class RedisSink(OneWriter):
         return ("XADD", record["topic"], "*", *pairs)
 
     def _transaction(self, commands: Sequence[Sequence[bytes | str | int]]) -> list[tuple[int, RedisFault]]:
-        """Send commands as one transaction; returns those that were refused, by number.
+        """Send commands as one transaction. Return index and error of each refused command.
 
-        Raises RedisFault where nothing of it was done, OSError where that is not known.
+        Raises RedisFault if nothing of the transaction was done, and OSError if that is unknown.
         """
         *queued, done = self._opened().calls([("MULTI",), *commands, ("EXEC",)])
         for answer in queued:
@@ -282,11 +282,11 @@ class RedisSink(OneWriter):
         if isinstance(done, RedisFault):
             raise done
         if done is None:
-            raise ConnectionResetError("Redis has given the transaction up")
+            raise ConnectionResetError("Redis has aborted the transaction")
         return [(number, answer) for number, answer in enumerate(done) if isinstance(answer, RedisFault)]
 
     def _replicate(self) -> None:
-        """Wait until a replica has what was written, where that is asked for."""
+        """Wait until a replica has confirmed the writes, if `wait.enabled` is set."""
         while self._replicated:
             if self._opened().call("WAIT", 1, self._wait_ms, longer=self._wait_ms / 1000) > 0:
                 return
@@ -298,7 +298,7 @@ class RedisSink(OneWriter):
             self.wait(self._wait_delay)
 
     def _spare_memory(self) -> None:
-        """Wait while Redis uses more of its memory than it may."""
+        """Wait while Redis uses more than the allowed share of its memory."""
         told, delay = False, self._delay
         while self._share:
             lines = bytes(self._opened().call("INFO", "memory")).decode().splitlines()
@@ -357,7 +357,7 @@ _ADDRESS = "Set it to host:port, there or as DEBEZIUM_SINK_REDIS_ADDRESS in the 
 
 
 def _passes(error: RedisFault) -> bool:
-    """Whether an error of Redis goes away without anybody's help."""
+    """Return True for an error of Redis that passes by itself."""
     return error.code in _PASSING or _MAX_CLIENTS in str(error)
 
 
@@ -389,7 +389,7 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
         path, kind = settings.text(f"ssl.{store}.path"), settings.text(f"ssl.{store}.type", "JKS")
         if path and kind.upper() != "PEM":
             raise SinkError(
-                f"debezium.sink.redis.ssl.{store}.type = {kind} is not supported: Java's key stores are not read.",
+                f"debezium.sink.redis.ssl.{store}.type = {kind} is not supported: the sink reads no Java key stores.",
                 "Write the certificates to a PEM file, as by `openssl pkcs12 -in STORE -nodes`, and set the type to "
                 "PEM.",
             )

@@ -1,4 +1,4 @@
-"""Storage: the few steps on files that the sinks are made of, on any file system that Spark can reach. Driver."""
+"""File operations of the sinks, on any file system that Spark can reach. Driver."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ _GLOB, _ESCAPED = re.compile(r"([\\*?\[\]{}^,])"), r"\\\1"
 
 
 class Storage(Protocol):
-    """Files by their paths, which are Spark's: absolute, or with a scheme.
+    """File operations by path. A path is one of Spark's: absolute, or with a scheme.
 
-    Each step is done or not done; a crash leaves no half of it that a later step would take for the whole.
+    Each operation is atomic: a crash leaves nothing half done that a later operation would take for complete.
     """
 
     def sizes(self, folder: str, names: str = "*") -> dict[str, int]:
-        """Names and bytes of what is in a folder and matches a pattern; empty when there is no such folder."""
+        """Return name and size in bytes of a folder's entries that match a pattern; {} if there is no folder."""
         ...
 
     def read(self, path: str) -> str | None:
-        """The text of a file; None when there is none."""
+        """Return the text of a file; None if it does not exist."""
         ...
 
     def create(self, path: str, text: str) -> bool:
-        """Make a file that appears with its whole text; False, and nothing done, when it is there already."""
+        """Create a file with its whole text at once. Return False, and change nothing, if it exists."""
         ...
 
     def rename(self, old: str, new: str) -> bool:
-        """Give a file another name; False, and nothing done, when that name is taken or the file is not there."""
+        """Rename a file. Return False, and change nothing, if the new name exists or the old one does not."""
         ...
 
     def delete(self, path: str) -> None:
-        """Remove a file or a folder with everything in it; nothing happens when there is none."""
+        """Delete a file, or a folder with its contents, if it exists."""
         ...
 
 
 class HadoopStorage:
-    """The file systems of Hadoop, which are Spark's own: a local directory, HDFS, an object store."""
+    """File operations through Hadoop's file systems, as Spark uses them: local directories, HDFS, object stores."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._hadoop: Any = spark._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
@@ -57,14 +57,14 @@ class HadoopStorage:
         path, system = self._at(folder)
         if not system.exists(path):
             return {}
-        # The pattern is for the names alone: the folder's own may hold what a pattern gives a meaning to.
+        # The pattern must apply to the names only: the folder's path may hold characters with a meaning in patterns.
         found = system.listStatus(path, self._hadoop.GlobFilter(names))
         return {str(status.getPath().getName()): int(status.getLen()) for status in found}
 
     def newest(self, folder: str, names: str) -> str | None:
-        """The name that is last among those that match a pattern; None when there is none.
+        """Return the last name, in sort order, that matches a pattern; None if none matches.
 
-        Of any number of files at the price of one: they are sorted over there.
+        Only this name crosses from the JVM, which sorts the names.
         """
         _, system = self._at(folder)
         found = system.globStatus(self._hadoop.Path(f"{_GLOB.sub(_ESCAPED, folder)}/{names}"))
@@ -98,7 +98,7 @@ class HadoopStorage:
 
     def rename(self, old: str, new: str) -> bool:
         target, system = self._at(new)
-        # The local file system would put the file in the place of the one that is there.
+        # The local file system would replace an existing file.
         return not system.exists(target) and bool(system.rename(self._hadoop.Path(old), target))
 
     def delete(self, path: str) -> None:
@@ -112,8 +112,10 @@ class HadoopStorage:
 
 @contextmanager
 def reaching(path: str, option: str) -> Iterator[None]:
-    """What the file system refuses about `path` is a SinkError that names `option`. Not for batches: a stop
-    interrupts them, and Spark looks for that in the exception."""
+    """Raise failures of the file system as a SinkError that names `path` and `option`.
+
+    Not for use in a batch: when a stop interrupts it, Spark must find that in the original exception.
+    """
     try:
         yield
     except Py4JJavaError as error:

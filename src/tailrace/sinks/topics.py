@@ -1,7 +1,7 @@
-"""Topics of Kafka, made before records go to them, as `topic.creation.*` says. Driver.
+"""Creation of Kafka topics by `topic.creation.*`, before records are written to them. Driver.
 
-The administrative client is the JVM's, of the jar that the sink writes with: it takes the options of the producer as
-they are, key stores and logins of Java among them, and needs no package beside PySpark.
+The administrative client is the JVM's, from the jar that the sink writes with. It accepts the producer's options
+unchanged, including Java key stores and logins, and needs no package besides PySpark.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULT = "default"
-"""The group of all topics that no other one has."""
+"""The group of all topics that no other group includes."""
 
 _PARTITIONS, _REPLICATION, _INCLUDE, _EXCLUDE = "partitions", "replication.factor", "include", "exclude"
 _LEGAL = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _TIMEOUT_S = 60
 _EXISTS = "TopicExistsException"
-# The name of the class and its message: Kafka's own words, which hold names and settings of the topic.
+# Class name and message of an exception. Kafka's messages hold names and settings of the topic, but no data.
 _SAID = re.compile(r"\borg\.apache\.kafka\.[\w.]*?(\w+Exception)(?:: ([^\n]+))?")
 _TOO_SLOW = "java.util.concurrent.TimeoutException"
 _PASSING = ("TimeoutException", "DisconnectException", "NetworkException", "NotControllerException")
@@ -37,7 +37,7 @@ _PASSING = ("TimeoutException", "DisconnectException", "NetworkException", "NotC
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """How some topics are made. -1 leaves partitions or copies to the broker."""
+    """A group of topics with the settings to create them with; -1 partitions or replicas is the broker's default."""
 
     name: str
     partitions: int
@@ -47,16 +47,16 @@ class Group:
     exclude: tuple[Expression, ...] = ()
 
     def has(self, topic: str) -> bool:
-        """Whether a topic is of the group."""
+        """Return True if the topic is in the group."""
         if any(expression.fullmatch(topic) for expression in self.exclude):
             return False
         return self.name == DEFAULT or any(expression.fullmatch(topic) for expression in self.include)
 
 
 def groups(source: Config) -> tuple[Group, ...]:
-    """The groups that `topic.creation.*` names, in their order, with the default at the end; none without any option.
+    """Return the groups of `topic.creation.*` in order, the default last; () if no option is given or it is disabled.
 
-    Raises ConfigError, as Kafka Connect refuses the connector.
+    Raises ConfigError for what Kafka Connect refuses.
     """
     given = {name: text for name, text in source.given.items() if name.startswith(TOPICS)}
     enabled = given.pop(f"{TOPICS}enable", "true").strip().lower()
@@ -68,7 +68,7 @@ def groups(source: Config) -> tuple[Group, ...]:
     for name, text in given.items():
         group, _, option = name.removeprefix(TOPICS).partition(".")
         if group not in options:
-            raise ConfigError(f"{name} is of no group that topic.creation.groups names.", "Name the group there.")
+            raise ConfigError(f"{name} belongs to no group in topic.creation.groups.", "Name the group there.")
         options[group][option] = text.strip()
     default = _group(DEFAULT, options.pop(DEFAULT), None)
     found = tuple(_group(name, own, default) for name, own in options.items())
@@ -104,27 +104,27 @@ def _expressions(option: str, text: str) -> tuple[Expression, ...]:
 
 
 def named(topic: str) -> SinkError | None:
-    """What is wrong with a topic's name; None where Kafka takes it."""
+    """Return the error for an illegal topic name; None if the name is legal."""
     if _LEGAL.fullmatch(topic):
         return None
     return SinkError(
         f"Kafka refuses the topic name {topic!r}: it may have up to 249 letters, digits, '.', '_' and '-'.",
-        "Change topic.prefix, the topic options or the transform that the name comes from.",
+        "Change topic.prefix, the topic options or the transform that made the name.",
     )
 
 
 class Topics:
-    """Makes the topics of some groups where they are missing; `options` are those of Spark's Kafka sink."""
+    """A creator of missing topics. `options` are options of Spark's Kafka sink."""
 
     def __init__(self, groups: tuple[Group, ...], options: Mapping[str, str]) -> None:
         self._groups = groups
         self._options = {name.removeprefix("kafka."): text for name, text in options.items()}
 
     def demand(self, spark: SparkSession, topics: Iterable[str]) -> None:
-        """Make those of `topics` that do not exist.
+        """Create those of `topics` that do not exist.
 
-        Raises SinkError where Kafka refuses one, by its name, its options or the rights; ConnectionFailed where no
-        broker answers in time.
+        Raises SinkError if Kafka refuses a topic for its name, its settings or missing rights, and ConnectionFailed if
+        no broker answers in time.
         """
         wanted = sorted(topics)
         for topic in wanted:
@@ -151,7 +151,7 @@ class Topics:
         try:
             future.get(_TIMEOUT_S, seconds)
         except Py4JJavaError as error:
-            # Another pipeline, or the broker itself, may have been faster.
+            # Another pipeline or the broker itself may have created the topic meanwhile.
             if _EXISTS not in str(error):
                 raise self._failure(error, topic) or error from None
 
@@ -164,7 +164,7 @@ class Topics:
         return made.configs(settings)
 
     def _properties(self, jvm: Any) -> Any:
-        """The options that the administrative client knows; it would warn of the others."""
+        """Return the options that the administrative client knows, since it warns of others."""
         known = jvm.org.apache.kafka.clients.admin.AdminClientConfig.configNames()
         properties = jvm.java.util.Properties()
         for name, text in self._options.items():
@@ -173,7 +173,10 @@ class Topics:
         return properties
 
     def _failure(self, error: Py4JJavaError, topic: str) -> SinkError | ConnectionFailed | None:
-        """What an exception of the client means; None where it is not about `topic`: the sink knows those of logins."""
+        """Return the error for an exception of the client; None if it is a matter of logins, which the sink reports.
+
+        `topic` is the topic that was being created, or "".
+        """
         said = [(kind, words) for kind, words in _SAID.findall(str(error)) if kind != "KafkaException"]
         kind, words = said[-1] if said else ("", "")
         is_slow = kind in _PASSING or (not said and _TOO_SLOW in str(error))
@@ -187,5 +190,5 @@ class Topics:
             )
         remedy = f"Check topic.creation.{next(group.name for group in self._groups if group.has(topic))}.*."
         if "Authorization" in kind:
-            remedy = "Give the user of the producer the right to create topics, or make the topic by hand."
-        return SinkError(f"Kafka does not make the topic {topic}: {words.rstrip('.') or kind} ({kind}).", remedy)
+            remedy = "Give the producer's user the right to create topics, or create the topic yourself."
+        return SinkError(f"Kafka does not create the topic {topic}: {words.rstrip('.') or kind} ({kind}).", remedy)

@@ -1,4 +1,4 @@
-"""Requests over HTTP on one connection that is kept, without redirects and without proxies. Driver."""
+"""An HTTP client with one persistent connection, without redirects and proxies. Driver."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 FAILURES = (OSError, http.client.HTTPException)
-"""What a request raises when the server is not reached, or does not answer as a server of HTTP does."""
+"""Exceptions of a request whose server is not reached or does not answer in HTTP."""
 
 Headers = Iterable[tuple[str, str | bytes]]
-"""Names and values of headers; a name may come several times."""
+"""Names and values of headers; a name may occur several times."""
 
 _MOST = 1 << 20
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -21,7 +21,7 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where requests go. `shown` is the server alone: path and query may hold a secret."""
+    """The parts of a URL. `shown` is the server only, since path and query may hold a secret."""
 
     scheme: str
     host: str
@@ -31,12 +31,12 @@ class Address:
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """The parts of a URL; raises ValueError whose message follows an option's name in a sentence."""
+        """Parse a URL. Raises ValueError with a message that continues a sentence after the option's name."""
         try:
             parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            raise ValueError("is no URL") from None
+            raise ValueError("is not a URL") from None
         if parts.scheme.lower() not in ("http", "https") or not parts.hostname:
             raise ValueError("must be a URL that begins with http:// or https://")
         if parts.username or parts.password:
@@ -51,7 +51,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Status and body of an answer; of a body no more than 1 MB is kept."""
+    """Status and body of an answer; the body is cut off after 1 MiB."""
 
     status: int
     body: bytes
@@ -62,18 +62,18 @@ class Answer:
 
 
 class WebClient:
-    """Sends requests to one address, each when the one before it was answered."""
+    """A client that sends requests to one address, one at a time."""
 
     def __init__(self, address: Address, timeout: float) -> None:
-        """Connects to nothing. `timeout` is in seconds, for the connection and for each wait for an answer."""
+        """Do not connect yet. `timeout`, in seconds, applies to the connection and to each wait for an answer."""
         self.address = address
         self._timeout = timeout
         self._connection: http.client.HTTPConnection | None = None
 
     def send(self, method: str, headers: Headers, body: bytes = b"", query: str = "") -> Answer:
-        """The answer to one request; raises one of FAILURES. `query` is added to that of the address.
+        """Send a request and return the answer. Raises one of FAILURES. `query` is appended to the address's query.
 
-        A server may close a connection that rests: then the request is sent once more, on a new one.
+        If the server has closed the idle connection, the request is sent once more on a new one.
         """
         rested, headers = self._connection is not None, list(headers)
         try:
@@ -122,21 +122,21 @@ class WebClient:
 
 
 def is_header_name(name: str) -> bool:
-    """Whether a text may be the name of a header."""
+    """Return True if a text may be the name of a header."""
     return _TOKEN.fullmatch(name) is not None
 
 
 def is_header_value(value: bytes) -> bool:
-    """Whether bytes may be the value of a header: no line ends, no control characters but tabs."""
+    """Return True if bytes may be the value of a header: no line ends, no control characters except tabs."""
     return all(byte >= 0x20 or byte == 0x09 for byte in value) and 0x7F not in value
 
 
 def failure(error: BaseException) -> str:
-    """What is wrong, in words without data; `error` is one of FAILURES."""
+    """Return the reason of `error`, one of FAILURES, without data."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message}"
     if isinstance(error, http.client.HTTPException) and not isinstance(error, ConnectionError):
-        return "its answer is no HTTP"
+        return "its answer is not HTTP"
     return str(getattr(error, "strerror", None) or error).rstrip(".") or type(error).__name__

@@ -1,8 +1,8 @@
-"""One writer: records one after another, from the driver, to a place that is no sink of Spark's. Driver.
+"""A single writer in the driver, for destinations without a Spark sink. Driver.
 
-The rows of a batch come to the driver task by task, and one writer delivers them in that order. So the order of each
-topic is kept, secrets stay in this process, and one place decides what is tried again. What a batch has delivered
-before a crash is delivered once more by its replay.
+The rows of a batch come to the driver task by task, and one writer delivers them in that order. This keeps the order of
+each topic, the secrets in this process and all retries in one place. Records that a batch delivered before a crash are
+delivered again by its replay.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 Record = Mapping[str, Any]
-"""A row by the columns of the sink."""
+"""A row as values by column name; the columns are those of the sink."""
 
 DEAD_LETTERS = "dead.letter.file"
-"""The option that every sink of one writer has: the file of the records that the place refuses for good."""
+"""The option of every OneWriter that names the file for records that the destination refuses permanently."""
 
 _LOOK_S = 0.2
 
 
 class OneWriter(Sink):
-    """A sink whose records one writer in the driver delivers, in groups of `size`.
+    """A sink whose records a single writer in the driver delivers, in groups of `size`.
 
-    A subclass gives `begin`, which reaches the place before the query starts, and `deliver`, which returns when a
-    group is there. A record that the place will never take it hands to `refuse`.
+    A subclass implements `begin`, which connects before the query starts, and `deliver`, which returns once a group is
+    delivered. It passes a record that the destination will never accept to `refuse`.
     """
 
     delivery = "at least once"
@@ -55,20 +55,20 @@ class OneWriter(Sink):
         self._number = 0
 
     def begin(self) -> None:
-        """Reach the place, where that can be done without writing. Raises ConnectionFailed or SinkError."""
+        """Connect to the destination if that is possible without writing. Raises ConnectionFailed or SinkError."""
 
     @abstractmethod
     def deliver(self, records: Sequence[Record], first: int) -> None:
-        """Deliver records in their order; `first` is the number of the first one in its batch.
+        """Deliver records in their order. `first` is the index of the first record within its batch.
 
-        Raises ConnectionFailed where the place was not reached and SinkError where it refuses what it is given.
+        Raises ConnectionFailed if the destination is not reached, and SinkError if it refuses the records.
         """
 
     def close(self) -> None:
-        """Give back what was opened; called when a batch has failed, and before a query starts."""
+        """Close the connection. Called after a batch has failed and before a query starts."""
 
     def wanted(self, record: Record) -> bool:
-        """Whether a record is delivered at all."""
+        """Return False for a record that is to be skipped."""
         return True
 
     def start(
@@ -87,17 +87,17 @@ class OneWriter(Sink):
         return self._query
 
     def batch_name(self) -> str:
-        """What distinguishes the batch that is written from all others of all pipelines; the same in a replay."""
+        """Return an id of the current batch that is unique among all pipelines and the same in a replay."""
         self._running.wait()
         return f"{self._query.id if self._query is not None else ''}-{self._number}"
 
     def query_name(self) -> str:
-        """Return what distinguishes the query from all others; the same after a restart."""
+        """Return the query's id, which is unique among all pipelines and the same after a restart."""
         self._running.wait()
         return str(self._query.id) if self._query is not None else ""
 
     def wait(self, seconds: float) -> None:
-        """Let time pass before the next try; raises Interrupted as soon as the query is being stopped."""
+        """Sleep before the next try. Raises Interrupted as soon as the query is being stopped."""
         end = time.monotonic() + seconds
         while True:
             if self._query is not None and not self._query.isActive:
@@ -108,13 +108,13 @@ class OneWriter(Sink):
             time.sleep(min(left, _LOOK_S))
 
     def refuse(self, record: Record, reason: str) -> None:
-        """Put a record aside that the place will never take; raises SinkError, which says where the record is of."""
+        """Add a refused record to the dead letters. Raises SinkError with the record's position if there is no file."""
         if not self._letters:
             raise SinkError(
                 f"The sink {self.name} refuses a record of the topic {record['topic']} at position "
                 f"{record['position']}, ordinal {record['ordinal']}: {reason}.",
-                f"Correct it at its place, or name a file in debezium.sink.{self.name}.{DEAD_LETTERS} to put such "
-                "records aside.",
+                f"Correct the row at the source, or name a file in debezium.sink.{self.name}.{DEAD_LETTERS} for "
+                "refused records.",
             )
         self._letters.put(record, reason, self._number)
 
@@ -134,13 +134,13 @@ class OneWriter(Sink):
 
 
 class DeadLetters:
-    """The file of records that were refused: a line of JSON each, appended, read and written by its owner alone.
+    """The file of refused records: one line of JSON per record, appended, in a file that only its owner may read.
 
-    A batch that is replayed appends its records once more.
+    The replay of a batch appends its refused records again.
     """
 
     def __init__(self, settings: Settings) -> None:
-        """Raises SinkError for a path that is not of this machine."""
+        """Read the option. Raises SinkError if the path is a URL."""
         self.path = settings.text(DEAD_LETTERS)
         self._option = f"debezium.sink.{settings.sink}.{DEAD_LETTERS}"
         if "://" in self.path:
@@ -151,12 +151,12 @@ class DeadLetters:
         return bool(self.path)
 
     def open(self) -> None:
-        """Make the file where there is none; raises SinkError where it cannot be written."""
+        """Create the file if it does not exist. Raises SinkError if it cannot be written."""
         if self.path:
             self._append("")
 
     def put(self, record: Record, reason: str, batch: int) -> None:
-        """Note a record with the reason why it is not where it belongs."""
+        """Add a record and the reason for its refusal; `settle` writes it to disk."""
         line = {
             "reason": reason,
             "batch": batch,
@@ -171,7 +171,7 @@ class DeadLetters:
         self._lines.append(json.dumps(line, ensure_ascii=False) + "\n")
 
     def settle(self, batch: int) -> None:
-        """Write to disk what was put since the last time, and say how many they were."""
+        """Write the records that were put since the last call to disk, and log their number."""
         if not self._lines:
             return
         lines, self._lines = self._lines, []
@@ -192,7 +192,7 @@ class DeadLetters:
 
 
 def _text(data: bytes | None) -> str | dict[str, str] | None:
-    """Bytes as they are read best: as text, else in base64 under that name."""
+    """Return bytes as text if they are UTF-8, else as `{"base64": ...}`."""
     if data is None:
         return None
     try:

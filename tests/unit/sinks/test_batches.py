@@ -196,7 +196,7 @@ def test_a_foreign_file_is_never_replaced() -> None:
     plan(disk, 0)
     disk.files[f"{PATH}/batch-000000000000-00007.jsonl"] = "foreign"
     disk.files[f"{PATH}/notes.txt"] = "foreign"
-    with pytest.raises(SinkError, match=r"batch-000000000000-00007\.jsonl is there"):
+    with pytest.raises(SinkError, match=r"batch-000000000000-00007\.jsonl already exists"):
         batches.write(0, parts(disk, ["a1 "], 0))
     assert list(disk.records().values()) == ["foreign"]
 
@@ -216,7 +216,7 @@ def test_a_run_that_was_overtaken_writes_nothing() -> None:
         slow.write(0, overtaken)
     quick.write(1, parts(disk, ["a3 "], 1))
     assert disk.sizes(f"{PATH}/{CONTROL}").keys() == {"owner-q1", "batch-000000000001.json"}
-    with pytest.raises(SinkError, match="holds batch 1 already, and batch 0 was to be written"):
+    with pytest.raises(SinkError, match="already holds batch 1, and batch 0 was to be written"):
         slow.write(0, parts(disk, ["a1 ", "a2 "], 0))
     assert "".join(disk.records().values()) == "a1 a2 a3 "
 

@@ -97,7 +97,7 @@ def test_a_request_is_tried_again_in_its_place(
 def test_tries_come_to_an_end(server: WebServer, tmp_path: Path, status: int, kind: type[Exception]) -> None:
     server.answers = always(status)
     stream = stream_to(server, tmp_path, retries="2")
-    with pytest.raises(kind, match=rf"{server.url} has not taken a record in 3 tries: status {status}\."):
+    with pytest.raises(kind, match=rf"{server.url} has not accepted a record in 3 tries: status {status}\."):
         stream.batch([row("t", 1), row("t", 2)])
     assert len(server.requests) == 3
     # The next start begins with the batch once more: nothing was passed over.
@@ -135,7 +135,7 @@ def test_a_server_that_does_not_answer_and_one_that_speaks_otherwise(tmp_path: P
         thread, _ = in_background(speak)
         sink = sinks.open("http", options | {"timeout.ms": "10000"})
         assert isinstance(sink, HttpSink)
-        with pytest.raises(ConnectionFailed, match=r"its answer is no HTTP|Connection reset|Broken pipe"):
+        with pytest.raises(ConnectionFailed, match=r"its answer is not HTTP|Connection reset|Broken pipe"):
             started(sink, tmp_path).batch([row("t", 1)])
         thread.join()
 
@@ -334,7 +334,7 @@ JWT = {"authentication.type": "jwt", "authentication.jwt.url": "http://h", "auth
     [
         ({"url": "ftp://h"}, "url must be a URL that begins with http"),
         ({"url": "http://u:hush@h"}, "url must hold no user and no password"),
-        ({"url": "http://h:x"}, "url is no URL"),
+        ({"url": "http://h:x"}, "url is not a URL"),
         ({"url": "http://h/ä"}, "url has characters that must be percent-encoded"),
         ({"retries": "many"}, "retries must be a whole number between 0 and"),
         ({"timeout.ms": "0"}, "must be a whole number between 1 and"),

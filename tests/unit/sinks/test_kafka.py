@@ -27,7 +27,7 @@ def made(servers: str, **options: str) -> KafkaSink:
         (BROKER, "", ""),
         (BROKER, "SASL_PLAINTEXT", ""),
         (b"", "", "it closes the connection, as a listener of another security.protocol does"),
-        (b"HTTP/1.1 400 Bad Request", "", "what answers there is no broker of Kafka"),
+        (b"HTTP/1.1 400 Bad Request", "", "the server there is not a Kafka broker"),
         (BROKER, "SSL", "does not speak TLS"),
     ],
 )
@@ -48,7 +48,7 @@ def test_a_broker_that_is_not_there_is_told_by_check_and_at_the_start() -> None:
             sparkContext=SimpleNamespace(master="local[2]", getConf=lambda: SimpleNamespace(get=lambda *_: "false"))
         )
     )
-    with pytest.raises(ConnectionFailed, match=r"No broker of Kafka answers: 127\.0\.0\.1:1: Connection refused"):
+    with pytest.raises(ConnectionFailed, match=r"No Kafka broker answers: 127\.0\.0\.1:1: Connection refused"):
         sink.start(cast(Any, frame), "/nowhere", {"availableNow": True})
     with listening(BROKER) as server:
         assert [one.level for one in made(f"127.0.0.1:1,{server}").asked()] == ["ok"]
@@ -70,4 +70,4 @@ def test_a_record_that_is_too_large_is_told_by_its_topic() -> None:
         "message size the server will accept.\n"
     )
     assert refused is not None
-    assert "max.message.bytes of the topic" in str(refused)
+    assert "the topic's max.message.bytes" in str(refused)

@@ -302,7 +302,7 @@ def test_what_answers_is_no_redis(tmp_path: Path) -> None:
                 connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
         thread, _ = in_background(answer)
-        with pytest.raises(ConnectionFailed, match="what answers is no Redis"):
+        with pytest.raises(ConnectionFailed, match="the server is not Redis"):
             started(made(f"127.0.0.1:{other.getsockname()[1]}"), tmp_path)
         thread.join()
 
@@ -330,11 +330,11 @@ def test_errors_of_redis_hold_nothing_of_what_was_sent() -> None:
         ),
         (
             {"ssl.enabled": "true", "ssl.truststore.path": __file__, "ssl.truststore.type": "PEM"},
-            "ssl.truststore.path cannot be read: it is no PEM file, or its password is another one",
+            "ssl.truststore.path cannot be read: it is not a PEM file, or its password is wrong",
         ),
         (
             {"ssl.enabled": "true", "ssl.keystore.path": __file__, "ssl.keystore.type": "PEM"},
-            "ssl.keystore.path cannot be read: it is no PEM file, or its password is another one",
+            "ssl.keystore.path cannot be read: it is not a PEM file, or its password is wrong",
         ),
         (
             {"ssl.enabled": "true", "ssl.truststore.type": "PEM", "ssl.truststore.password": "hush"},

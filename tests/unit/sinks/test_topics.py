@@ -63,7 +63,7 @@ def test_without_options_nothing_is_made() -> None:
         ({"default.replication.factor": "1"}, r"topic\.creation\.default\.partitions is missing"),
         ({"groups": "a", "a.include": ".*"}, r"default\.\S+ is missing"),
         (DEFAULT | {"groups": "a"}, r"topic\.creation\.a\.include is missing"),
-        (DEFAULT | {"a.include": ".*"}, r"topic\.creation\.a\.include is of no group"),
+        (DEFAULT | {"a.include": ".*"}, r"topic\.creation\.a\.include belongs to no group"),
         (DEFAULT | {"default.partitions": "0"}, "must be at least 1, or -1"),
         (DEFAULT | {"default.replication.factor": "many"}, "must be at least 1, or -1"),
         (DEFAULT | {"default.include": ".*"}, r"default\.include and .* are not supported"),

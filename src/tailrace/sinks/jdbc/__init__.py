@@ -1,1 +1,1 @@
-"""Rows of a database as a place for records: the sink `jdbc`."""
+"""The sink `jdbc`, which writes records to tables of a database."""

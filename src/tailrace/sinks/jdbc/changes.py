@@ -1,4 +1,4 @@
-"""The key and the columns of a row as PostgreSQL takes them, from a record in JSON with schemas. No I/O. Driver."""
+"""Conversion of a record, as JSON with schemas, into the key and the columns of a PostgreSQL row. No I/O. Driver."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tailrace.values.timestamps import INFINITY_US, MINUS_INFINITY_US, iso_insta
 # --- fields -----------------------------------------------------------------------------------------------------------
 
 Schema = Mapping[str, Any]
-"""The schema of a field, as JSON has it."""
+"""The schema of a field, parsed from JSON."""
 Text = Callable[[Any], str]
 
 _DAY_US = 86_400_000_000
 _INT32_MAX, _INT32_MIN = 2**31 - 1, -(2**31)
-# The year of a date: signed where it is not of four digits, and 0 for the first before Christ.
+# The year of a date: signed unless it has four digits; 0 is the year 1 BC.
 _YEAR = re.compile(r"([+-]?[0-9]{4,})(?=-)")
 _INFINITE = {
     **{f"{iso_day(day)}": word for day, word in ((_INT32_MAX, "infinity"), (_INT32_MIN, "-infinity"))},
@@ -33,19 +33,19 @@ _INFINITE = {
 
 
 class Unsupported(Exception):
-    """A field that the sink cannot write; the text names its type and holds no data."""
+    """A field of a type that the sink cannot write. The text names the type and holds no data."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """The type that a field has in PostgreSQL, and what makes the text of a value that is not null."""
+    """A field's type in PostgreSQL, and the function that converts a value, not null, into text."""
 
     type: str
     text: Text
 
 
 def kind_of(schema: Schema) -> FieldType:
-    """How a field of this schema is written; raises Unsupported."""
+    """Return the type of a field with this schema. Raises Unsupported."""
     name = str(schema.get("name") or "")
     form = str(schema.get("type") or "")
     parameters = schema.get("parameters") or {}
@@ -63,7 +63,7 @@ def kind_of(schema: Schema) -> FieldType:
     if form == "array":
         items = kind_of(schema.get("items") or {})
         if items.type.endswith("[]"):
-            # An array of several dimensions has the type of one.
+            # In PostgreSQL, an array of several dimensions has the same type as one of one dimension.
             return FieldType(items.type, lambda value: "{" + ",".join(map(items.text, value)) + "}")
         return FieldType(f"{items.type}[]", lambda value: _array(value, items.text))
     if form in _PLAIN:
@@ -101,21 +101,21 @@ def _nano(text: Text) -> Text:
 
 
 def _nano_timestamp(ns: int) -> str:
-    # The infinities are the ends of 64 bits.
+    # The infinities are the limits of int64.
     if ns in (INT64_MAX, -INT64_MAX - 1):
         return "infinity" if ns > 0 else "-infinity"
     return _timestamp(ns // 1000)
 
 
 def _milli_timestamp(ms: int) -> str:
-    # The infinities are those of µs, cut to ms.
+    # The infinities are those in µs, truncated to ms.
     if ms in (INFINITY_US // 1000, MINUS_INFINITY_US // 1000):
         return "infinity" if ms > 0 else "-infinity"
     return _timestamp(ms * 1000)
 
 
 def _decimal(value: Any, scale: int) -> str:
-    """A decimal from the bytes of its unscaled number; a text or a number as it is."""
+    """Return a decimal from its unscaled number in base64; a number that is not a text becomes its own text."""
     if not isinstance(value, str):
         return str(value)
     unscaled = int.from_bytes(_decoded(value), "big", signed=True)
@@ -130,7 +130,7 @@ def _variable(value: Mapping[str, Any]) -> str:
 
 
 def _bits(value: str, length: int) -> str:
-    """Bytes that begin with the lowest bits, as a bit string of `length`."""
+    """Return little-endian bytes, in base64, as a bit string of `length` bits; 0 for no fixed length."""
     number = int.from_bytes(_decoded(value), "little")
     return f"{number:0{length}b}"[-length:] if length else f"{number:b}"
 
@@ -156,7 +156,7 @@ def _without_zone(value: str) -> str:
 
 
 def _iso(value: str) -> str:
-    """ISO text as the server reads it: infinity by its word, years before Christ by their era, no sign of a year."""
+    """Return an ISO text in PostgreSQL's form: the word infinity, years before Christ with BC, no sign of a year."""
     if value in _INFINITE:
         return _INFINITE[value]
     found = _YEAR.match(value)
@@ -218,7 +218,7 @@ _NAMED = {
     "io.debezium.data.Tsvector": FieldType("tsvector", str),
     **dict.fromkeys(("io.debezium.data.Enum", "io.debezium.data.EnumSet"), FieldType("text", str)),
 }
-"""Types by the semantic name of a field; the value comes in the form that JSON has for it."""
+"""Types by the semantic name of a field. Values are in their JSON form."""
 
 
 # --- changes ----------------------------------------------------------------------------------------------------------
@@ -231,12 +231,12 @@ _SCHEMA, _PAYLOAD = b'{"schema":', b',"payload":'
 
 
 class Unreadable(Exception):
-    """A record that says nothing of a row, or not in a form that is known; the text holds no data."""
+    """A record from which no row can be read. The text, the reason, holds no data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A column of a row: `text` is its value, None for null; `required` that it may not be null."""
+    """A column of a row. `text` is its value, None for null; `required` is True for a NOT NULL column."""
 
     name: str
     kind: FieldType
@@ -246,7 +246,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A key or a value with its schema; `payload` None is null."""
+    """A key or a value with its schema. `payload` is None for null."""
 
     schema: Mapping[str, Any]
     payload: Any
@@ -257,13 +257,13 @@ class Parsed:
 
 
 class Reader:
-    """Reads JSON with schemas. The schema of a topic is the same for many records, and is read once."""
+    """A reader of JSON with schemas, which parses a schema once for all consecutive records that share it."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[bytes, Mapping[str, Any]]] = {}
 
     def read(self, data: bytes, where: str) -> Parsed:
-        """The document `data`; `where` names the place whose schemas are alike. Raises Unreadable."""
+        """Parse a document. `where` names a topic or a topic's keys, which share a schema. Raises Unreadable."""
         start, schema = self._known.get(where, (b"", {}))
         if not start or not data.startswith(start):
             start, schema = self._begin(data)
@@ -271,17 +271,17 @@ class Reader:
         try:
             return Parsed(schema, json.loads(data[len(start) : -1], parse_float=str))
         except ValueError:
-            raise Unreadable("it is no JSON") from None
+            raise Unreadable("it is not JSON") from None
 
     def _begin(self, data: bytes) -> tuple[bytes, Mapping[str, Any]]:
-        """The bytes before the payload, and the schema in them."""
+        """Return the bytes before the payload, and the schema in them."""
         if not data.startswith(_SCHEMA):
             raise Unreadable("it has no schema")
         try:
             text = data.decode()
             schema, end = json.JSONDecoder().raw_decode(text, len(_SCHEMA))
         except ValueError:
-            raise Unreadable("it is no JSON") from None
+            raise Unreadable("it is not JSON") from None
         start = text[:end].encode() + _PAYLOAD
         if not isinstance(schema, dict) or not data.startswith(start):
             raise Unreadable("it has no schema")
@@ -289,16 +289,16 @@ class Reader:
 
 
 def header_payload(data: bytes) -> Any:
-    """Return what a header of JSON holds, with a schema or without. Raises Unreadable."""
+    """Return the value of a header in JSON with or without a schema. Raises Unreadable."""
     try:
         found = json.loads(data, parse_float=str)
     except ValueError:
-        raise Unreadable("a header is no JSON") from None
+        raise Unreadable("a header is not JSON") from None
     return found["payload"] if isinstance(found, dict) and found.keys() == {"schema", "payload"} else found
 
 
 def cells(schema: Mapping[str, Any], payload: Mapping[str, Any]) -> list[Cell]:
-    """The columns of a struct, in their order; raises Unreadable for a field that cannot be written."""
+    """Return the columns of a struct in order. Raises Unreadable for a field that cannot be written."""
     found = []
     for field in schema.get("fields") or ():
         name = field["field"]
@@ -320,12 +320,12 @@ def _kind(field: str) -> FieldType:
 
 
 def part(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The schema of a field of a struct; empty where there is none."""
+    """Return the schema of a struct's field; {} if there is none."""
     return next((field for field in schema.get("fields") or () if field["field"] == name), {})
 
 
 def placeholders(placeholder: bytes) -> frozenset[str]:
-    """The texts by which an event shows a value that the database did not tell, in all its forms."""
+    """Return all texts that stand for an unavailable value, one for each form of a column."""
     encoded = base64.b64encode(placeholder).decode()
     word = placeholder.decode("utf-8", "replace")
     forms = {

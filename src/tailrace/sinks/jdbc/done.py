@@ -1,7 +1,7 @@
-"""What of a batch is in the database: kept in a table beside the rows, in the same transaction. Driver.
+"""Progress within a batch, kept in a table of the target database in the transaction that writes the rows. Driver.
 
-A crash between the commit of rows and that of the checkpoint lets the batch come again, and a connection that is lost
-while a transaction commits leaves its outcome open. The table tells in both cases what is there already.
+A crash between the commit of rows and the commit of the checkpoint leads to a replay of the batch. A connection that is
+lost during a commit leaves its outcome unknown. In both cases the table tells which records are already written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 NAME = "tailrace_batches"
 MADE = f"create table {NAME} (query text primary key, batch bigint, records bigint, changes bigint)"
-"""How the table is made by whoever has the right to."""
+"""The statement that creates the table."""
 
 _FIND = "select batch, records, changes from tailrace_batches where query = %s"
 _KEEP = (
@@ -25,9 +25,9 @@ _KEEP = (
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """A place in a batch: how many of its records come before, and how many of these are no rows of a snapshot.
+    """A place in a batch: the number of records before it, and how many of these are changes, not snapshot rows.
 
-    A batch that comes again has the same changes, and may have other rows of a snapshot.
+    A replayed batch has the same changes, but may have other snapshot rows.
     """
 
     records: int = 0
@@ -35,14 +35,14 @@ class Place:
 
 
 class Done:
-    """Reads and keeps how much of the newest batch of a query is in the database."""
+    """The record of how much of a query's newest batch is in the database. `is_kept` is False without the table."""
 
     def __init__(self) -> None:
         self._query, self._batch = "", -1
         self.is_kept = False
 
     def open(self, connection: psycopg.Connection[Any]) -> None:
-        """Make the table where it is not there. Raises psycopg.Error where that is not allowed."""
+        """Create the table if it does not exist. Raises psycopg.Error if that is not allowed."""
         found = connection.execute("select to_regclass(%s) is not null", [NAME]).fetchone()
         if not (found and found[0]):
             connection.execute(MADE.encode())
@@ -51,7 +51,7 @@ class Done:
         self.is_kept = True
 
     def begin(self, connection: psycopg.Connection[Any], query: str, batch: int) -> Place | None:
-        """Return the place up to which this batch is there; None where nothing of it is."""
+        """Begin a batch. Return the place up to which it is in the database; None if nothing of it is."""
         self._query, self._batch = query, batch
         if not self.is_kept:
             return None
@@ -60,6 +60,6 @@ class Done:
         return Place(row[1], row[2]) if row and row[0] == batch else None
 
     def keep(self, cursor: psycopg.Cursor[Any], place: Place) -> None:
-        """Note, in the transaction that writes them, that the records up to `place` are there."""
+        """Record, in the transaction that writes them, that the records up to `place` are written."""
         if self.is_kept:
             cursor.execute(_KEEP, [self._query, self._batch, place.records, place.changes])

@@ -1,4 +1,4 @@
-"""Records to tables of a database, as Debezium's JDBC sink writes them: PostgreSQL. At least once. Driver."""
+"""The sink `jdbc`: tables of PostgreSQL, as from Debezium's JDBC sink. At least once. Driver."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _NO_OFFSETS = "records have no offsets of Kafka here"
 _REFUSED = {
     "topics": "every topic is written; name tables in the options of the source",
     "topics.regex": "every topic is written; name tables in the options of the source",
-    "column.naming.*": "columns are called as the fields",
-    "table.naming.*": "tables are called as collection.name.format says",
-    "collection.naming.*": "tables are called as collection.name.format says",
-    "dialect.sqlserver.*": "only PostgreSQL is written to",
+    "column.naming.*": "columns are named after the fields",
+    "table.naming.*": "collection.name.format names the tables",
+    "collection.naming.*": "collection.name.format names the tables",
+    "dialect.sqlserver.*": "the sink writes to PostgreSQL only",
     "connection.provider": "connections are psycopg's",
 }
 _ROWS = frozenset(("c", "u", "r", "d", "t", "tombstone"))
@@ -47,18 +47,18 @@ _QUARANTINE = "quarantine"
 _LOGIN = re.compile(r'FATAL: +(?:password authentication failed|(?:role|database) ".*" does not exist|no pg_hba)')
 _PLACE = re.compile(r"\$\{([^}]*)\}")
 
-# Classes of SQLSTATE: what passes by itself (connections, shutdowns, conflicts of transactions, lack of resources), and
-# what a value is to blame for.
+# Classes of SQLSTATE: missing objects or rights; transient errors (connections, shutdowns, conflicts of transactions,
+# lack of resources); errors that a value has caused.
 _NOT_ALLOWED = ("42", "3F", "25")
 NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 _PASSING, _OF_A_VALUE = ("08", "40", "53", "55", "57"), ("21", "22", "23")
 
 
 class JdbcSink(OneWriter):
-    """Each change of a row is written to the table that is called as its topic, in transactions of `batch.size`.
+    """A sink that writes each change of a row to the table named after its topic, in transactions of `batch.size`.
 
-    Envelopes and flattened records are read, as JSON with schemas. Records that say nothing of a row, such as
-    heartbeats and the boundaries of transactions, are passed over. The option names are those of Debezium's JDBC sink.
+    It reads envelopes and flattened records as JSON with schemas, and skips records without a row, such as heartbeats
+    and transaction boundaries. The options have the names of Debezium's JDBC sink.
     """
 
     name = "jdbc"
@@ -81,7 +81,7 @@ class JdbcSink(OneWriter):
         self._deletes, self._truncates = settings.flag("delete.enabled"), settings.flag("truncate.enabled")
         self._tables = Tables(settings.choice("schema.evolution", "none", ("none", "basic")) == "basic")
         self._format = settings.text("collection.name.format", settings.text("table.name.format", "${topic}"))
-        # A point of the format's own is between schema and table.
+        # A dot outside of ${...} separates schema and table.
         self._parts = re.split(r"\.(?![^{]*})", self._format)
         self._asks_source = bool(_places(self._format) - {"topic"})
         self._quotes = settings.flag("quote.identifiers")
@@ -95,7 +95,7 @@ class JdbcSink(OneWriter):
         self._reader = Reader()
         self._connection: psycopg.Connection[Any] | None = None
         self._done = Done()
-        # of the batch that is written: how far it has come, and how far it was there when it began
+        # The place reached in the current batch, and the place up to which it was in the database when it began.
         self._place, self._before = Place(), Place()
         self._writing = Writing(self._tables, self._done)
 
@@ -114,9 +114,9 @@ class JdbcSink(OneWriter):
             raise settings.wrong("field.include.list", "is given beside field.exclude.list")
         for option in ("use.time.zone", "database.time_zone"):
             if settings.text(option, "UTC").upper() not in ("UTC", "Z", "GMT"):
-                raise settings.wrong(option, "is not supported but for UTC, in which events have their times")
+                raise settings.wrong(option, "must be UTC, because the times of events are in UTC")
         if not _places(self._format) <= {"topic"} | {name for name in _places(self._format) if name[:7] == "source."}:
-            raise settings.wrong("collection.name.format", "may hold ${topic} and ${source.FIELD} alone")
+            raise settings.wrong("collection.name.format", "may hold only the variables ${topic} and ${source.FIELD}")
 
     def source_options(self) -> dict[str, str]:
         return {"row.copy": "true"}
@@ -162,7 +162,7 @@ class JdbcSink(OneWriter):
             raise
 
     def _open_done(self, connection: psycopg.Connection[Any]) -> None:
-        """Find the table of what is done, or make it. Raises SinkError where inserts cannot do without."""
+        """Open or create the table `tailrace_batches`. Raises SinkError if it cannot be used and inserts need it."""
         import psycopg
 
         try:
@@ -173,12 +173,13 @@ class JdbcSink(OneWriter):
             connection.rollback()
             if self._mode == "insert":
                 raise SinkError(
-                    f"The table {NAME}, which tells after a crash what was inserted, cannot be used: {_reason(error)}.",
+                    f"The table {NAME}, which records what was inserted before a crash, cannot be used: "
+                    f"{_reason(error)}.",
                     f"Let an owner run: {MADE}; grant select, insert, update on it. Or set insert.mode = upsert.",
                 ) from None
             log.warning(
-                "jdbc: the table %s cannot be used (%s), so that a batch that comes again after a crash is written "
-                "again; to have it left out, let an owner run: %s, and grant select, insert, update on it",
+                "jdbc: the table %s cannot be used (%s), so that the replay of a batch after a crash writes it again; "
+                "to prevent that, let an owner run: %s, and grant select, insert, update on it",
                 NAME,
                 _reason(error),
                 MADE,
@@ -199,7 +200,8 @@ class JdbcSink(OneWriter):
         planned: list[Planned] = []
         for record in records:
             self._place = Place(self._place.records + 1, self._place.changes + (record["op"] != "r"))
-            # rows of a snapshot are read anew when a batch comes again, and the changes behind them have to follow
+            # A replay reads snapshot rows anew, and the changes after them must be written again. So records are
+            # skipped only if all records so far were changes.
             if self._before.records == self._before.changes >= self._place.records:
                 continue
             try:
@@ -212,7 +214,7 @@ class JdbcSink(OneWriter):
         self._deliver(planned)
 
     def _reached(self) -> Place:
-        """Return the place up to which the batch that is written is in the database."""
+        """Return the place up to which the current batch is in the database."""
         import psycopg
 
         tries = 0
@@ -238,12 +240,12 @@ class JdbcSink(OneWriter):
                     return
                 self._wait_out(error, tries)
             tries += 1
-            # what was lost may have been the answer to a commit alone
+            # The commit may have succeeded and only its answer been lost.
             there = self._reached()
             planned = [one for one in planned if one[2].records > there.records]
 
     def _wait_out(self, error: psycopg.Error, tries: int) -> None:
-        """Wait before another try. Raises ConnectionFailed or SinkError where none helps, or none is left."""
+        """Wait before another try. Raises ConnectionFailed or SinkError if no try helps or none is left."""
         state = error.sqlstate or ""
         self.close()
         if (state and not state.startswith(_PASSING)) or tries == self._retries:
@@ -252,7 +254,7 @@ class JdbcSink(OneWriter):
         self.wait(self._delay)
 
     def _refuse(self, planned: Sequence[Planned], error: psycopg.Error) -> None:
-        """Put the record aside that is to blame; where there are several, that shows when each goes alone."""
+        """Refuse the record that caused `error`. Deliver several records one at a time, to find it."""
         if len(planned) == 1:
             self.refuse(planned[0][0], _reason(error))
         else:
@@ -260,7 +262,7 @@ class JdbcSink(OneWriter):
                 self._deliver([one])
 
     def _read(self, record: Record) -> RowStatement | None:
-        """What a record does to its table; None where that is nothing. Raises Unreadable."""
+        """Return the statement for a record; None if it changes nothing. Raises Unreadable."""
         topic = record["topic"]
         if record["op"] == _QUARANTINE:
             raise Unreadable("it is a change that could not become an event")
@@ -284,18 +286,18 @@ class JdbcSink(OneWriter):
         moved = None if self._mode == "insert" else self._other_key(record, NEW_KEY)
         if moved is None:
             return RowStatement(table, tables.delete(table, key))
-        # its values that the log leaves out go with it
+        # The values that the log leaves out move with the row.
         return RowStatement(table, tables.delete(table, key), first=tables.move(table, key, moved))
 
     def _row(self, record: Record, value: Parsed, schema: Mapping[str, Any], row: Any) -> RowStatement | None:
         if not isinstance(row, dict):
-            raise Unreadable("its row is no struct")
+            raise Unreadable("its row is not a struct")
         table = self._table(record["topic"], value)
         found = [self._named(cell) for cell in cells(schema, row) if self._shows(record["topic"], cell.name)]
         key = self._key(record, found)
         names = {cell.name for cell in key}
         others = [cell for cell in found if cell.name not in names]
-        # What the database did not tell stays as the table has it.
+        # Columns whose values the log leaves out keep the table's values.
         told = [cell for cell in others if cell.text not in self._hidden]
         unknown = tuple(cell.name for cell in others if cell.text in self._hidden)
         if unknown and self._other_key(record, OLD_KEY) is not None and (self._mode == "insert" or not self._deletes):
@@ -303,18 +305,18 @@ class JdbcSink(OneWriter):
             raise Unreadable(f"its key has changed, and only the old row has {unknown[0]}: that needs {needed}")
         if self._mode == "update":
             return RowStatement(table, tables.update(table, key, told), key, others) if told else None
-        # what is inserted again, beside rows of a snapshot, finds itself
+        # True for a row that the batch may already have inserted before a crash; a plain insert would conflict with it.
         before = self._before.records > 0 if record["op"] == "r" else self._place.changes <= self._before.changes
         if self._mode == "insert" and not (key and before):
             return RowStatement(table, tables.insert(table, key, told), key, others)
         upsert = tables.upsert(table, key, told)
         if not unknown:
             return RowStatement(table, upsert, key, others)
-        # an insert would ask for columns that may not be null before it finds that the row is there
+        # The update goes first: an upsert would fail for missing NOT NULL columns before it finds the row.
         return RowStatement(table, tables.update(table, key, told or key), key, others, upsert, unknown)
 
     def _other_key(self, record: Record, header: str) -> list[Cell] | None:
-        """Return the key that a header of a key change holds; None where there is none, or not all of it."""
+        """Return the key in a header of a key change; None if there is none or it is incomplete."""
         if self._keys != "record_key" or record["key"] is None:
             return None
         for one in record["headers"] or ():
@@ -328,7 +330,7 @@ class JdbcSink(OneWriter):
         return None
 
     def _key(self, record: Record, row: Sequence[Cell] | None) -> list[Cell]:
-        """The columns of the primary key, with their values; `row` are the columns of the value."""
+        """Return the columns of the primary key with their values. `row` holds the columns of the record's value."""
         if self._keys == "none":
             return []
         if self._keys == "record_value":
@@ -341,7 +343,7 @@ class JdbcSink(OneWriter):
         return self._whole(found)
 
     def _whole(self, found: Sequence[Cell]) -> list[Cell]:
-        """Return the columns of the key of those that were found. Raises Unreadable where one has no value."""
+        """Return the key's columns among those found. Raises Unreadable if a column is missing or has no value."""
         if self._key_fields:
             wanted = [self._folded(name) for name in self._key_fields]
             found = [cell for cell in found if cell.name in wanted]
@@ -355,7 +357,7 @@ class JdbcSink(OneWriter):
         if key.schema.get("type") == "struct":
             return [self._named(cell) for cell in cells(key.schema, key.payload or {})]
         if len(self._key_fields) != 1:
-            raise Unreadable("its key is no struct, and primary.key.fields does not name its column")
+            raise Unreadable("its key is not a struct, and primary.key.fields does not name its column")
         schema = {"fields": [{**key.schema, "field": self._key_fields[0]}]}
         return [self._named(cell) for cell in cells(schema, {self._key_fields[0]: key.payload})]
 
@@ -370,7 +372,7 @@ class JdbcSink(OneWriter):
             source = (value.payload.get("source") if value is not None else None) or {}
             field = source.get(found[1].removeprefix("source."))
             if field is None:
-                raise Unreadable(f"it has no {found[1]}, which collection.name.format asks for")
+                raise Unreadable(f"it has no {found[1]}, which collection.name.format names")
             return str(field).replace(".", "_")
 
         return tuple(self._folded(_PLACE.sub(filled, name)) for name in self._parts)
@@ -379,7 +381,7 @@ class JdbcSink(OneWriter):
         return replace(cell, name=self._folded(cell.name))
 
     def _folded(self, name: str) -> str:
-        """A name as the server understands it where it is not quoted: ASCII's capitals become small."""
+        """Return a name as the server reads an unquoted one, with ASCII letters in lower case."""
         return name if self._quotes else name.translate(_SMALL)
 
     def _opened(self) -> psycopg.Connection[Any]:
@@ -399,7 +401,7 @@ class JdbcSink(OneWriter):
         state = error.sqlstate or ""
         place = f"{self._login['host']}:{self._login['port']}"
         if not state and _LOGIN.search(str(error)):
-            # What the server says before there is a session comes without its code.
+            # Before a session exists, libpq reports the server's error without its SQLSTATE.
             state = "28"
         if not state or state.startswith(_PASSING):
             return ConnectionFailed(
@@ -420,7 +422,7 @@ def _places(text: str) -> set[str]:
 
 
 def _login(settings: Settings) -> dict[str, str]:
-    """The options of libpq; raises SinkError."""
+    """Return the options of libpq. Raises SinkError."""
     url = settings.required("connection.url")
     try:
         found = libpq(url)
@@ -435,10 +437,10 @@ def _login(settings: Settings) -> dict[str, str]:
 
 
 def _reason(error: psycopg.Error) -> str:
-    """What the server says, without the values that it quotes."""
+    """Return the server's message without the values that it quotes."""
     state = error.sqlstate
     if state is None:
-        # libpq's own words: of addresses, never of passwords.
+        # libpq's own messages name addresses, never passwords.
         return " ".join(str(error).split()).rstrip(".") or "the connection is lost"
     said = error.diag.message_primary or ""
     if state.startswith(("21", "22")) or not said:

@@ -1,6 +1,6 @@
-"""Tables of PostgreSQL that rows go to: their columns, how they are made and widened, and the statements. Driver.
+"""Target tables in PostgreSQL: their columns, their creation and extension, and the statements on rows. Driver.
 
-Names go quoted into every statement, and values as parameters.
+Names are quoted in every statement, and values are parameters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Statement = tuple[str, list[str | None]]
 """SQL and its parameters."""
 
 Name = tuple[str, ...]
-"""A table: schema and name, or the name alone, which the search path places."""
+"""A table: schema and name, or only a name, which the search path resolves."""
 
 _COLUMNS = (
     "select a.attname from pg_attribute a where a.attrelid = to_regclass(%s) and a.attnum > 0 and not a.attisdropped"
@@ -26,36 +26,36 @@ _COLUMNS = (
 
 
 def quoted(name: str) -> str:
-    """A name as an identifier of SQL, in a statement with parameters of psycopg's."""
+    """Return a name as an SQL identifier for a statement with psycopg's parameters."""
     return '"' + name.replace("\0", "").replace('"', '""').replace("%", "%%") + '"'
 
 
 def shown(table: Name) -> str:
-    """A table as errors show it."""
+    """Return a table's name for messages."""
     return ".".join(table)
 
 
 class Tables:
-    """What is known of the tables; `evolves` says that missing tables and columns are made."""
+    """A cache of the tables' columns. If `evolves`, missing tables and columns are created."""
 
     def __init__(self, evolves: bool) -> None:
         self._evolves = evolves
         self._known: dict[Name, set[str]] = {}
 
     def forget(self) -> None:
-        """Look everything up again: a transaction was given up, or another one may have changed a table."""
+        """Clear the cache, after a rollback or when another session may have changed a table."""
         self._known.clear()
 
     def has(self, connection: psycopg.Connection[Any], table: Name) -> bool:
-        """Whether there is something that a delete could find; True for a table that somebody else has to make."""
+        """Return False if a table is missing and the sink itself creates tables, so that it holds nothing to delete."""
         if table not in self._known:
             self._known[table] = self._columns(connection, table)
         return bool(self._known[table]) or not self._evolves
 
     def fit(self, connection: psycopg.Connection[Any], table: Name, key: Sequence[Cell], row: Sequence[Cell]) -> None:
-        """See to it that a table has the columns of a record; raises SinkError where it has not, and may not get them.
+        """Create the table or the columns that a record needs, within the connection's transaction.
 
-        What is made is part of the connection's transaction.
+        Raises SinkError if some are missing and the sink does not create them.
         """
         self.has(connection, table)
         known = self._known[table]
@@ -66,10 +66,10 @@ class Tables:
             what = f"has no column {missing[0].name}" if known else "does not exist"
             raise SinkError(
                 f"The table {shown(table)} {what}.",
-                "Make it, or set debezium.sink.jdbc.schema.evolution = basic.",
+                "Create it, or set debezium.sink.jdbc.schema.evolution = basic.",
             )
         if known:
-            # Rows that are there have no value for it, so it may be null.
+            # Existing rows have no value for a new column, so it is nullable.
             added = ", ".join(f"add column if not exists {quoted(cell.name)} {cell.kind.type}" for cell in missing)
             self._execute(connection, f"alter table {_sql(table)} {added}")
         else:
@@ -90,21 +90,21 @@ class Tables:
 
 
 def insert(table: Name, key: Sequence[Cell], row: Sequence[Cell]) -> Statement:
-    """A new row."""
+    """Return the insert of a row."""
     written = [*key, *row]
     places = ", ".join(["%s"] * len(written))
     return f"insert into {_sql(table)} ({_names(written)}) values ({places})", _texts(written)
 
 
 def upsert(table: Name, key: Sequence[Cell], row: Sequence[Cell]) -> Statement:
-    """A row that takes the place of the one of its key."""
+    """Return the insert of a row, which replaces the values of a row with the same key."""
     statement, texts = insert(table, key, row)
     changes = ", ".join(f"{quoted(cell.name)} = excluded.{quoted(cell.name)}" for cell in row)
     return f"{statement} on conflict ({_names(key)}) do {f'update set {changes}' if row else 'nothing'}", texts
 
 
 def update(table: Name, key: Sequence[Cell], row: Sequence[Cell]) -> Statement:
-    """New values, one at least, for the row of a key."""
+    """Return the update of a key's row; `row` must not be empty."""
     changes = ", ".join(f"{quoted(cell.name)} = %s" for cell in row)
     return f"update {_sql(table)} set {changes} where {_condition(key)}", _texts([*row, *key])
 
@@ -118,12 +118,12 @@ def move(table: Name, key: Sequence[Cell], to: Sequence[Cell]) -> Statement:
 
 
 def delete(table: Name, key: Sequence[Cell]) -> Statement:
-    """The row of a key goes."""
+    """Return the delete of a key's row."""
     return f"delete from {_sql(table)} where {_condition(key)}", _texts(key)
 
 
 def truncate(table: Name) -> Statement:
-    """All rows go."""
+    """Return the truncate of a table."""
     return f"truncate table {_sql(table)}", []
 
 

@@ -1,4 +1,4 @@
-"""URLs of JDBC for PostgreSQL, as options of libpq. Pure, driver."""
+"""Conversion of PostgreSQL's JDBC URLs to options of libpq. No I/O. Driver."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _OPTIONS = {
     "connectTimeout": "connect_timeout", "loginTimeout": "connect_timeout", "options": "options",
     "channelBinding": "channel_binding", "gssEncMode": "gssencmode",
 }  # fmt: skip
-"""Parameters of the driver of Java, and the options of libpq of the same meaning."""
+"""Options of libpq by the parameters of the JDBC driver with the same meaning."""
 _SESSIONS = {"any": "any", "primary": "primary", "master": "primary", "secondary": "standby", "slave": "standby",
              "preferSecondary": "prefer-standby", "preferPrimary": "any"}  # fmt: skip
-# What tunes the driver of Java, and changes nothing of what is written.
+# Parameters that tune the JDBC driver and do not affect what is written.
 _IDLE = frozenset(
     [
         "reWriteBatchedInserts",
@@ -36,11 +36,11 @@ _IDLE = frozenset(
 
 
 def libpq(url: str) -> dict[str, str]:
-    """The options of libpq that a URL stands for; raises ValueError whose message follows the option's name."""
+    """Return a URL's options of libpq. Raises ValueError with a message that continues after the option's name."""
     if not url.startswith("jdbc:"):
         raise ValueError("must begin with jdbc:postgresql:")
     if not url.startswith(_START):
-        raise ValueError(f"is of a database that is not supported ({url.split(':')[1]}): known is jdbc:postgresql:")
+        raise ValueError(f"names a database that is not supported ({url.split(':')[1]}): only jdbc:postgresql: is")
     rest = url.removeprefix(_START)
     parts = urlsplit(rest if rest.startswith("//") else f"///{rest}")
     if "@" in parts.netloc:

@@ -1,4 +1,4 @@
-"""Writing changes into tables: statements that are alike together, and what follows where one finds no row. Driver."""
+"""Execution of the statements for changes, equal statements together. Driver."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ log = logging.getLogger("tailrace")
 
 @dataclass(frozen=True, slots=True)
 class RowStatement:
-    """What a record does: a statement on a table, which has to have the columns of `key` and `row`; None: any table.
+    """The statement for one record.
 
-    Where the statement finds no row, `otherwise` follows, of which `unknown` names the columns that nobody has.
-    `first` comes before it, whatever it finds.
+    The table must have the columns of `key` and `row`; if `row` is None, the statement needs no columns and is skipped
+    for a missing table. `first` is executed before the statement. `otherwise` is executed if the statement finds no
+    row; `unknown` names the columns whose values `otherwise` lacks.
     """
 
     table: Name
@@ -37,18 +38,18 @@ class RowStatement:
 
 
 Planned = tuple[Record, RowStatement, Place]
-"""A record, what it does, and the place behind it in its batch."""
+"""A record, its statement, and the place after it in its batch."""
 
 
 class Writing:
-    """Writes what is planned into the tables, and with it how far that is."""
+    """A writer of planned statements, which records the progress with them."""
 
     def __init__(self, known: Tables, done: Done) -> None:
         self._tables, self._done = known, done
         self._told: set[Name] = set()
 
     def flush(self, connection: psycopg.Connection[Any], planned: Sequence[Planned]) -> None:
-        """Write changes in one transaction. Statements that are alike and follow each other go together."""
+        """Write changes in one transaction. Consecutive changes with the same SQL are executed together."""
         if not planned:
             return
         with connection.cursor() as cursor:
@@ -71,7 +72,7 @@ class Writing:
         connection.commit()
 
     def _execute(self, cursor: psycopg.Cursor[Any], run: Sequence[RowStatement]) -> None:
-        """Execute changes of one statement; of those that find no row what comes otherwise."""
+        """Execute changes with the same SQL, and `otherwise` for each change that finds no row."""
         statement = run[0].statement[0].encode()
         cursor.executemany(statement, [change.statement[1] for change in run])
         if run[0].otherwise is None or cursor.rowcount >= len(run):
@@ -83,12 +84,12 @@ class Writing:
                 self._tell_unknown(change)
 
     def _tell_unknown(self, change: RowStatement) -> None:
-        """Warn, once for each table, of a row whose values neither the log nor the table has."""
+        """Warn, once per table, of a row with values that neither the log nor the table has."""
         if change.table not in self._told:
             self._told.add(change.table)
             log.warning(
-                "jdbc: %s had no row of a key whose change leaves out %s, which is null there now. Read such rows by "
-                "an incremental snapshot, or capture the table with REPLICA IDENTITY FULL.",
+                "jdbc: %s had no row for a change that leaves out %s, which is null there now. Read such rows by an "
+                "incremental snapshot, or capture the table with REPLICA IDENTITY FULL.",
                 tables.shown(change.table),
                 ", ".join(change.unknown),
             )
