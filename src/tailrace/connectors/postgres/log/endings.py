@@ -1,21 +1,21 @@
-"""What ends a session that reads the log: whether another one may succeed, and the error where none does. Planner."""
+"""Failures of sessions that read the log, as retriable or lasting errors. Planner."""
 
 from __future__ import annotations
 
 from tailrace.connectors.postgres.server.causes import deliberate
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, SpoolFailed, TailraceError
 
-# SQLSTATEs of errors that another try does not mend.
+# SQLSTATEs of a missing object, of a slot in use, and of a slot that cannot be read.
 UNDEFINED_OBJECT, OBJECT_IN_USE, NOT_IN_STATE = "42704", "55006", "55000"
-# SQLSTATEs that a copy of the slot is refused with.
+# SQLSTATEs with which the server refuses to copy the slot.
 NO_SLOT_LEFT, DUPLICATE_OBJECT, FORBIDDEN = "53400", "42710", "42501"
-# SQLSTATE of a function that a server of PostgreSQL's kind does without.
+# SQLSTATE of a function that a compatible server does not implement.
 UNSUPPORTED = "0A000"
 _AUTHORISATION = ("28000", "28P01", "42501", "3D000")
 
 
 class SlotInUse(PrerequisiteError):
-    """Another client reads the slot; perhaps a walsender that has not noticed yet that its client is gone."""
+    """Another client reads the slot; it may be a walsender that has not noticed yet that its client is gone."""
 
     sqlstate = OBJECT_IN_USE
 
@@ -28,7 +28,7 @@ class SlotInUse(PrerequisiteError):
 
 
 def classify(error: Exception, slot: str) -> TailraceError | None:
-    """The lasting error behind `error`, or None when a new session may succeed."""
+    """Return the lasting error behind `error`; None if a new session may succeed."""
     if isinstance(error, TailraceError) and not isinstance(error, ConnectionFailed | SpoolFailed):
         return error
     if (found := deliberate(error)) is not None:
@@ -58,7 +58,7 @@ def classify(error: Exception, slot: str) -> TailraceError | None:
 
 
 def exhausted(error: Exception, slot: str) -> TailraceError:
-    """The error of a session that is not tried again any more."""
+    """Return the lasting error for a session that is not retried any more."""
     if isinstance(error, TailraceError):
         if isinstance(error, ConnectionFailed):
             error.is_lasting = True

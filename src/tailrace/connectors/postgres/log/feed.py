@@ -1,6 +1,6 @@
-"""PostgresFeed: the slot's log as runs of messages, by the gear that fits, with the slot behind Spark's commits.
+"""Log of a slot as indexed runs of messages, read by the streaming or the catch-up gear. Planner.
 
-Planner; all but the last part on the reader's thread.
+All but the last part of PostgresFeed runs on the reader's thread.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 
-# How often it is looked whether the server has flushed what is wanted, and whether more is wanted, in s.
+# Seconds between two looks at whether the server has flushed what is wanted, and at whether more is wanted.
 FLUSH_SECONDS = 0.02
 TARGET_SECONDS = 0.05
 
 
 class PostgresFeed:
-    """The messages of the slot behind `since`, run by run. Implements `tailrace.log.contracts.LogFeed`.
+    """Messages of the slot behind `since`, run by run. Implements `tailrace.log.contracts.LogFeed`.
 
     `relations` turns Relation messages into the table versions that segments need. With `comments` schemas hold the
-    comments of columns. `streamed` gets every transaction that is read.
+    comments of columns. Every transaction that is read is added to `streamed`.
     """
 
     def __init__(
@@ -105,19 +105,19 @@ class PostgresFeed:
         self._runs: Generator[IndexedStep | None] | None = None
         self._stream: Streaming | None = None
         self._slot = Slot(settings.slot, 8 * settings.slice_bytes, runtime)
-        # Every transaction that commits before this LSN is in the spool or had no captured change.
+        # Every transaction that commits before this LSN is in the spool or has no captured change.
         self._read_lsn = start.safe_lsn
-        # whose log it is, known from the first session on
+        # the server whose log is read; known from the first session on
         self.server = since.server
         self._reached_lsn = max(start.reached_lsn, since.reached_lsn)
         self.head_lsn = FlushedLsn(0)
         self.gear = "starting"
-        # whether the server may send transactions before their commit
+        # True if the server may send transactions before their commit
         self._in_progress = True
 
     def _indexer_at(self, start: LogPosition) -> Indexer:
         versions, wanted = self.relations.versions, self._wanted
-        # The time that a message has which stands in the log before any commit.
+        # A logical message before the first commit takes its time from the start.
         known = start if start.at_us else replace(start, at_us=time.time_ns() // 1000)
         tables = None if wanted.visible is None else wanted.visible.tables
         return Indexer(
@@ -147,7 +147,7 @@ class PostgresFeed:
         assert isinstance(step, IndexedStep)
         self.indexer.keep(step)
         if step.after.open is not None:
-            # transactions come in the order of their commits
+            # transactions arrive in the order of their commits
             self._read_to(sent(step.after.open[1]))
         elif len(step.stretch.end_end):
             self._read_to(sent(int(step.stretch.end_end[-1])))
@@ -167,7 +167,7 @@ class PostgresFeed:
             for connection in connections:
                 ending.callback(connection.close)
             if runs is not None:
-                # with its gear
+                # closes the gear as well
                 ending.callback(runs.close)
 
     def setback(self, error: Exception) -> Setback | None:
@@ -186,7 +186,7 @@ class PostgresFeed:
         return classify(error, slot) or exhausted(error, slot)
 
     def _session(self) -> Generator[IndexedStep | None]:
-        """The runs of a session, by one gear after another; None: nothing new for a while."""
+        """Yield the indexed runs of a session, by one gear after another; None when nothing has arrived for a while."""
         while True:
             self.head_lsn = self._flushed_end()
             target = self._target_lsn
@@ -205,7 +205,11 @@ class PostgresFeed:
             self._bell.silence()
 
     def _resume(self) -> None:
-        """Where a new decoding session begins: after the last transaction that was read completely."""
+        """Check server and slot before a new decoding session, and set the positions at which the session begins.
+
+        It begins after the last transaction that was read completely. Raises PositionLost when the slot does not lead
+        on from there, and SlotInUse when another client reads the slot.
+        """
         assert self._control is not None
         refuse_new_standby(self._control)
         self._replication, server = self._identified()
@@ -235,8 +239,10 @@ class PostgresFeed:
         self._slot.found_at(stands)
 
     def _identified(self) -> tuple[psycopg.Connection[Any], ServerId]:
-        """A replication connection, and the server behind it. Raises PositionLost when its log is not the one that was
-        read so far."""
+        """Return a replication connection and the server behind it.
+
+        Raises PositionLost when the server's log is not the log that was read so far.
+        """
         with ExitStack() as failing:
             connection = failing.enter_context(closing(self._connections.replication()))
             reached = max(self._reached_lsn, self._read_lsn, self.indexer.position.reached_lsn)
@@ -247,7 +253,7 @@ class PostgresFeed:
         return connection, server
 
     def _check_begins(self, lsn: ReadLsn) -> None:
-        """Raises PositionLost when what is read next begins at `lsn`, behind what has been read."""
+        """Raise PositionLost when reading would begin at `lsn`, after a gap behind what has been read."""
         if lsn > self._read_lsn:
             raise PositionLost(
                 f"The replication slot {self.settings.slot} stands at {lsn_text(lsn)}, ahead of the checkpoint "
@@ -264,8 +270,11 @@ class PostgresFeed:
         return flushed_end(self._control)
 
     def _catching_up(self) -> Iterator[IndexedStep | None]:
-        """The backlog in slices; streamed when the server has no slot to spare for a copy, or the copy would not wait
-        for standbys as the slot does."""
+        """Yield the backlog, in slices.
+
+        It is streamed instead when the server has no slot to spare for a copy, or when the slot waits for standbys and
+        its copy would not.
+        """
         gear = self._slices()
         if gear is None:
             yield from self._streaming(may_catch_up=False)
@@ -277,18 +286,18 @@ class PostgresFeed:
             size = settings.size_of_slice(gear.before, is_first=True)
             while not self._is_caught_up():
                 if self.head_lsn <= self._read_lsn:
-                    # what is wanted has been written and not flushed: the server gives none of it before
+                    # the wanted log is written but not flushed: until then the server sends none of it
                     self._doze(FLUSH_SECONDS)
                     self.head_lsn = self._flushed_end()
                     yield None
                     continue
                 end = min(self.head_lsn, self._target_lsn or self.head_lsn)
-                # what little would be left is not worth a slice of its own
+                # a small rest is not worth a slice of its own
                 upto = end if end - self._read_lsn < size + size // 2 else self._read_lsn + size
                 self.indexer.reset()
                 for found in gear.read(self._read_lsn, upto):
                     if isinstance(found, Messages):
-                        # a slice brings transactions as a whole, however large they are
+                        # a slice brings whole transactions, however large
                         yield self._step(found)
                     else:
                         self._read_to(found)
@@ -307,17 +316,20 @@ class PostgresFeed:
         yield from self._streaming(may_catch_up=False)
 
     def _slices(self) -> Slices | None:
-        """The catch-up gear; None where the slot has to be streamed."""
+        """Return the catch-up gear; None if the slot has to be streamed."""
         settings = self.settings
         assert self._control is not None
         assert self.server is not None
         if decodes_behind_standbys(self._control, settings.slot):
-            log.info("the slot waits for standbys, and copies of it do not: streaming the backlog instead")
+            log.info("the slot waits for standbys, but its copies do not: streaming the backlog instead")
             return None
         return slices(settings, self._connections, self.server, self._parameters(), self.runtime)
 
     def _parameters(self) -> dict[str, str]:
-        """Parameters of pgoutput beside protocol and publication; servers before 14 do not send logical messages."""
+        """Return the parameters of pgoutput beside protocol and publication.
+
+        Servers before version 14 do not send logical messages.
+        """
         assert self._control is not None
         found = dict(self.settings.parameters)
         if self._wanted.takes is not None and self._control.info.server_version >= 140000:
@@ -330,7 +342,7 @@ class PostgresFeed:
         return self.head_lsn - self._read_lsn <= self.settings.stream_below
 
     def _streaming(self, may_catch_up: bool = True) -> Iterator[IndexedStep | None]:
-        """The stream, until the backlog has grown so large that catching up is faster."""
+        """Yield the stream's runs until the backlog has grown so large that catching up is faster."""
         gear = self._started()
         self._stream = gear
         try:
@@ -345,7 +357,7 @@ class PostgresFeed:
                 if step is None and not gear.has_open_transaction and not self.indexer.is_open:
                     self._read_to(gear.sent_lsn)
                     if self._is_wanted:
-                        # otherwise the server says only now and then how far it is
+                        # without a request the server reports its position only now and then
                         gear.send_status(reply=True)
                 self.head_lsn = max(self.head_lsn, gear.sent_lsn)
                 yield step
@@ -355,7 +367,7 @@ class PostgresFeed:
                     if self.head_lsn - self._read_lsn > self.settings.catch_up_above:
                         return
         except AfterCommit as error:
-            # what has been read does not count them: the next session begins before them
+            # the position read does not include these transactions: the next session begins before them
             log.warning("%s Until the next start the server keeps transactions until their commit.", error)
             self._in_progress = False
         finally:
@@ -363,10 +375,10 @@ class PostgresFeed:
             gear.close()
 
     def _started(self) -> Streaming:
-        """The streaming gear, behind what has been read."""
+        """Return the streaming gear, started behind what has been read."""
         settings = self.settings
         assert self._control is not None
-        # The one that has said whose log it is. Another one after that may have come to a server that was promoted.
+        # The connection whose server was identified: a new one may lead to a server that was promoted meanwhile.
         connection, self._replication = self._replication, None
         if connection is None:
             connection, self.server = self._identified()
@@ -389,15 +401,15 @@ class PostgresFeed:
 
     @property
     def _is_wanted(self) -> bool:
-        """Whether someone waits for a position that has not been read."""
+        """True if a caller waits for a position that has not been read."""
         return self._read_lsn < max(self._wanted_lsn, self._target_lsn or 0)
 
     def _step(self, run: Messages) -> IndexedStep:
-        """A run as a stretch. Nothing has been read of it before that is kept."""
+        """Index a run. The run counts as read only once the step is kept."""
         step = self.indexer.index(run.data, run.offsets, run.lsn)
         stretch = step.stretch
         if self._streamed is not None and len(stretch):
-            # before it can be planned; a transaction may be added twice
+            # added before the run can be planned; a transaction may be added twice
             self._streamed.add(stretch.transactions.xid, stretch.transactions.commit_lsn)
         return replace(step, stretch=stretch.compacted()) if step.is_wanted else step
 
@@ -409,7 +421,7 @@ class PostgresFeed:
         self._slot.advance(self._control, force)
 
     def _compared(self, version: int) -> tuple[Int32s, int]:
-        """The places of the columns that an update of the table version must change, and how many columns there are."""
+        """Return the places of the columns of which an update must change one, and the number of columns."""
         assert self._wanted.shows is not None
         table = self.relations.versions[version]
         places = sorted({table.index(name) for name in self._wanted.shows(table)})
@@ -437,7 +449,7 @@ class PostgresFeed:
         self._bell.ring()
 
     def extend(self, lsn: FlushedLsn) -> None:
-        """Where reading ends at a target, let it go on to `lsn`."""
+        """Move the target, if there is one, on to `lsn`."""
         if self._target_lsn is not None:
             self._target_lsn = max(self._target_lsn, TargetLsn(lsn))
 
@@ -445,11 +457,11 @@ class PostgresFeed:
         return self._read_lsn >= target
 
     def has_passed(self, position: LogPosition) -> bool:
-        # of the transaction that it is in nothing may be captured any more
+        # a position inside a transaction is passed too: nothing more of that transaction can be captured
         return self._read_lsn > position.commit_lsn
 
     def reached(self) -> Callable[[LogPosition], LogPosition]:
-        # in this order: what is known of the commits must not be older than how far they have been read
+        # in this order: the state of the commits must not be older than the position read
         read, reached = self._read_lsn, self.indexer.reached
 
         def moved(start: LogPosition) -> LogPosition:
@@ -464,11 +476,11 @@ class PostgresFeed:
         self._slot.may_move(may_forget(position))
         target = self._target_lsn
         if target is not None and self._read_lsn >= target:
-            # Spark ends the planner soon after the last commit: the server must have been asked by then
+            # Spark ends the planner soon after the last commit: the server must be asked to advance the slot before
             self._bell.ring()
             self._slot.wait()
         return position
 
     def end(self) -> None:
-        """No session follows."""
+        """Release the bell; no session follows."""
         self._bell.close()

@@ -1,4 +1,4 @@
-"""PostgreSQL's own part of events: txId, lsn, xmin and sequence in source blocks, names of transactions."""
+"""PostgreSQL's part of events: txId, lsn, xmin and sequence of source blocks, and names of transactions. Worker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _PostgresParts:
         transactions = transactions_of(batch)
         xid = pa.array(transactions.xid)
         self.name = xid.cast(pa.string())
-        # Beside snapshots, one entry more than transactions: what rows of an incremental snapshot show instead.
+        # With a marker there is one more entry than transactions: the null that rows of incremental snapshots show.
         self.xid = xid if batch.marker is None else pa.concat_arrays([xid, pa.nulls(1, pa.int64())])
         seen = transactions.previous_end >= 0
         ends = pc.binary_join_element_wise('"', pa.array(transactions.previous_end).cast(pa.string()), '"', "")
@@ -54,7 +54,7 @@ class _PostgresBlock:
         lsn = batch.lsn[records.low : records.high]
         shown_lsn = known_lsn = pa.array(lsn)
         hidden = None if records.marker is None else records.marker == Marker.INCREMENTAL
-        # the 1.7 format shows the transaction and LSN of the window's end
+        # the 1.7 format shows the transaction and LSN of the window's end instead of nulls
         if hidden is not None and hidden.any() and not parts.settings.legacy:
             records.index[SOURCE] = np.where(hidden, len(batch.transactions), records.transaction)
             flags = np.zeros(len(lsn), np.bool_)
@@ -138,7 +138,7 @@ class PostgresForm:
         return place(transactions, number, int(batch.lsn[change]))
 
     def message(self, batch: ChangeBatch, change: int) -> bytes:
-        """The raw message; for a row of a snapshot, which has none, the Insert that would carry it."""
+        """Return the raw message; for a row of a snapshot, which has no message, an Insert with its values."""
         if batch.messages is not None:
             data, offsets = batch.messages
             return data[offsets[change] : offsets[change + 1]].tobytes()
@@ -151,7 +151,7 @@ class PostgresForm:
 
 
 def place(transactions: Transactions, number: int, lsn: int) -> ChangePlace:
-    """Where the change at `lsn` of transaction `number` stands."""
+    """Return the place in the log of the change at `lsn` of transaction `number`."""
     commit = int(transactions.commit_lsn[number])
     return ChangePlace(lsn_text(lsn), lsn_text(commit), f"{commit:016X}", str(int(transactions.xid[number])))
 

@@ -1,9 +1,9 @@
-"""The two ways to read a slot, and the rule of the messages that both yield: protocol 1, in commit order.
+"""The two gears that read a slot; both yield protocol 1 messages in commit order. Planner.
 
 *Streaming* is one lasting replication connection (PostgreSQL documentation, "Streaming Replication Protocol" and
 "Logical Streaming Replication Protocol"). *Catch-up* reads slices of WAL by `pg_logical_slot_get_binary_changes`
-from a temporary copy of the slot straight into Arrow: several times faster, because the walsender sends every
-message by itself, but it materialises a slice on the server, so it is for backlogs. Planner only.
+from a temporary copy of the slot straight into Arrow. It is several times faster, because a walsender sends every
+message singly. But the server materialises a whole slice, so catch-up is for backlogs.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ class Streaming:
     """The streaming gear: one replication connection for as long as it lasts."""
 
     RUN_BYTES = 1 << 20
-    # How long a run waits for more in s, from the end of the last one on, while nobody is hurried: indexing takes as
-    # long for a commit as for fifty, and a server under small commits sends hundreds a second.
+    # Seconds from the last run's end for which a run waits for more, unless a caller is in a hurry: indexing one commit
+    # takes as long as indexing fifty, and a server under small commits sends hundreds a second.
     LINGER = 0.05
-    # While it waits, it looks for more this often, in s, and not at each small thing that the server sends: to be woken
-    # for every commit takes as long as to fetch five at once. So small is what is below DOZE_BYTES.
+    # While it waits, it looks for more only every DOZE seconds if less than DOZE_BYTES came since the last look: waking
+    # up for one commit takes as long as fetching five at once.
     DOZE = 0.01
     DOZE_BYTES = 16 << 10
 
@@ -99,7 +99,7 @@ class Streaming:
         self._streamed = streamed or StreamedTransactions()
         self._builder = Builder()
         self._released: Iterator[tuple[bytes, int]] | None = None
-        # Status messages let the server forget what is before.
+        # Status messages let the server forget everything before this LSN.
         self.flushed = confirmed(0)
         # The server has sent everything before this LSN.
         self.sent_lsn = sent(0)
@@ -116,9 +116,9 @@ class Streaming:
     ) -> None:
         """Send START_REPLICATION; the first messages may follow at once. Raises ConnectionFailed.
 
-        The server sends what commits from `from_lsn` on, and may forget what is before `forgettable`. `further` are
-        parameters of pgoutput beside the protocol and the publication; with `in_progress` large transactions may be
-        sent before their commit.
+        The server sends the transactions that commit from `from_lsn` on, and may forget what is before `forgettable`.
+        `further` are parameters of pgoutput beside the protocol and the publication. With `in_progress` the server may
+        send large transactions before their commit.
         """
         from psycopg import pq
 
@@ -134,11 +134,12 @@ class Streaming:
         self._pg.nonblocking = 1
 
     def poll(self, seconds: float, hurried: Callable[[], bool] = lambda: False) -> Messages | None:
-        """What has arrived, as one run; waits at most `seconds` for the first message. None when there is nothing.
+        """Return what has arrived, as one run; None if nothing arrives within `seconds`.
 
-        A run ends when nothing more is waiting and the last one is `LINGER` ago, or someone is `hurried`, which is
-        asked again when the bell rings; or it has `RUN_BYTES`. Who is hurried gets what the server has sent until now.
-        Raises ConnectionFailed when the server ends the stream, AfterCommit when it must not go on in this way.
+        A run ends at `RUN_BYTES`, or when nothing more is waiting and either the last run is `LINGER` seconds ago or
+        `hurried()` is True. `hurried` is asked again when the bell rings; a hurried caller gets all that the server has
+        sent until now. Raises ConnectionFailed when the server ends the stream, and AfterCommit when the session cannot
+        go on with transactions sent before their commit.
         """
         deadline = self._runtime.monotonic() + seconds
         builder = self._builder
@@ -146,7 +147,7 @@ class Streaming:
         fetched = 0
         while builder.size < self.RUN_BYTES:
             if self._released is not None:
-                # a large transaction that has just been committed: run by run, never in memory as a whole
+                # a large transaction that has just committed, run by run: it is never in memory as a whole
                 for body, position in self._released:
                     builder.add(body, position)
                     if builder.size >= self.RUN_BYTES:
@@ -222,7 +223,7 @@ class Streaming:
 
     @property
     def has_open_transaction(self) -> bool:
-        """Whether a committed large transaction is still being handed out."""
+        """True while a committed large transaction is being handed out."""
         return self._released is not None
 
     def acknowledge(self, forgettable: ForgettableLsn) -> None:
@@ -235,9 +236,9 @@ class Streaming:
             self.send_status()
 
     def send_status(self, reply: bool = False) -> None:
-        """Standby status update: written is what has been received, flushed what the slot may forget.
+        """Send a standby status update: "written" is what has been received, "flushed" what the slot may forget.
 
-        With `reply` the server answers at once how far it is.
+        With `reply` the server answers at once with its position.
         """
         now = int((time.time() - _EPOCH_S) * 1_000_000)
         written = max(self.flushed, self.sent_lsn)
@@ -258,8 +259,8 @@ _LEAVES_ONE = " where (select count(*) from pg_replication_slots) + 2 <= current
 class CatchUp:
     """The catch-up gear: slices of WAL from a temporary copy of the slot, which the server drops with the session.
 
-    The copy is consumed as it is read; the slot itself stays where Spark's commits have put it. `further` is as in
-    `Streaming.start`. A copy that `leaves_one` is made only where the server has another slot to spare after it.
+    Reading advances the copy; the slot itself stays at the position of Spark's commits. `further` is as in
+    `Streaming.start`. With `leaves_one` the copy is made only if the server has another slot to spare after it.
     """
 
     def __init__(
@@ -271,7 +272,7 @@ class CatchUp:
         further: Mapping[str, str],
         leaves_one: bool = False,
     ) -> None:
-        # how many bytes before its position the server begins to read, for transactions that were open there
+        # bytes before the copy's position at which the server begins to read, for transactions that were open there
         self.before = 0
         self._connection = connection
         self._name = name
@@ -283,7 +284,7 @@ class CatchUp:
         )
 
     def advance(self, lsn: int) -> None:
-        """Skip what commits before; a no-op when the copy stands there already."""
+        """Skip what commits before `lsn`; a no-op if the copy stands at or behind it."""
         self._connection.execute(
             f"select from pg_replication_slots s, "
             f"lateral pg_replication_slot_advance(s.slot_name, '{lsn_text(lsn)}') "
@@ -291,9 +292,9 @@ class CatchUp:
         )
 
     def slice(self, upto_lsn: int) -> Iterator[Messages]:
-        """The transactions that commit before `upto_lsn` and were not read yet, in runs of some 16 MB.
+        """Yield the transactions that commit before `upto_lsn` and were not read yet, in runs of some 16 MB.
 
-        The server stops where its log is flushed to, or behind the record at `upto_lsn`: `position` says where.
+        The server stops at its log's flushed end, or behind the record at `upto_lsn`; `position` returns the end.
         """
         batches = self._connection.query(
             "select pg_lsn_send(lsn), data from pg_logical_slot_get_binary_changes("
@@ -304,13 +305,13 @@ class CatchUp:
                 if batch.num_rows:
                     yield _from_arrow(batch)
         except ConnectionFailed as error:
-            # the error has no SQLSTATE here, and the name of a setting is in no language
+            # the error has no SQLSTATE here; the name of the setting is the same in every language
             if "temp_file_limit" in str(error):
                 raise SliceTooLarge(error.message) from error
             raise
 
     def position(self) -> ReadLsn:
-        """Where the copy stands: behind the last record that the slices were made of."""
+        """Return the copy's position, behind the last record of the slices read, and set `before`."""
         batches = self._connection.query(
             "select (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, coalesce(confirmed_flush_lsn - restart_lsn, 0)::int8 "
             f"from pg_replication_slots where slot_name = {literal(self._name)}"
@@ -326,9 +327,9 @@ class CatchUp:
 
 
 def _from_arrow(batch: Any) -> Messages:
-    """The record batch `(lsn: 8 bytes, data binary)` as a run; the bytes are not copied."""
+    """Return the record batch `(lsn: 8 bytes, data: binary)` as a run; the bytes are not copied."""
     lsn, data = batch.column(0), batch.column(1)
-    # pg_lsn_send is a tenth of the whole query cheaper than arithmetic on LSNs, which PostgreSQL does in numeric
+    # pg_lsn_send makes the whole query a tenth cheaper than arithmetic on LSNs, which PostgreSQL does in numeric
     _, starts, places = lsn.buffers()
     bounds = np.frombuffer(starts, np.int32)[lsn.offset : lsn.offset + len(lsn) + 1]
     if (np.diff(bounds) != 8).any() or data.null_count:
@@ -342,11 +343,11 @@ def _from_arrow(batch: Any) -> Messages:
 
 
 class SliceTooLarge(ConnectionFailed):
-    """The server may not keep as much as a slice in temporary files."""
+    """The server's temp_file_limit is too low for a slice."""
 
 
 class StreamEnded(ConnectionFailed):
-    """The server refused or ended the replication stream; `sqlstate` says why, where it did."""
+    """The server refused or ended the replication stream; `sqlstate` is the server's, None if it sent none."""
 
     def __init__(self, message: str, sqlstate: str | None) -> None:
         super().__init__(message)
@@ -355,7 +356,7 @@ class StreamEnded(ConnectionFailed):
 
 
 def replication_error(result: Any) -> StreamEnded:
-    """What the server said when it refused or ended the stream."""
+    """Return the error with which the server refused or ended the stream."""
     from psycopg import pq
 
     if result is None or not result.error_message:

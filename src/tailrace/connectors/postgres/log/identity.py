@@ -1,4 +1,4 @@
-"""What a PostgreSQL server says of its log: whose it is, how far it is flushed, what has been committed. Planner."""
+"""Identity and state of a server's log: system and timeline, flushed end, transactions not yet shown. Planner."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
     from tailrace.connectors.postgres.server.arrow import ArrowConnection
 
-# How often it is asked whether the server has flushed its log, in s.
+# Seconds between two questions whether the server has flushed its log.
 FLUSH_PAUSE = 0.01
 
 
 def flushed_end(connection: psycopg.Connection[Any]) -> FlushedLsn:
-    """The end of the log as far as it is flushed: so much of it can be read now."""
+    """Return the flushed end of the log: up to there it can be read now."""
     row = connection.execute("select (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8").fetchone()
     assert row is not None
     return FlushedLsn(int(row[0]))
 
 
 def present(connection: psycopg.Connection[Any]) -> TargetLsn:
-    """An LSN behind every commit that others can see now; the server flushes its log up to there soon.
+    """Return an LSN behind every commit that others can see now; the server will soon flush its log up to there.
 
-    A commit under synchronous_commit=off is seen before it is flushed. The WAL writer flushes up to the last such
-    commit, within three times wal_writer_delay, and no further: so one is written behind what is unflushed, that of
-    a transaction without changes. The LSN itself may be a page's header ahead of where the last record ends.
+    A commit under synchronous_commit=off is visible before it is flushed. The WAL writer flushes up to the last such
+    commit, within three times wal_writer_delay, and no further. So if log is unflushed, this function commits a
+    transaction without changes behind it. The LSN may be ahead of the last record's end by a page header.
     """
     row = connection.execute(
         "select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8, "
@@ -49,10 +49,10 @@ def present(connection: psycopg.Connection[Any]) -> TargetLsn:
 def flushed_present(
     connection: psycopg.Connection[Any], runtime: Runtime, target: TargetLsn | None = None
 ) -> FlushedLsn | None:
-    """An LSN that the log is flushed to, behind every commit that others can see now; None if that takes too long.
+    """Wait for and return a flushed LSN behind every commit that others can see now; None if that takes too long.
 
-    With a `target`, which a commit must follow, it need not be behind more than that. The server flushes by itself
-    within three times wal_writer_delay, unless it is too busy for that.
+    With a `target`, behind which there must be a commit, the LSN is only at or behind the target. The server flushes by
+    itself within three times wal_writer_delay, unless it is too busy.
     """
     target = present(connection) if target is None else target
     flushed = flushed_end(connection)
@@ -67,7 +67,8 @@ def flushed_present(
     return flushed
 
 
-# A transaction keeps the lock of its id until new snapshots show it. Servers hide the rows of others by nulls.
+# A transaction keeps the lock on its id until new snapshots show it. In pg_stat_activity servers hide the sessions of
+# other roles by nulls.
 _WAITING = """
 select backend_xid::text::int8 from pg_catalog.pg_stat_activity
 where wait_event = 'SyncRep' and backend_xid is not null
@@ -80,15 +81,20 @@ where locktype = 'transactionid' and mode = 'ExclusiveLock' and granted and pid 
 
 
 def waiting(connection: psycopg.Connection[Any]) -> list[int]:
-    """The ids, of 32 bits, of transactions that are in the log as committed and wait for a synchronous standby: no new
-    snapshot shows them yet. Also others that are running, where the role may not see who waits."""
+    """Return the 32-bit ids of transactions that the log has as committed and that wait for a synchronous standby.
+
+    New snapshots do not show them yet. If the role may not see who waits, the ids of all running transactions.
+    """
     return [row[0] for row in connection.execute(_WAITING).fetchall()]
 
 
 @dataclass(frozen=True, slots=True)
 class ServerId:
-    """Whose log it is: `system` is the cluster's identifier, the same on its standbys and in copies of its files;
-    `timeline` the branch of its log, a new one from each promotion and each recovery to a point in time on."""
+    """Identity of a server's log.
+
+    `system` is the cluster's identifier, the same on its standbys and in copies of its files. `timeline` is the branch
+    of its log: each promotion and each recovery to a point in time begins a new one.
+    """
 
     system: str
     timeline: int
@@ -102,9 +108,9 @@ class ServerId:
 
 
 def identify(replication: psycopg.Connection[Any], known: ServerId | None = None, reached: int = 0) -> ServerId:
-    """The server behind a replication connection.
+    """Return the identity of the server behind a replication connection.
 
-    Raises PositionLost when its log is not the one that was read from the server `known` up to the LSN `reached`.
+    Raises PositionLost when its log is not the log that was read from the server `known` up to the LSN `reached`.
     """
     reason = "" if known is None else branched_off(replication, known, reached)
     if reason:
@@ -119,11 +125,10 @@ def identify(replication: psycopg.Connection[Any], known: ServerId | None = None
 
 
 def branched_off(replication: psycopg.Connection[Any], known: ServerId, reached: int) -> str:
-    """Why the server's log is not the one that was read from the server `known` up to the LSN `reached`, as the rest of
-    a sentence; empty when it is.
+    """Return why the server's log is not the log read from `known` up to the LSN `reached`, as the rest of a sentence.
 
-    A copy of the server's files that went on by itself has the same identifier and the same timeline: it cannot be
-    known from the original.
+    Empty if it is that log. A copy of the server's files that went on by itself has the same identifier and the same
+    timeline: it cannot be told from the original.
     """
     found = identify(replication)
     if found.system != known.system:
@@ -140,8 +145,10 @@ def branched_off(replication: psycopg.Connection[Any], known: ServerId, reached:
 
 
 def refuse_new_standby(connection: psycopg.Connection[Any]) -> None:
-    """Raises ConnectionFailed when the server has become a standby: another one is the primary soon, under the same
-    name."""
+    """Raise ConnectionFailed, a retriable error, when the server has become a standby.
+
+    Another server will soon be the primary, under the same name.
+    """
     try:
         refuse_standby(connection)
     except PrerequisiteError as error:
@@ -149,10 +156,10 @@ def refuse_new_standby(connection: psycopg.Connection[Any]) -> None:
 
 
 def refuse_another(connection: ArrowConnection, server: ServerId) -> None:
-    """Raises ConnectionFailed when the connection has come to another server than `server`: a new session sees whether
-    that one's log is the one that was read. Raises the driver's errors.
+    """Raise ConnectionFailed when the connection has reached another server than `server`; also the driver's errors.
 
-    Servers that share their storage, as Aurora's, may have no such function; they have one log for all of them.
+    A new session then checks whether that server's log is the log that was read. Servers with shared storage, as
+    Aurora's, may lack the function that gives the timeline; they all have one log.
     """
     try:
         timeline = timeline_of(connection)
@@ -163,14 +170,16 @@ def refuse_another(connection: ArrowConnection, server: ServerId) -> None:
     if timeline != server.timeline:
         place = "a standby" if timeline is None else f"on timeline {timeline}, and not on {server.timeline}"
         raise ConnectionFailed(
-            f"Another server answers than the one that was asked whose log it has: it is {place}.",
-            "See that database.hostname leads to the primary alone.",
+            f"Another server has answered than the one that was identified first: it is {place}.",
+            "Let database.hostname lead to the primary alone.",
         )
 
 
 def timeline_of(connection: ArrowConnection) -> int | None:
-    """The timeline of the server behind the connection, None for a standby. "System Administration Functions":
-    pg_walfile_name, whose first eight hexadecimal digits are the timeline."""
+    """Return the timeline of the server behind the connection; None for a standby.
+
+    PostgreSQL documentation, "System Administration Functions": the first eight hexadecimal digits of pg_walfile_name.
+    """
     batches = connection.query(
         "select case when not pg_is_in_recovery() then left(pg_walfile_name(pg_current_wal_lsn()), 8) end"
     )
@@ -179,7 +188,7 @@ def timeline_of(connection: ArrowConnection) -> int | None:
 
 
 def _ancestors(replication: psycopg.Connection[Any], timeline: int) -> Iterator[tuple[int, int]]:
-    """The timelines that `timeline` comes from, each with the LSN at which it was left."""
+    """Yield the timelines from which `timeline` descends, each with the LSN at which it was left."""
     row = replication.execute(f"TIMELINE_HISTORY {timeline}".encode()).fetchone()
     assert row is not None
     for line in _text(row[1]).splitlines():
@@ -193,7 +202,7 @@ def _text(content: str | bytes) -> str:
 
 
 class CatalogXmin:
-    """The slot's catalog xmin, read once in `xmin.fetch.interval.ms`; `connect` gives a connection."""
+    """The slot's catalog xmin, queried once in `xmin.fetch.interval.ms` over the connection that `connect` returns."""
 
     def __init__(self, config: Mapping[str, Any], connect: Callable[[], psycopg.Connection[Any]]) -> None:
         self._interval = config["xmin.fetch.interval.ms"] / 1000
@@ -203,7 +212,7 @@ class CatalogXmin:
         self._known = 0
 
     def now(self) -> int:
-        """0 where it is not wanted or not known."""
+        """Return the catalog xmin; 0 if it is not wanted or not known."""
         now = time.monotonic()
         if self._interval and now >= self._due:
             row = self._connect().execute(
@@ -221,12 +230,12 @@ where slot_type = 'logical' and plugin = 'pgoutput' and not temporary and slot_n
   and database = pg_catalog.current_database() and confirmed_flush_lsn <= %s::pg_lsn
 order by confirmed_flush_lsn desc, slot_name limit 5
 """
-"""Other slots of the database that stand at or before a position: of which the slot of before is one, where it is
-there."""
+"""Other slots of the database at or before a position: the slot that was used before is among them if it still exists.
+"""
 
 
 def way_back(connection: psycopg.Connection[Any], slot: str, lsn: int) -> str:
-    """Return the remedy for a slot that does not lead on from a checkpoint at `lsn`."""
+    """Return the remedy for a slot from which reading cannot go on at the checkpoint's position `lsn`."""
     anew = "delete the checkpoint to start again with a snapshot."
     others = [name for (name,) in connection.execute(EARLIER, (slot, lsn_text(lsn))).fetchall()]
     if not others:
@@ -236,7 +245,7 @@ def way_back(connection: psycopg.Connection[Any], slot: str, lsn: int) -> str:
 
 
 def refuse_standby(connection: psycopg.Connection[Any]) -> None:
-    """Raises PrerequisiteError when the server is a standby: nothing can be made there, no publication and no slot."""
+    """Raise PrerequisiteError when the server is a standby: no publication and no slot can be created there."""
     row = connection.execute("select pg_is_in_recovery()").fetchone()
     if row is not None and row[0]:
         raise PrerequisiteError("The server is a standby.", NAME_PRIMARY)
@@ -247,9 +256,9 @@ NAME_PRIMARY = "Name the primary in database.hostname: changes are read from pri
 
 
 def decodes_behind_standbys(connection: psycopg.Connection[Any], slot: str) -> bool:
-    """Whether the server sends no more of the log than standbys have confirmed (synchronized_standby_slots).
+    """Return True if for this slot the server sends only log that standbys have confirmed.
 
-    It does so for slots that standbys keep, and not for copies of them.
+    It does so for failover slots under synchronized_standby_slots, but not for copies of them.
     """
     row = connection.execute(
         "select coalesce((to_jsonb(s) ->> 'failover')::bool, false) and "

@@ -1,4 +1,4 @@
-"""Large transactions that the server sends before their commit (protocol 2), kept until then. Planner."""
+"""Large transactions that the server streams before their commit (protocol 2), kept until then. Planner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STREAM_START = struct.Struct(">cIB")
 _STREAM_ABORT = struct.Struct(">cII")
 _STREAM_COMMIT = struct.Struct(">cIBqqq")
 _LENGTH = struct.Struct(">qI")
-# Messages that carry a transaction id of their own inside a stream block.
+# Messages that carry a transaction id inside a stream block.
 _STREAMED_KINDS = frozenset(b"RYIUDTM")
 _ORIGIN, _RELATION, _TRUNCATE, _MESSAGE = b"ORTM"
 _ROWS = frozenset(b"IUD")
@@ -26,7 +26,7 @@ _ROWS = frozenset(b"IUD")
 
 @dataclass(slots=True)
 class _InProgress:
-    """A transaction that is streamed before its commit: its messages in a file, by subtransaction."""
+    """A transaction that is streamed before its commit: a file of its messages, each with its subtransaction's id."""
 
     file: IO[bytes]
     aborted: set[int] = field(default_factory=set)
@@ -35,24 +35,24 @@ class _InProgress:
 
 
 class AfterCommit(ConnectionFailed):
-    """What the server sends of transactions in progress cannot be used: they must be sent after their commit."""
+    """Transactions in progress cannot be taken: the server must send them after their commit."""
 
 
 class UnclearTransaction(AfterCommit):
-    """A large transaction of which nobody says what was rolled back."""
+    """A large transaction for which the server does not say which messages were rolled back."""
 
 
 class TooMuchInProgress(AfterCommit):
-    """Transactions in progress that are larger than what may be kept of them, or than what the disk takes."""
+    """Transactions in progress are larger than their limit, or than the disk has room for."""
 
 
 class StreamedTransactions:
     """Large transactions that the server sends while they are in progress, kept until their commit.
 
-    Each has a spooled file: in memory up to `memory_limit` bytes, then on disk. A record is the message's LSN and
-    length, the id of the subtransaction that wrote it, and the message without that id. All of them belong to one
-    session: the next one sends them anew. More than `limit` bytes, or what a file does not take, raises
-    TooMuchInProgress and ends the session.
+    Each transaction has a spooled file: in memory up to `memory_limit` bytes, then on disk. A record of the file is the
+    message's LSN and length, the id of the subtransaction that wrote it, and the message without that id. The
+    transactions belong to one session: the next session sends them again. TooMuchInProgress is raised, and ends the
+    session, when the files exceed `limit` bytes or one cannot be written.
     """
 
     def __init__(self, limit: int = 512 << 20, memory_limit: int = 8 << 20) -> None:
@@ -79,7 +79,7 @@ class StreamedTransactions:
         kind = message[0] if message else 0
         transaction = self._open[self.current]
         if kind == _ORIGIN:
-            # the one message without an id: it stands behind the first start of a block, as behind a Begin
+            # the only message without an id: it follows the first start of a block, as it would follow a Begin
             subtransaction, body = struct.pack(">I", self.current), message
         elif kind in _STREAMED_KINDS and len(message) >= 5:
             subtransaction, body = message[1:5], message[:1] + message[5:]
@@ -110,10 +110,10 @@ class StreamedTransactions:
             transaction.aborted.add(sub)
 
     def commit(self, message: bytes, lsn: int) -> Iterator[tuple[bytes, int]]:
-        """The committed transaction's messages, as protocol 1 would have sent them.
+        """Yield the committed transaction's messages as protocol 1 would have sent them, each with its LSN.
 
-        Raises UnclearTransaction when it has logical messages and rolled back subtransactions: the server sends such
-        messages with the id of the whole transaction.
+        Raises UnclearTransaction when the transaction has logical messages and subtransactions that were rolled back:
+        the server sends logical messages with the id of the whole transaction.
         """
         _, xid, flags, commit_lsn, end_lsn, at = unpacked(_STREAM_COMMIT, message)
         transaction = self._open.get(xid)
@@ -145,17 +145,17 @@ def _unkept(error: OSError) -> TooMuchInProgress:
 
 
 def unpacked(form: struct.Struct, message: bytes) -> tuple[Any, ...]:
-    """The fields of a message, its kind first; DecodeError where it has another length."""
+    """Return the fields of a message, its kind first. Raises DecodeError if its length does not fit `form`."""
     if len(message) != form.size:
         raise DecodeError(f"a replication message of kind {message[:1]!r} has {len(message)} bytes, not {form.size}")
     return form.unpack(message)
 
 
 def _surviving(transaction: _InProgress) -> Iterator[tuple[bytes, int]]:
-    """The messages of a transaction without those of its subtransactions that were rolled back.
+    """Yield the messages of a transaction without those of subtransactions that were rolled back.
 
-    A Relation message counts for all changes of its table up to the next one, whichever subtransaction it came with:
-    one that was rolled back is handed out if such a change needs it.
+    A Relation message describes all changes of its table up to the next Relation message, in whichever subtransaction
+    it was sent. So one of a subtransaction that was rolled back is yielded if a change that survives needs it.
     """
     file = transaction.file
     file.seek(0)
@@ -177,13 +177,13 @@ def _surviving(transaction: _InProgress) -> Iterator[tuple[bytes, int]]:
 
 
 def _tables(body: bytes) -> list[bytes]:
-    """The oids of the tables that a message belongs to."""
+    """Return the oids of the tables of a message, as bytes."""
     if body[0] == _TRUNCATE:
         return [body[at : at + 4] for at in range(6, len(body), 4)]
     return [body[1:5]] if body[0] in _ROWS or body[0] == _RELATION else []
 
 
 def _close(file: IO[bytes]) -> None:
-    # what is still to be written does not matter any more
+    # data that is still to be written does not matter any more
     with suppress(OSError):
         file.close()

@@ -1,4 +1,4 @@
-"""Stretch: a run of messages as the spool keeps it, and the rows of a batch in it. Planner."""
+"""Indexed runs of messages, as the spool keeps them, and the rows of a batch in them. Planner."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ SEVERAL, BOUNDARY, MESSAGE = -2, -3, -4
 
 @dataclass(slots=True)
 class IndexedRun:
-    """A run of messages as they were read, with the captured changes among them (its rows) indexed.
+    """A run of messages as they were read, with an index of the captured changes among them (its rows).
 
-    Row i is message `rows[i]`, that is `data[offsets[rows[i]]:offsets[rows[i] + 1]]`; `version[i]` is the id of its
-    table version, `SEVERAL` for a truncate, whose versions `truncated` holds by message, `MESSAGE` for a logical
-    message, and `BOUNDARY` for the Begin and Commit messages, which are rows where transaction metadata is wanted.
-    Then `numbers` has the events' numbers, and `counts` the transactions that end in the stretch, by their place in
-    `transactions`. The `end_*` arrays describe the commits in the stretch: the number of rows up to each, its LSN, its
-    end LSN, the end LSN of the last one up to it that was not left out (-1: none was), and its time in µs since 1970.
-    A logical message outside of transactions is a transaction and a commit of its own (see `LogPosition`), with the
-    transaction id 0.
+    Row i is message `rows[i]`, that is `data[offsets[rows[i]]:offsets[rows[i] + 1]]`. `version[i]` is the id of its
+    table version; or `SEVERAL` for a truncate, whose versions `truncated` holds by message; `MESSAGE` for a logical
+    message; `BOUNDARY` for Begin and Commit messages, which are rows if transaction metadata is wanted. Then `numbers`
+    holds the events' numbers, and `counts` the event counts of the transactions that end in the run, by their place in
+    `transactions`. The `end_*` arrays describe the commits in the run: the number of rows up to each, its LSN, its end
+    LSN, the end LSN of the last commit up to it that was not left out (-1: there is none), and its time in µs since
+    1970. A logical message outside of transactions is a transaction and a commit of its own (see `LogPosition`), with
+    the transaction id 0.
     """
 
     data: Bytes
@@ -52,11 +52,11 @@ class IndexedRun:
         return len(self.rows)
 
     def _rows_before(self, commit_lsn: int) -> int:
-        """How many rows have a commit before this LSN. A stretch may have many rows, of which few are looked at."""
+        """Return the number of rows whose commit is before this LSN; a search, since a run may have many rows."""
         return bisect_left(self.transaction, commit_lsn, key=self.transactions.commit_lsn.__getitem__)
 
     def _commit(self, place: int) -> LogPosition:
-        """The position after the commit at `place` of the `end_*` arrays."""
+        """Return the position after the commit at `place` of the `end_*` arrays."""
         end, seen = int(self.end_end[place]), max(int(self.end_seen[place]), 0)
         return LogPosition(
             int(self.end_commit[place]),
@@ -66,9 +66,9 @@ class IndexedRun:
         )
 
     def leads_to(self, before: LogPosition) -> LogPosition:
-        """How far the log has been read with the stretch, when it had been read to `before`.
+        """Return the position at the end of the run, for a log that had been read to `before`.
 
-        A session that begins anew sends what was read before: that leads nowhere.
+        It is `before` if the run has only what was read before, as a new session sends it again.
         """
         found = before
         if len(self):
@@ -80,13 +80,13 @@ class IndexedRun:
         return found if before.is_before(found) else before
 
     def size(self, first: int, last: int) -> int:
-        """Bytes from the first message of rows `[first, last)` to the end of their last one."""
+        """Return the bytes from the first message of rows `[first, last)` to the end of their last message."""
         if first >= last:
             return 0
         return int(self.offsets[self.rows[last - 1] + 1] - self.offsets[self.rows[first]])
 
     def compacted(self) -> IndexedRun:
-        """The same rows with the other messages left out, where those are most of the bytes."""
+        """Return the run without the messages that are no rows, if these are most of its bytes."""
         kept = int((self.offsets[self.rows + 1] - self.offsets[self.rows]).sum()) if len(self.rows) else 0
         if 2 * kept >= self.data.nbytes:
             return self
@@ -102,7 +102,7 @@ class IndexedRun:
         )
 
     def joined(self, other: IndexedRun) -> IndexedRun:
-        """This stretch and the one that follows it as one."""
+        """Return this run and `other`, which follows it, as one run."""
         messages, transactions = len(self.offsets) - 1, len(self.transactions)
         parts = [stretch.data[stretch.offsets[0] : stretch.offsets[-1]] for stretch in (self, other)]
         starts = self.offsets - self.offsets[0], other.offsets[1:] - other.offsets[0] + parts[0].nbytes
@@ -135,26 +135,29 @@ class IndexedRun:
         )
 
     def first_after(self, position: LogPosition) -> int:
-        """The index of the first row that stands after `position`."""
+        """Return the index of the first row after `position`."""
         high = self.rows_upto(position.commit_lsn)
         if position.consumed is None:
             return high
         low = self._rows_before(position.commit_lsn)
         return low + int(np.searchsorted(self.ordinal[low:high], position.consumed, "left"))
 
-    # --- where batches end, and what of the bytes they need -------------------------------------------------------
+    # --- ends of batches, and the bytes that batches need ---------------------------------------------------------
 
     def rows_upto(self, upto: int) -> int:
-        """How many rows belong to commits up to the LSN `upto`."""
+        """Return the number of rows of transactions that commit up to the LSN `upto`."""
         return self._rows_before(upto + 1)
 
     def sizes(self, first: int, last: int) -> Int64s:
-        """Bytes from the message of row `first` to the end of that of each of the rows `[first, last)`."""
+        """Return for each of the rows `[first, last)` the bytes from row `first`'s message to its own message's end."""
         found: Int64s = self.offsets[self.rows[first:last] + 1] - self.offsets[self.rows[first]]
         return found
 
     def end(self, start: LogPosition, first: int, last: int, upto: int | None) -> LogPosition | None:
-        """The last commit up to `last` rows that ends some of them, or the transaction that `start` is inside of."""
+        """Return the position of the last commit within the first `last` rows, and up to the LSN `upto`.
+
+        None if that commit ends neither a row from `first` on nor the transaction that `start` is inside of.
+        """
         ends = int(np.searchsorted(self.end_rows, last, "right"))
         if upto is not None:
             ends = min(ends, int(np.searchsorted(self.end_commit, upto, "right")))
@@ -164,9 +167,9 @@ class IndexedRun:
         return self._commit(ends - 1) if is_inside or int(self.end_rows[ends - 1]) > first else None
 
     def cut(self, row: int, start: LogPosition) -> LogPosition:
-        """The position after `row`, inside its transaction: the slot may only forget what is before that.
+        """Return the position after `row`, inside its transaction: the slot may only forget what is before that.
 
-        A row that is a whole transaction (a message outside of one) has nothing to be inside of.
+        For a message outside of transactions, which is a whole transaction, it is the position after its commit.
         """
         of = int(self.transaction[row])
         ended = int(np.searchsorted(self.end_rows, row + 1))
@@ -179,13 +182,13 @@ class IndexedRun:
             int(self.transactions.commit_lsn[of]),
             end,
             int(self.ordinal[row]) + 1,
-            # What the log has been read to may be further than the last commit that was not left out.
+            # The log may have been read further than the last commit that was not left out.
             idle_lsn=safe if safe > end else NOWHERE,
             at_us=start.at_us,
         )
 
     def is_passed(self, position: LogPosition) -> bool:
-        """Whether there is no row after `position`, nor the end of the transaction that it is in."""
+        """Return True if the run has no row after `position`, nor the end of the transaction that it is inside of."""
         if self.first_after(position) < len(self):
             return False
         ends = self.end_commit
@@ -194,14 +197,14 @@ class IndexedRun:
         return len(self) > 0 or not len(ends) or int(ends[-1]) <= position.commit_lsn
 
     def extent(self, first: int, last: int) -> tuple[int, int]:
-        """Where the messages of the rows `[first, last)` begin and end."""
+        """Return where in `data` the messages of the rows `[first, last)` begin and end."""
         return int(self.offsets[self.rows[first]]), int(self.offsets[self.rows[last - 1] + 1])
 
     def without_data(self) -> IndexedRun:
         return replace(self, data=np.empty(0, np.uint8))
 
     def with_data(self, data: Bytes, low: int, high: int) -> IndexedRun:
-        """The stretch with the bytes `[low, high)` of its messages: those before and after become empty."""
+        """Return the run with `data`, the bytes `[low, high)` of its messages; messages outside become empty."""
         return replace(self, data=data, offsets=np.clip(self.offsets, low, high) - low)
 
     def taken(self, first: int, last: int) -> Rows:
@@ -210,7 +213,7 @@ class IndexedRun:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows `[first, last)` of a stretch."""
+    """Rows `[first, last)` of an indexed run."""
 
     stretch: IndexedRun
     first: int
@@ -218,7 +221,7 @@ class Rows:
 
 
 def versions_of(rows: Iterable[Rows]) -> list[int]:
-    """The table versions that rows are of."""
+    """Return the table versions of the rows, in order."""
     found: set[int] = set()
     for part in rows:
         stretch = part.stretch

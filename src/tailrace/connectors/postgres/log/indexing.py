@@ -1,6 +1,6 @@
-"""The planner's view of raw pgoutput: which message belongs to which transaction, table version and position.
+"""Index of raw pgoutput messages: the transaction, table version and position of each. Planner.
 
-No tuple is decoded here. What is found is what batches are cut by and segments are made of.
+No tuple is decoded here. The planner cuts batches and makes segments from the index.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _IS_CHANGE[[ord(kind) for kind in "IUDTM"]] = True
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far an indexer has come: whatever the stretch of the next run depends on, and nothing that is not kept.
+    """State of an indexer after the last run that was kept: all that the index of the next run depends on.
 
     Rows up to and including `position` are dropped. `last_end` is the end LSN of the last commit that was not left
-    out, -1 when there was none, `last_us` the time of the last commit. The transaction that is open has its id, commit
-    LSN, time and the `last_end` before it in `open`, the number of its changes so far in `next_ordinal`, and the
-    counts of its events by table in `counts`. `versions` are the table versions in effect, by oid. `unchanged` counts
-    the updates that were left out because they changed nothing that is shown.
+    out, -1 if there was none; `last_us` is the time of the last commit. `open` describes the open transaction: its id,
+    commit LSN, time, and the `last_end` before it. `next_ordinal` is the number of its changes so far, `counts` the
+    number of its events by table. `versions` are the table versions in effect, by oid. `unchanged` is the number of
+    updates left out because they changed no column that is delivered.
     """
 
     position: LogPosition
@@ -53,9 +53,9 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class IndexedStep(contracts.Step[LogPosition, int, Rows]):
-    """The stretch of a run, and how far the indexer has come once that is kept.
+    """An indexed run, and the indexer's state once it is kept.
 
-    It is not wanted when it has no row, and no commit that others wait for.
+    It is not wanted if it has neither a row nor a commit that ends a transaction begun earlier.
     """
 
     stretch: IndexedRun
@@ -64,7 +64,7 @@ class IndexedStep(contracts.Step[LogPosition, int, Rows]):
 
 @dataclass(slots=True)
 class _Ends:
-    """The commits of a run in order, those of messages alone among them: their message numbers and what they say."""
+    """The commits of a run in order, by message number. A message alone is a commit of its own."""
 
     messages: Int64s
     commit_lsn: Int64s
@@ -74,11 +74,13 @@ class _Ends:
 
 @dataclass(slots=True)
 class _Marked:
-    """A run of messages and its transactions; a message alone is a transaction and its end.
+    """A run of messages and its transactions.
 
-    `transaction` is the place of each message's own in `transactions`. `counted` are the changes up to each message,
-    `base` those before each transaction, so that the difference counts within it. `carried`: the first one was open
-    before. `seen` is the end of the last commit that was not left out, before the run and after each of its `ends`.
+    `alone` are the logical messages outside of transactions: each is a transaction and its end. `transaction` is the
+    place of each message's transaction in `transactions`. `counted` is the number of changes up to each message, `base`
+    the number before each transaction: their difference counts within the transaction. `carried` is True if the first
+    transaction was open before the run. `seen` is the end LSN of the last commit that was not left out, before the run
+    and after each of its `ends`.
     """
 
     data: Bytes
@@ -99,16 +101,16 @@ class _Marked:
     base: Int64s
 
     def ordinals(self, rows: Int64s) -> Int64s:
-        """The places of messages in their transactions."""
+        """Return the places of messages in their transactions."""
         found = self.counted[rows] - self.base[self.transaction[rows]]
-        # a commit counts as one after the last change of its transaction, a begin as one before the first
+        # a commit's place is after the last change of its transaction, a begin's before the first
         found[self.kinds[rows] != _COMMIT] -= 1
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Numbered:
-    """The events' numbers, those of transactions that end, and the counts of the one that goes on."""
+    """The events' numbers, the counts of transactions that end, and the counts so far of the one that goes on."""
 
     numbers: Numbers
     counts: dict[int, Counts]
@@ -116,18 +118,18 @@ class _Numbered:
 
 
 class Indexer:
-    """Turns runs of protocol 1 messages into stretches.
+    """Indexes runs of protocol 1 messages.
 
-    `index` only computes, from `reached` and a run; `keep` takes over how far that leads, when the stretch is kept.
-    So a run that fails anywhere between the two is as if it had not been read, and a new session reads it again.
+    `index` only computes, from `reached` and a run; `keep` sets the state after it, once the indexed run is kept. So
+    a run that fails between the two counts as not read, and a new session reads it again.
 
-    `tables` gives the ids of table versions. `skip(xid, commit_lsn)` says whether a transaction is left out
-    as a whole (a snapshot has shown it already), but for its logical messages, which no snapshot shows; with
-    `covers(version)` only its changes of the tables for which that holds are left out. Rows up to and including
-    `position` are dropped. With `numbering` Begin and Commit messages are rows too, and the events are
-    numbered. `takes(prefix)` says which logical messages are rows; None: none is. `compared(version)` gives the
-    places of the columns that an update must change to be a row, and the number of columns; None: every update is
-    one.
+    `tables` gives the ids of table versions. `skip(xid, commit_lsn)` returns True for a transaction to leave out,
+    because a snapshot has shown it already; its logical messages stay, as no snapshot shows them. With
+    `covers(version)` only the transaction's changes of tables for which this returns True are left out. Rows up to and
+    including `position` are dropped. With `numbering` Begin and Commit messages are rows too, and the events are
+    numbered. `takes(prefix)` returns True for logical messages that are rows; None: no logical message is a row.
+    `compared(version)` gives the places of the columns of which an update must change one to be a row, and the number
+    of columns; None: every update is a row.
     """
 
     def __init__(
@@ -149,34 +151,34 @@ class Indexer:
         self.reached = Reached(position, position.end_lsn or -1, position.at_us)
 
     def reset(self) -> None:
-        """Forget the open transaction and the relations: a new decoding session sends both again."""
+        """Forget the open transaction and the table versions: a new decoding session sends both again."""
         forgotten = Reached(self.reached.position, self.reached.last_end, self.reached.last_us)
         self.reached = replace(forgotten, unchanged=self.reached.unchanged)
 
     @property
     def is_open(self) -> bool:
-        """Whether the last run that was kept ended inside a transaction."""
+        """True if the last run that was kept ended inside a transaction."""
         return self.reached.open is not None
 
     @property
     def position(self) -> LogPosition:
-        """How far the log has been read and kept."""
+        """The position up to which the log has been read and kept."""
         return self.reached.position
 
     @property
     def unchanged(self) -> int:
-        """How many updates were left out because they changed nothing that is shown."""
+        """The number of updates left out because they changed no column that is delivered."""
         return self.reached.unchanged
 
     def keep(self, step: IndexedStep) -> None:
-        """The step's stretch has been kept. Fails never."""
+        """Set the state to that after the step, whose indexed run has been kept. Never fails."""
         self._tables.keep()
         self.reached = step.after
 
     def index(self, data: Bytes, offsets: Int64s, lsn: Int64s) -> IndexedStep:
         """Index the messages `data[offsets[i]:offsets[i + 1]]` sent at `lsn[i]`, which follow what was kept last.
 
-        Raises DecodeError when they do not follow the protocol, and what `tables` raises.
+        Raises DecodeError when they do not follow the protocol, and the errors of `tables`.
         """
         before = self.reached
         self._tables.begin()
@@ -192,7 +194,7 @@ class Indexer:
         unchanged = before.unchanged
         if self._compared is not None:
             idle = self._unchanged(data, offsets, run.kinds, version)
-            # what was read before is not counted again
+            # updates that were read before are not counted again
             unchanged += int(self._beyond(run.transactions, run.transaction[idle], run.ordinals(idle)).sum())
             version[idle] = UNCAPTURED
         rows, numbered = self._rows(run, version, truncated)
@@ -225,7 +227,7 @@ class Indexer:
     def _step(
         self, run: _Marked, stretch: IndexedRun, versions: Versions, unchanged: int, counts: Mapping[str, int]
     ) -> IndexedStep:
-        """The stretch, and what is known after it."""
+        """Return the step of an indexed run: the run and the state after it."""
         before = self.reached
         opened, next_ordinal = _still_open(before, run)
         after = Reached(
@@ -238,12 +240,12 @@ class Indexer:
             counts=counts,
             unchanged=unchanged,
         )
-        # a run may end between a transaction's last row and its commit, and so may what was read before a restart
+        # a run, or what was read before a restart, may end between a transaction's last row and its commit
         waits = run.carried or before.position.consumed is not None
         return IndexedStep(stretch, bool(len(stretch) or (waits and len(stretch.end_commit))), after)
 
     def _marked(self, data: Bytes, offsets: Int64s) -> _Marked:
-        """The run with its transactions; raises DecodeError where they do not follow the protocol."""
+        """Return the run with its transactions. Raises DecodeError if they do not follow the protocol."""
         before = self.reached
         kinds, relations = scan.scan(data, offsets)
         begins = np.flatnonzero(kinds == _BEGIN)
@@ -276,7 +278,7 @@ class Indexer:
 
     @staticmethod
     def _versions(run: _Marked, versions: Versions) -> tuple[Int32s, dict[int, tuple[int, ...]]]:
-        """The table version of each message, and of each captured truncate those of its tables."""
+        """Return the table version of each message, and for each captured truncate the versions of its tables."""
         version = versions.assign(
             Run(
                 run.data, run.offsets, run.kinds, run.relations, run.transaction, run.transactions,
@@ -295,7 +297,7 @@ class Indexer:
     def _rows(
         self, run: _Marked, version: Int32s, truncated: dict[int, tuple[int, ...]]
     ) -> tuple[Int64s, _Numbered | None]:
-        """The messages that are rows, and their numbers in their transactions where these are wanted."""
+        """Return the messages that are rows, and, if wanted, the numbers of their events in their transactions."""
         rows = np.flatnonzero(run.is_change & (version != UNCAPTURED))
         if self._numbering is None:
             return rows, None
@@ -310,7 +312,7 @@ class Indexer:
 
     @staticmethod
     def _messages(data: Bytes, offsets: Int64s, kinds: Bytes) -> dict[int, pgoutput.Message]:
-        """The logical messages of the run, by message number."""
+        """Return the logical messages of the run, by message number."""
         found: dict[int, pgoutput.Message] = {}
         for row in np.flatnonzero(kinds == _MESSAGE):
             message = pgoutput.parse(bytes(data[offsets[row] : offsets[row + 1]]))
@@ -319,7 +321,7 @@ class Indexer:
         return found
 
     def _unchanged(self, data: Bytes, offsets: Int64s, kinds: Bytes, version: Int32s) -> Int64s:
-        """The updates that change no column that matters."""
+        """Return the updates that change none of the columns of `compared`."""
         assert self._compared is not None
         updates = np.flatnonzero((kinds == ord("U")) & (version != UNCAPTURED))
         found = [np.empty(0, np.int64)]
@@ -329,7 +331,7 @@ class Indexer:
         return np.concatenate(found)
 
     def _check_alone(self, offsets: Int64s, kinds: Bytes, alone: Int64s) -> None:
-        """Raises DecodeError when a message that is not transactional stands inside a transaction."""
+        """Raise DecodeError if a message that is not transactional stands inside a transaction."""
         depth = np.cumsum(kinds == _BEGIN) - np.cumsum(kinds == _COMMIT) + int(self.is_open)
         inside = alone[depth[alone] != 0]
         if len(inside):
@@ -338,10 +340,10 @@ class Indexer:
     def _transactions(
         self, data: Bytes, offsets: Int64s, begins: Int64s, openers: Int64s, ends: _Ends
     ) -> tuple[Transactions, Int64s]:
-        """The transactions of the run: the one that was open before it, if any, then one for each of `openers`.
+        """Return the transactions of the run, and `seen` (see `_Marked`).
 
-        Those are the Begin messages, and the messages outside of transactions. Beside them, the end of the last commit
-        that was not left out, as of before the run and after each of its ends.
+        The transaction that was open before the run comes first, if there is one; then one for each of `openers`, the
+        Begin messages and the messages outside of transactions.
         """
         before = self.reached
         # Begin: Int64 final LSN, Int64 time, Int32 xid.
@@ -352,21 +354,21 @@ class Indexer:
         commit_us[begun] = _int64(fields, 8) + EPOCH_US
         xid[begun] = fields[:, 16:20].copy().view(">u4").reshape(-1).astype(np.int64)
         if len(begins) < len(openers):
-            # those that are closed by themselves
+            # messages alone, which close themselves
             _, opened, closed = np.intersect1d(openers, ends.messages, assume_unique=True, return_indices=True)
             commit_lsn[opened], commit_us[opened] = ends.commit_lsn[closed], ends.at_us[closed]
         known = [before.last_end]
         if self._skip is None or self._covers is not None:
             known.extend(ends.end_lsn.tolist())
         else:
-            # to a source block, a transaction that is left out is none that was seen
+            # source blocks do not count a transaction that is left out as seen
             ended = [(before.open or (0,))[0], *xid.tolist()]
             places = np.searchsorted(openers, ends.messages, "right")
             for place, commit, end in zip(places, ends.commit_lsn.tolist(), ends.end_lsn.tolist(), strict=True):
                 left_out = ended[place] and self._skip(ended[place], commit)
                 known.append(known[-1] if left_out else end)
         seen = np.array(known, np.int64)
-        # The last commit up to a Begin is the one before it in the run; that of a message alone is itself.
+        # The last commit up to a Begin is the commit before it; the last commit up to a message alone is itself.
         previous = seen[np.searchsorted(ends.messages, openers, "right")]
         if before.open is not None:
             first = [np.array([value], np.int64) for value in before.open]
@@ -376,14 +378,14 @@ class Indexer:
         return Transactions(xid=xid, commit_lsn=commit_lsn, commit_us=commit_us, previous_end=previous), seen
 
     def _skipped(self, transactions: Transactions) -> npt.NDArray[np.bool_] | None:
-        """Which transactions are left out; None where none ever is."""
+        """Return a mask of the transactions to leave out; None if none ever is."""
         if self._skip is None:
             return None
         pairs = zip(transactions.xid.tolist(), transactions.commit_lsn.tolist(), strict=True)
         return np.array([self._skip(xid, lsn) for xid, lsn in pairs], np.bool_)
 
     def _leave_out(self, changes: Int64s, version: Int32s, truncated: dict[int, tuple[int, ...]]) -> None:
-        """Take the tables that are covered out of `changes`, all of transactions that are left out."""
+        """Mark as not captured those of `changes`, all of transactions to leave out, that are of covered tables."""
         assert self._covers is not None
         covered = {int(found) for found in np.unique(version[changes]) if found >= 0 and self._covers(int(found))}
         version[changes[np.isin(version[changes], list(covered))]] = UNCAPTURED
@@ -394,7 +396,7 @@ class Indexer:
                 version[message] = UNCAPTURED
 
     def _beyond(self, transactions: Transactions, transaction: Int64s, ordinal: Int64s) -> npt.NDArray[np.bool_]:
-        """Which rows stand after the position reached."""
+        """Return a mask of the rows that stand after the position reached."""
         position = self.reached.position
         commit = transactions.commit_lsn[transaction]
         keep: npt.NDArray[np.bool_] = commit > position.commit_lsn
@@ -406,12 +408,12 @@ class Indexer:
 def _check_order(
     offsets: Int64s, counted: Int64s, begins: Int64s, commits: Int64s, alone: Int64s, carried: bool
 ) -> None:
-    """Raises DecodeError unless Begin and Commit messages alternate, with all changes but those alone inside them."""
+    """Raise DecodeError unless Begin and Commit messages alternate and enclose all changes but messages alone."""
     first, then = (commits, begins) if carried else (begins, commits)
     alternate = 0 <= len(first) - len(then) <= 1 and bool((first[: len(then)] < then).all())
     if not (alternate and (then[: len(first) - 1] < first[1:]).all()):
         raise DecodeError("the transactions of a run of messages do not begin and end in turns", int(offsets[0]))
-    # between transactions, from each place to the one that it is exclusive of
+    # the ranges `[low, high)` of messages between transactions
     low = commits + 1 if carried else np.concatenate([np.zeros(1, np.int64), commits + 1])
     high = begins if len(begins) == len(low) else np.concatenate([begins, [len(counted)]])
     upto = [np.where(places > 0, counted[places - 1], 0) if len(counted) else places for places in (low, high)]
@@ -421,7 +423,7 @@ def _check_order(
 
 
 def _still_open(before: Reached, run: _Marked) -> tuple[tuple[int, int, int, int] | None, int]:
-    """The transaction that is open at the end of the run, as `Reached.open`, and the number of its changes so far."""
+    """Return the transaction that is open at the end of the run, as `Reached.open`, and its changes so far."""
     last_begin = int(run.begins[-1]) if len(run.begins) else -1
     last_commit = int(run.commits[-1]) if len(run.commits) else -1
     if last_begin < 0 and last_commit < 0 and before.open is None:
@@ -434,7 +436,7 @@ def _still_open(before: Reached, run: _Marked) -> tuple[tuple[int, int, int, int
 
 
 def _truncated(data: Bytes, offsets: Int64s, message: int, versions: Versions) -> tuple[int, ...]:
-    """The versions of the captured tables that a Truncate names, in its order."""
+    """Return the versions of the captured tables that a Truncate names, in its order."""
     truncate = pgoutput.parse(bytes(data[offsets[message] : offsets[message + 1]]))
     assert isinstance(truncate, pgoutput.Truncate)
     found = (versions.at(oid, message) for oid in truncate.relation_ids)
@@ -444,7 +446,10 @@ def _truncated(data: Bytes, offsets: Int64s, message: int, versions: Versions) -
 def _ends(
     data: Bytes, offsets: Int64s, commits: Int64s, alone: Int64s, found: dict[int, pgoutput.Message], last_us: int
 ) -> _Ends:
-    """The ends of the run's transactions; the time of a message alone is that of the commit before it, or `last_us`."""
+    """Return the ends of the run's transactions.
+
+    A message alone has the time of the last commit before it; before the first commit of the run, `last_us`.
+    """
     # Commit: Int8 flags, Int64 commit LSN, Int64 end LSN, Int64 time.
     fields = _fields(data, offsets, commits, 1, 25)
     ends = _Ends(commits, _int64(fields, 1), _int64(fields, 9), _int64(fields, 17) + EPOCH_US)
@@ -453,7 +458,7 @@ def _ends(
     lsn = np.array([found[int(row)].lsn for row in alone], np.int64)
     places = np.concatenate([commits, alone])
     order = np.argsort(places)
-    # 0 stands for the time before the run, then come the commits: each end has that of the last commit up to it
+    # 0 is the time before the run, i the time of commit i: each end has the time of the last commit up to it
     latest = np.concatenate([np.arange(1, len(commits) + 1), np.zeros(len(alone), np.int64)])[order]
     return _Ends(
         places[order],
@@ -464,7 +469,7 @@ def _ends(
 
 
 def _fields(data: Bytes, offsets: Int64s, messages: Int64s, start: int, length: int) -> Bytes:
-    """The `length` bytes at `start` of each message, one row a message; each must have exactly that size."""
+    """Return the `length` bytes from `start` of each message, one row a message; a message must end there."""
     if not len(messages):
         return np.empty((0, length), np.uint8)
     wrong = offsets[messages + 1] - offsets[messages] != start + length

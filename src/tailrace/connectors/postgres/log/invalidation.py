@@ -1,4 +1,4 @@
-"""Why a server has given a replication slot up, and what keeps it from doing so again. No I/O.
+"""Reasons why a server has invalidated a replication slot, with advice. No I/O.
 
 PostgreSQL documentation, "pg_replication_slots": `invalidation_reason` comes with version 17, `idle_timeout` among its
 values with 18. Older servers say `lost` in `wal_status`, and version 16 has `conflicting` besides.
@@ -15,9 +15,9 @@ REASON: Final = """case
   when restart_lsn is null or wal_status is not distinct from 'lost' then
     case when to_jsonb(s) ->> 'conflicting' = 'true' then 'conflicting' else 'wal_removed' end
   else '' end"""
-"""The reason of a row `s` of pg_replication_slots, in a select list; '' where the slot can be read."""
+"""SQL expression: the reason of a row `s` of pg_replication_slots; '' if the slot can be read."""
 
-# The reason as the rest of a sentence, and the advice.
+# By reason: the reason as the rest of a sentence, and the advice.
 _REASONS: Final = {
     "wal_removed": (
         "the server has removed log that it needs",
@@ -43,18 +43,18 @@ _REASONS: Final = {
 
 
 def why(reason: str) -> str:
-    """Return why the slot cannot be read, as the rest of a sentence, for what REASON gives."""
+    """Return the text of a reason that REASON gave, as the rest of a sentence."""
     text = _REASONS[reason][0] if reason in _REASONS else "the server has invalidated it"
     return f"{text} ({reason})"
 
 
 def advice(reason: str) -> str:
-    """Return what keeps the server from giving the next slot up for the same reason."""
+    """Return advice that keeps the server from invalidating the next slot for the same reason."""
     return _REASONS[reason][1] if reason in _REASONS else "pg_replication_slots has the reason."
 
 
 def remedy(slot: str, reason: str) -> str:
-    """Return how to begin anew, and the advice."""
+    """Return the remedy: how to start anew, and the advice for `reason`."""
     quoted = slot.replace("'", "''")
     return (
         f"select pg_drop_replication_slot('{quoted}'); then delete the checkpoint for a new snapshot. {advice(reason)}"

@@ -1,11 +1,11 @@
-"""Messages of many tables decoded and made into records together. Worker.
+"""Records of many small tables, decoded and converted together. Worker.
 
-What a table costs by itself, however few changes it has, is some milliseconds. So messages of tables with few changes
-are written anew as those of one table, whose columns are the places of a pool (see `events.pool`): a value stands at
-the place of its column, and a place that a message's table does not have is null. From there on they are a segment as
-any other, of which each record shows its own table's places.
+Each table costs some milliseconds, however few changes it has. So the messages of tables with few changes are rewritten
+as messages of one table, whose columns are the places of a pool (see `events.record_assembly.Pool`). A value is written
+to the place of its column; places that the message's table does not use are null. The result is an ordinary segment, of
+which each record shows the places of its own table.
 
-Where a message or a value is wrong, or too large, the tables are converted one by one, which says what is.
+If a message or a value is wrong or too large, the tables are converted one by one, which finds the culprit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tailrace.events.table_plan import TablePlans
 from tailrace.kernels.buffers import move
 from tailrace.kernels.compiled import kernel
 
-# The most places, places by messages, and bytes that are converted at a time.
+# The most places, cells (places times messages), and bytes that are converted at a time.
 MOST_PLACES = 512
 _MOST_CELLS = 1 << 21
 _MOST_BYTES = 16 << 20
@@ -45,10 +45,13 @@ _ABSENT = pa.array([], pa.binary())
 def records(
     segment: MixedSegment, settings: EventSettings, xmin: int | None
 ) -> Iterator[pa.RecordBatch | list[Segment]]:
-    """The records of the messages, those of a topic in log order; in their stead, where they cannot be made together,
-    the segments of some of the messages, table by table, which follow what came before."""
+    """Yield the records of the messages, in log order within each topic.
+
+    Messages that cannot be converted together are yielded as a list of segments instead, one for each table; they
+    follow what was yielded before.
+    """
     if settings.typed is not None:
-        # the rows of each table are structs of their own
+        # typed rows of each table are structs with fields of their own
         yield apart(segment)
         return
     pool = _pool(settings)
@@ -75,9 +78,10 @@ def _pool(settings: EventSettings) -> Pool:
 
 
 def _groups(tables: Sequence[Pooled], shared: Sequence[str]) -> list[tuple[bool, list[int]]]:
-    """The tables by number, in groups that are converted together, and, the others, that are not.
+    """Return the tables by number, in groups: (True, tables to convert together) or (False, tables that cannot be).
 
-    Tables that share a topic, `shared`, are in one group. Others are, as long as they have at most MOST_PLACES places.
+    `shared` is the topic of each table. Tables of one topic are in one group. Several topics are in one group as long
+    as they have at most MOST_PLACES places.
     """
     topics: dict[str, list[int]] = {}
     for number, topic in enumerate(shared):
@@ -98,7 +102,7 @@ def _groups(tables: Sequence[Pooled], shared: Sequence[str]) -> list[tuple[bool,
 
 
 def _pieces(segment: MixedSegment, layout: _Layout) -> Iterator[tuple[int, int]]:
-    """Ranges of messages that keep to the limits; one message alone may exceed them."""
+    """Yield ranges of messages within the limits; one message alone may exceed them."""
     most, low = max(_MOST_CELLS // max(layout.width, 1), 1), 0
     while low < len(segment):
         high = int(np.searchsorted(segment.offsets, segment.offsets[low] + _MOST_BYTES, side="right")) - 1
@@ -108,7 +112,7 @@ def _pieces(segment: MixedSegment, layout: _Layout) -> Iterator[tuple[int, int]]
 
 
 class _Layout:
-    """The places that some tables of a pool use, as the columns of one table: `width` of them."""
+    """The places that some tables of a pool use, as the `width` columns of one table."""
 
     def __init__(self, pool: Pool, tables: Sequence[Pooled]) -> None:
         self._tables = tables
@@ -117,14 +121,14 @@ class _Layout:
         self._columns = [pool.columns[place] for place in used]
         column_of = np.full(self._count + 1, -1, np.int32)
         column_of[used] = np.arange(len(used))
-        # of all tables, one after another; -1 finds the last one, which is none
+        # of all tables, one after another; index -1 finds the last entry, which is -1 too
         self._places = frozen(np.concatenate([column_of[table.places] for table in tables]), np.int32)
         starts = np.zeros(len(tables) + 1, np.int64)
         np.cumsum([len(table.places) for table in tables], out=starts[1:])
         self._starts = frozen(starts, np.int64)
 
     def records(self, segment: MixedSegment, settings: EventSettings, xmin: int | None) -> list[pa.RecordBatch] | None:
-        """The records of the segment, whose tables are the layout's; None where they cannot be made together."""
+        """Return the records of a segment of the layout's tables; None if they cannot be converted together."""
         try:
             rewritten = self._rewritten(segment)
             batch = None if rewritten is None else decode(rewritten)
@@ -139,7 +143,7 @@ class _Layout:
         return rows_of_tables(batch, plans, settings, FORM)
 
     def _rewritten(self, segment: MixedSegment) -> Segment | None:
-        """The messages as those of one table; None where one of them is wrong."""
+        """Return the messages as messages of one table; None if one of them is wrong."""
         data, offsets = frozen(segment.data, np.uint8), frozen(segment.offsets, np.int64)
         rows = len(segment)
         out = pooled(int(offsets[-1] - offsets[0]) + 2 * rows * self.width)
@@ -156,7 +160,7 @@ class _Layout:
         )
 
     def _spread(self, image: Image | None) -> Image | None:
-        """The image with its columns at the pool's places."""
+        """Return the image with its columns at the pool's places."""
         if image is None:
             return None
         spread = Image(image.present, [_ABSENT] * self._count, [None] * self._count)
@@ -167,12 +171,12 @@ class _Layout:
 
 @lru_cache(maxsize=64)
 def _table(width: int) -> TableSchema:
-    """A table of `width` columns; its oid, 0, is that of any."""
+    """Return a table of `width` columns without names. Its oid 0 fits the messages of any table."""
     return TableSchema(TableId("", "", ""), (Column("", "", 0),) * width, ())
 
 
 def _cut(segment: MixedSegment, low: int, high: int) -> MixedSegment:
-    """The messages `[low, high)`, over the same bytes."""
+    """Return the messages `[low, high)`, over the same bytes."""
     if low == 0 and high == len(segment):
         return segment
     total, table = segment.total_order, segment.table_order
@@ -189,7 +193,7 @@ def _cut(segment: MixedSegment, low: int, high: int) -> MixedSegment:
 
 
 def _only(segment: MixedSegment, members: Sequence[int]) -> MixedSegment:
-    """The messages of the tables with these numbers, which are numbered anew."""
+    """Return the messages of the tables with the numbers `members`; the tables are renumbered in that order."""
     if len(members) == len(segment.tables) and list(members) == sorted(members):
         return segment
     number = _renumbered(segment, members)
@@ -211,14 +215,14 @@ def _only(segment: MixedSegment, members: Sequence[int]) -> MixedSegment:
 
 
 def _renumbered(segment: MixedSegment, members: Sequence[int]) -> Int32s:
-    """Which of the members each message is of, -1 for none."""
+    """Return for each message the place of its table in `members`; -1 if it is not there."""
     numbers = np.full(len(segment.tables), -1, np.int32)
     numbers[list(members)] = np.arange(len(members))
     return numbers[segment.table]
 
 
 def apart(segment: MixedSegment) -> list[Segment]:
-    """The messages as segments of one table each, with their places among all."""
+    """Return the messages as segments of one table each, with their places among all messages."""
     found: list[Segment] = []
     total, order = segment.total_order, segment.table_order
     for number in np.unique(segment.table).tolist():
@@ -254,8 +258,11 @@ def _rewrite(
     out: Bytes,
     bounds: Int64s,
 ) -> int:
-    """Writes each message with its values at their places, and the bounds of the messages; returns how many messages,
-    from the first, are right. `out` has room for the messages as they are and for two nulls a place and message."""
+    """Write each message with its values at their places to `out`, and the messages' offsets to `bounds`.
+
+    Return the number of messages before the first wrong one. `out` has room for the messages and for two nulls for
+    each place and message.
+    """
     at_of = np.full(width, -1, np.int64)
     end_of = np.zeros(width, np.int64)
     cursor = 0
@@ -298,7 +305,7 @@ def _rewrite(
 def _locate(
     data: Bytes, at: int, end: int, places: Int32s, first: int, last: int, at_of: Int64s, end_of: Int64s
 ) -> int:
-    """Notes where the values of the tuple at `at` begin and end, by place; the position behind it, -1 when wrong."""
+    """Note by place where the values of the tuple at `at` begin and end. Return the tuple's end; -1 if it is wrong."""
     if end - at < 2 or uint16(data, at) != last - first:
         return -1
     at += 2
@@ -326,7 +333,7 @@ def _locate(
 
 @kernel
 def _put(data: Bytes, out: Bytes, cursor: int, at_of: Int64s, end_of: Int64s) -> int:
-    """Writes a tuple of the values noted, which are forgotten, with nulls at the other places; the position behind."""
+    """Write a tuple of the noted values, with nulls at the other places, and clear the notes. Return its end."""
     width = len(at_of)
     out[cursor], out[cursor + 1] = width >> 8, width & 255
     cursor += 2

@@ -1,7 +1,7 @@
 """Numbering of events within transactions, for `provide.transaction.metadata`. Planner.
 
-Events are counted in the order of the log over all captured tables, so it is done here, where the whole log passes,
-and not in the tasks: a transaction may be spread over tables, tasks and batches.
+Events are counted in log order over all captured tables. So the planner counts them, who sees the whole log, and not
+the tasks: a transaction may be spread over tables, tasks and batches.
 """
 
 from __future__ import annotations
@@ -21,21 +21,24 @@ from tailrace.events.control_records import in_java_order
 
 _UPDATE, _TRUNCATE = ord("U"), ord("T")
 _OPS = {ord("I"): "c", ord("U"): "u", ord("D"): "d", ord("T"): "t"}
-# What a logical message is counted under, which is no table.
+# The name under which logical messages are counted, which is no table's.
 _MESSAGES = ""
 _MESSAGE_NAME = "io.debezium.connector.postgresql.LogicalDecodingMessageMonitor$LogicalDecodingMessageId"
 
 
 @dataclass(slots=True)
 class Numbers:
-    """The first event's number in its transaction and table, for each change; a truncate's by table version."""
+    """The number of each change's first event in its transaction (`total`) and there in its table (`table`).
+
+    `truncates` has by message the pairs of these numbers for a truncate, one for each of its table versions.
+    """
 
     total: Int64s
     table: Int64s
     truncates: dict[int, tuple[tuple[int, int], ...]]
 
     def among(self, messages: Int64s, rows: Int64s) -> Numbers:
-        """The numbers of `messages` laid out for `rows`, which hold them all; 0 for the others."""
+        """Return the numbers, which are those of `messages`, laid out for `rows`; 0 for rows without a number."""
         total, table = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
         places = np.searchsorted(rows, messages)
         total[places], table[places] = self.total, self.table
@@ -45,7 +48,7 @@ class Numbers:
         return Numbers(self.total[keep], self.table[keep], self.truncates)
 
     def moved(self, places: dict[int, int]) -> Numbers:
-        """The same where message `m` has become message `places[m]`."""
+        """Return the numbers after message `m` has become message `places[m]`."""
         truncates = {places[message]: found for message, found in self.truncates.items() if message in places}
         return Numbers(self.total, self.table, truncates)
 
@@ -53,8 +56,8 @@ class Numbers:
 class Numbering:
     """Numbers the events of runs; `versions` is the reader's list, `skipped` the operations that give no events.
 
-    Debezium counts each logical message as a collection of its own, and so does this: it is the first of its
-    collection, and END lists each of them.
+    As in Debezium each logical message is a collection of its own: it is the first of its collection, and END lists
+    every message.
     """
 
     def __init__(self, versions: Sequence[TableSchema], skipped: frozenset[str]) -> None:
@@ -75,11 +78,12 @@ class Numbering:
         ends: Sequence[int],
         carried: Mapping[str, int],
     ) -> tuple[Numbers, dict[int, Counts], dict[str, int]]:
-        """Number the changes `messages` of a run, and count the transactions that it ends.
+        """Number the changes `messages` of a run, and count the events of the transactions that end in it.
 
-        `transaction[i]` is the place of change i's transaction in the run; `ends` the places of those that end in
-        it. The counts are by place. A run that starts inside a transaction (place 0) goes on with its counts by table,
-        `carried`; what is open at its end has those that are returned last.
+        `transaction[i]` is the place of change i's transaction in the run; `ends` are the places of the transactions
+        that end in it. `carried` are the counts by table of the transaction that was open before the run (place 0).
+        Return the numbers, the counts of the ended transactions by place, and the counts by table of the transaction
+        that is still open.
         """
         weights = self._weights[kinds].copy()
         weights[self._key_changes(data, offsets, messages, kinds, version)] = self._key_change_weight
@@ -109,7 +113,7 @@ class Numbering:
         return self._spread(rows, kinds, messages, entry_row, total, by_table), counts, still_open
 
     def _key_changes(self, data: Bytes, offsets: Int64s, messages: Int64s, kinds: Bytes, version: Int32s) -> Int64s:
-        """The updates that become a delete and a create, as rows."""
+        """Return the rows of the updates that become a delete and a create."""
         found = [np.empty(0, np.int64)]
         for number in np.unique(version[kinds == _UPDATE]):
             table = self._versions[int(number)]
@@ -133,7 +137,7 @@ class Numbering:
         ends: Sequence[int],
         carried: Mapping[str, int],
     ) -> tuple[dict[int, Counts], dict[str, int]]:
-        """The counts of the ended transactions, and those of the one that is still open."""
+        """Return the counts of the ended transactions by place, and those of the transaction that is still open."""
         sums: dict[int, dict[str, int]] = {0: dict(carried)}
         keys, first, inverse = np.unique(place * (len(names) + 1) + table, return_index=True, return_inverse=True)
         totals = np.bincount(inverse, weight, len(keys)).astype(np.int64) if len(keys) else np.empty(0, np.int64)
@@ -180,10 +184,10 @@ def _key_differs(data: Bytes, offsets: Int64s, message: int, indexes: Int32s) ->
 
 
 def _listed(tables: dict[str, int]) -> tuple[tuple[str, int], ...]:
-    """What END events list: messages, one by one, then tables.
+    """Return the list of an END event: each message, then the tables.
 
-    Debezium puts the address of an object behind a message's name, and lists it wherever that leads; here the
-    messages have numbers and come first.
+    Debezium appends an object's address to a message's name, which decides its place in the list. Here the messages
+    have numbers and come first.
     """
     messages = tables.get(_MESSAGES, 0)
     named = {name: count for name, count in tables.items() if name != _MESSAGES}

@@ -1,4 +1,4 @@
-"""Segments decoded, with the messages that cannot be, or are too large, in their places among the changes. Worker."""
+"""Decoding of segments; messages that are broken or too large become quarantine records in their place. Worker."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from tailrace.events.quarantine import QuarantinedChange, put_aside, report, too
 
 
 def decoded(segment: Segment, settings: EventSettings) -> Iterator[tuple[int, ChangeBatch | pa.RecordBatch]]:
-    """The segment's changes, with the record of a message that cannot be decoded in its place between them.
+    """Yield the segment's changes, and in their place the quarantine records of messages that cannot be decoded.
 
     Each part comes with the number of its first message in the segment. A message that is larger than
-    `settings.most_change_bytes` is put aside without its bytes, which would take the memory that it must not take.
+    `settings.most_change_bytes` is quarantined without its bytes, because they would need the memory that the limit
+    is there to save.
 
-    Raises DecodeError, naming table and position, where the mode is `fail`, and ConversionError there for a message
-    that is too large; in any mode DecodeError when the segment as a whole is at fault.
+    In mode `fail` raises DecodeError with table and position for a message that cannot be decoded, and ConversionError
+    for a message that is too large. Raises DecodeError in any mode when the segment as a whole cannot be decoded.
     """
     for first, piece in segment.pieces(PIECE):
         for low, part in _decoded(piece, settings):
@@ -66,8 +67,7 @@ def _decoded(segment: Segment, settings: EventSettings) -> Iterator[tuple[int, C
 
 
 def _too_large(segment: Segment, settings: EventSettings) -> dict[int, int]:
-    """The messages that are too large, each with its size. Raises ConversionError for the first one where the mode is
-    `fail`."""
+    """Return the size of each message that is too large. In mode `fail` raises ConversionError for the first."""
     most = settings.most_change_bytes
     sizes = segment.left_out
     if sizes is None:
@@ -82,7 +82,7 @@ def _too_large(segment: Segment, settings: EventSettings) -> dict[int, int]:
 
 
 def _broken(segment: Segment) -> dict[int, str]:
-    """The messages that are not understood, in order, each with the reason."""
+    """Return the messages that cannot be parsed, in order, each with the reason."""
     found: dict[int, str] = {}
     for row in range(len(segment)):
         try:
@@ -93,7 +93,7 @@ def _broken(segment: Segment) -> dict[int, str]:
 
 
 def _batch(segment: Segment, low: int, high: int) -> ChangeBatch:
-    """The messages `[low, high)` decoded, with their orders and their raw bytes."""
+    """Decode the messages `[low, high)`; the batch has their numbers in transactions and their raw bytes."""
     total, table = segment.total_order, segment.table_order
     if high - low < len(segment):
         segment = Segment(

@@ -1,4 +1,4 @@
-"""LogReader: the planner's one reader of the slot. Its calls are the planner's."""
+"""The planner's reader of the slot; its methods are called by the planner's thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tailrace.log import reader
 
 
 class PostgresLogReader(reader.LogReader[LogPosition, Committed, int, Rows]):
-    """Reads the slot from where `feed` begins."""
+    """Reads the slot from the position at which `feed` starts."""
 
     def __init__(self, feed: PostgresFeed) -> None:
         memory, disk = feed.settings.memory_limit, feed.settings.disk_limit
@@ -25,33 +25,33 @@ class PostgresLogReader(reader.LogReader[LogPosition, Committed, int, Rows]):
 
     @property
     def gear(self) -> str:
-        """How the log is read now: `streaming`, `catch-up`, or `starting`."""
+        """The way in which the log is read now: `streaming`, `catch-up`, or `starting`."""
         return self.feed.gear
 
     @property
     def server(self) -> ServerId | None:
-        """Whose log it is; known from the first session on."""
+        """The server whose log is read; known from the first session on."""
         return self.feed.server
 
     @property
     def head_lsn(self) -> FlushedLsn:
-        """How far the server's log is known to reach."""
+        """The last known end of the server's flushed log."""
         return self.feed.head_lsn
 
     @property
     def lag(self) -> int:
-        """Bytes of the log that are known to be there and have not been read."""
+        """Bytes of the log up to `head_lsn` that have not been read."""
         return max(0, self.feed.head_lsn - self.feed.progress)
 
     @property
     def unchanged(self) -> int:
-        """How many updates were left out because they changed nothing that is shown."""
+        """The number of updates left out because they changed no column that is delivered."""
         return self.feed.indexer.unchanged
 
     def extend(self, lsn: FlushedLsn) -> None:
-        """Let a reader that ends at a target go on to `lsn`."""
+        """Move the target of a reader that has one on to `lsn`."""
         self.feed.extend(lsn)
 
     def history(self, start: LogPosition, end: LogPosition) -> History:
-        """What the offset at the end of the batch `(start, end]` says of the tables."""
+        """Return the history of the tables that the offset at the end of the batch `(start, end]` records."""
         return self.feed.relations.history.upto(start, end)

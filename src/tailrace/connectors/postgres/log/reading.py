@@ -1,4 +1,4 @@
-"""How the log is read, from where, what of it, and by which connections. Planner."""
+"""Settings of the log reader: sizes and times, start, selection of changes, and connections. Planner."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from tailrace.process.runtime import THREADS, Runtime
 if TYPE_CHECKING:
     import psycopg
 
-# The server has a slice whole before it sends any of it, in temporary files what its memory does not hold.
+# The server decodes a whole slice before it sends any of it, and keeps in temporary files what exceeds its memory.
 _SLICE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderSettings:
-    """What the reader needs to know, all sizes in bytes and times in seconds.
+    """Settings of the reader; sizes are in bytes and times in seconds.
 
-    A backlog of more than `catch_up_above` bytes of WAL is read by the catch-up gear in slices of `slice_bytes` or more
-    (the first one of `first_slice_bytes`, so that the first batch starts early, unless `gathers` says that batches wait
-    for what there is to read), down to `stream_below`. A lost session is tried again `max_retries` times in a row (-1:
-    for ever), a slot that another client holds `slot_retries` times, with growing pauses of at most the delays. Up to
-    `in_progress_limit` bytes of transactions are taken before their commit. `parameters` are further ones of pgoutput.
+    The catch-up gear reads a backlog of more than `catch_up_above` bytes of WAL, until less than `stream_below` is
+    left. A slice has `slice_bytes` or more. The first has `first_slice_bytes`, so that the first batch starts early,
+    unless `gathers`: then batches wait for everything that there is to read. A lost session is retried `max_retries`
+    times in a row (-1: for ever), and a slot in use by another client `slot_retries` times, with growing pauses of at
+    most the delays. At most `in_progress_limit` bytes of transactions are taken before their commit. `parameters` are
+    additional parameters of pgoutput.
     """
 
     slot: str
@@ -52,7 +53,7 @@ class ReaderSettings:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> ReaderSettings:
-        """Those of a configuration."""
+        """Return the settings of a configuration."""
         queue_bytes = config["max.queue.size.in.bytes"]
         sizes: dict[str, Any] = (
             {"memory_limit": queue_bytes, "disk_limit": 0, "in_progress_limit": queue_bytes} if queue_bytes else {}
@@ -72,16 +73,17 @@ class ReaderSettings:
         )
 
     def size_of_slice(self, before: int, is_first: bool = False) -> int:
-        """Bytes of WAL in the next slice, for which the server reads `before` bytes as well: it does so for each."""
+        """Return the bytes of WAL for the next slice; for each slice the server reads `before` bytes as well."""
         least = self.first_slice_bytes if is_first and not self.gathers else self.slice_bytes
         return max(least, min(before // 2, _SLICE_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """Where reading begins: behind `log`.
+    """Start of reading: behind the position `log`.
 
-    `server` is whose log was read before, up to `reached_lsn`: the log of another one is refused; None: any is taken.
+    `server` is the server whose log was read before, up to `reached_lsn`; the log of another server is refused. None:
+    the log of any server is accepted.
     """
 
     log: LogPosition
@@ -91,12 +93,13 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What of the log is wanted.
+    """Selection of what is read from the log.
 
-    `visible` is what a snapshot has shown of it already. With `target_lsn` nothing that commits after it is wanted,
-    and reading ends there. With `numbered_without` events are numbered within their transactions, but for operations
-    that give none. `takes(prefix)` says which logical messages are captured, None: none. `shows(table)` names the
-    columns that an update must change to be delivered; None: every update is.
+    `visible` are the transactions whose changes a snapshot has shown already. With `target_lsn` reading ends there: no
+    transaction that commits after it is read. With `numbered_without` events are numbered within their transactions;
+    its operations give no events. `takes(prefix)` returns True for the logical messages to capture; None: no message.
+    `shows(table)` names the columns of which an update must change one to be delivered; None: every update is
+    delivered.
     """
 
     visible: Visible | None = None
@@ -108,7 +111,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """All that a planner has of the world: how it opens sessions with a server, and how time passes meanwhile."""
+    """The planner's outside world: functions that open sessions with a server, and the runtime with its clock."""
 
     connect: Connect = connect
     arrow: Callable[[Address], ArrowConnection] = ArrowConnection
@@ -120,7 +123,7 @@ OUTSIDE = Environment()
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """How to open each kind of connection; called by the reader's thread, `arrow` by another one beside it as well."""
+    """Functions that open each kind of connection. The reader's thread calls them, a helper thread `arrow` as well."""
 
     control: Callable[[], psycopg.Connection[Any]]
     replication: Callable[[], psycopg.Connection[Any]]
@@ -128,7 +131,7 @@ class Connections:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], connection: psycopg.Connection[Any], outside: Environment) -> Connections:
-        """Those of a configuration, to the server that `connection` has been made to."""
+        """Return the connections of a configuration, to the server of `connection`."""
         address, any_bytes = Address.of(config, connection), has_no_encoding(connection)
         return cls(
             control=lambda: outside.connect(config, limited=False),

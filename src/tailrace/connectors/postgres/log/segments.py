@@ -1,10 +1,10 @@
-"""Cutting a batch's rows into segments so that order holds. Planner only.
+"""Division of a batch's rows into segments that keep the order of events. Planner.
 
-`event.order=topic` keeps everything of one topic in one task, in log order; `event.order=key` spreads a table over
-several tasks by a hash of its key, each with all changes of its keys in log order. A table with a key change or a
-truncate in the batch stays whole: those order rows of different keys against each other. Tables that share a topic
-share its task, or, by key, the tasks of its keys: each row has its place in the log, by which the task puts the
-records of several tables in order.
+`event.order=topic` keeps all rows of a topic in one task, in log order. `event.order=key` spreads a table over several
+tasks by a hash of its key; each task has all changes of its keys in log order. A table with a key change or a truncate
+in the batch stays whole, because these order rows of different keys against each other. Tables that share a topic share
+its task, or with `key` its tasks. Each row then has its place in the log, by which the task orders the records of
+several tables.
 """
 
 from __future__ import annotations
@@ -21,27 +21,26 @@ from tailrace.connectors.postgres.log.indexed_run import BOUNDARY, MESSAGE, SEVE
 from tailrace.connectors.postgres.protocol import lasting, scan
 from tailrace.connectors.postgres.protocol.segment import PIECE, MessageSegment, MixedSegment, Segment
 
-# Below this many rows another task costs more than it saves, or, where they are spread over small tables, below this
-# many topics.
+# Below this many rows, or below this many topics of small tables, another task costs more than it saves.
 SMALL_BATCH_ROWS = 4096
 MANY_TOPICS = 256
-# The most rows and bytes of a small table in a batch, and how many of those are worth being converted together.
+# The most rows and bytes of a small table in a batch, and the least number of small tables to convert together.
 SMALL_TABLE_ROWS = 1024
 SMALL_TABLE_BYTES = 256 << 10
 MIXED_TABLES = 8
-# So many bytes of the log are copied by several threads: what takes its time is that the system clears fresh memory.
+# From this many bytes of the log on, several threads copy them: the system takes long to clear fresh memory.
 _BESIDE_BYTES = 16 << 20
-# A table costs a task as much as this many rows do.
+# A table costs a task as much as this many rows.
 _TABLE_ROWS = 16
 
 
-# How far the places of two rows are apart at least: a truncate has one for each of its tables.
+# The distance between the places of two rows: a truncate has a place for each of its tables.
 _STEP = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """Rows of one version in a stretch, in log order; `base` + i is the number of the stretch's row i in the batch."""
+    """Rows of one table version in an indexed run, in log order; the run's row i is row `base` + i of the batch."""
 
     stretch: IndexedRun
     rows: Int64s
@@ -51,7 +50,7 @@ class _Taken:
         return len(self.rows)
 
     def places(self, version: int) -> Int64s:
-        """See Segment. A truncate's tables follow one another as it names them."""
+        """Return the places of the rows (see Segment). A truncate's tables follow one another as it names them."""
         found = (self.rows + self.base) * _STEP
         for place in np.flatnonzero(self.stretch.version[self.rows] == SEVERAL):
             found[place] += self.stretch.truncated[int(self.stretch.rows[self.rows[place]])].index(version)
@@ -60,7 +59,7 @@ class _Taken:
 
 @dataclass(slots=True)
 class _Unit:
-    """What one task must process one after another."""
+    """Segments that one task must process one after another."""
 
     segments: Sequence[Segment | MixedSegment]
 
@@ -78,10 +77,10 @@ def tasks(
     most: int = 0,
     takes_last: Callable[[TableSchema], bool] = lambda _: False,
 ) -> list[list[Segment | MixedSegment]]:
-    """The segments of a batch, grouped by the task that gets them: at most `parallelism` groups.
+    """Return the segments of a batch, grouped by task: at most `parallelism` groups.
 
-    Segments are without the bytes of messages that have more than `most`, where that is not 0. Of a table for which
-    `takes_last` says so they may be without changes that later ones of their keys make superfluous.
+    Messages of more than `most` bytes are without their bytes, unless `most` is 0. For a table for which `takes_last`
+    returns True, changes may be left out that later changes of the same key make superfluous.
     """
     # the reader adds to its list meanwhile
     versions = tuple(versions)
@@ -122,10 +121,10 @@ def tasks(
 def _small_topics(
     rows: Sequence[Rows], versions: Sequence[TableSchema], topic: Callable[[TableSchema], str], most: int
 ) -> dict[tuple[int, ...], int]:
-    """The topics all of whose tables have few changes, each as its table versions, with the number of its changes.
+    """Return the topics whose tables all have few changes: the table versions of each, with the number of its changes.
 
-    Empty where there are not enough of them to gain anything. A table with a truncate, which others may share, is not
-    among them, nor is one with a message of more than `most` bytes.
+    Empty if there are too few to gain anything. Topics of a table with a truncate, which other tables may share, or
+    with a message of more than `most` bytes are left out.
     """
     if len(versions) < MIXED_TABLES:
         return {}
@@ -156,7 +155,7 @@ def _small_topics(
 
 
 def _shared_out(topics: dict[tuple[int, ...], int], count: int) -> list[list[int]]:
-    """The table versions of the topics in at most `count` lists of about as much work each."""
+    """Divide the table versions of the topics into at most `count` lists of about equal work."""
     shares: list[list[int]] = [[] for _ in range(count)]
     loads = [0] * count
     for members in sorted(topics, key=lambda members: -topics[members]):
@@ -167,7 +166,7 @@ def _shared_out(topics: dict[tuple[int, ...], int], count: int) -> list[list[int
 
 
 def _mixed(rows: Sequence[Rows], versions: Sequence[TableSchema], members: Sequence[int]) -> MixedSegment:
-    """The messages of the given table versions, in log order."""
+    """Return the messages of the given table versions, in log order."""
     place = np.full(len(versions), -1, np.int32)
     place[list(members)] = np.arange(len(members))
     parts, table = [], []
@@ -202,9 +201,9 @@ def _joined(parts: Sequence[Int64s]) -> Int64s | None:
 def _by_version(
     rows: Sequence[Rows], only: frozenset[int] | None = None, without: frozenset[int] = frozenset()
 ) -> dict[int, list[_Taken]]:
-    """Table version -> the rows of each stretch that belong to it, in log order, truncates included.
+    """Return by table version its rows in each indexed run, in log order, truncates included.
 
-    `only` are the versions that are wanted, None all of them but `without`.
+    `only` are the wanted versions; None: all versions but `without`.
     """
     picked: dict[int, list[_Taken]] = {}
     number = 0
@@ -229,7 +228,7 @@ def _by_version(
 
 
 def changes_of(rows: Sequence[Rows], versions: Sequence[TableSchema], oid: int) -> list[ChangeBatch]:
-    """The decoded changes of the table `oid` among the rows: batches of each of its versions, one after another."""
+    """Decode the changes of the table `oid` among the rows: the batches of each of its versions, one after another."""
     from tailrace.connectors.postgres.protocol.decoder import decode
 
     picked = _by_version(rows, frozenset(place for place, table in enumerate(versions) if table.oid == oid))
@@ -243,7 +242,7 @@ def _reduce(
     most: int,
     takes_last: Callable[[TableSchema], bool],
 ) -> dict[int, int]:
-    """Leave out what later changes make superfluous; of each table version how many changes these are."""
+    """Drop from `picked` changes that later ones make superfluous; return their number by table version."""
     found = {}
     for version, parts in picked.items():
         if takes_last(versions[version]):
@@ -253,7 +252,7 @@ def _reduce(
 
 
 def _standing(table: TableSchema, parts: list[_Taken], most: int) -> list[_Taken]:
-    """The changes of a table version without those that later ones make superfluous."""
+    """Return the changes of a table version without those that later ones make superfluous."""
     if not table.key or any((part.stretch.version[part.rows] == SEVERAL).any() for part in parts):
         return parts
     indexes = np.array([table.index(name) for name in table.key], np.int32)
@@ -266,7 +265,7 @@ def _standing(table: TableSchema, parts: list[_Taken], most: int) -> list[_Taken
 
 
 def _segments(versions: Sequence[TableSchema], taken: Sequence[tuple[int, Sequence[_Taken]]]) -> list[Segment]:
-    """The segments of a topic, or of a part of its keys; with places where there are several."""
+    """Return the segments of a topic, or of a part of its keys; with places if there are several segments."""
     found = [_segment(versions, version, parts) for version, parts in taken]
     if len(found) > 1:
         for segment, (version, parts) in zip(found, taken, strict=True):
@@ -275,7 +274,7 @@ def _segments(versions: Sequence[TableSchema], taken: Sequence[tuple[int, Sequen
 
 
 def _segment(versions: Sequence[TableSchema], version: int, parts: Sequence[_Taken]) -> Segment:
-    """One segment of the given rows, all of table version `version`."""
+    """Return one segment of the given rows, all of table version `version`."""
     data, offsets = _gathered(parts)
     numbers, transactions = _transactions(parts)
     orders = [_orders(part.stretch, part.rows, version) for part in parts if part.stretch.numbers is not None]
@@ -293,14 +292,14 @@ def _segment(versions: Sequence[TableSchema], version: int, parts: Sequence[_Tak
 
 
 def _gathered(parts: Sequence[_Taken]) -> tuple[Bytes, Int64s]:
-    """The messages of the given rows, copied together: their bytes and their offsets."""
+    """Copy the messages of the given rows together; return their bytes and offsets."""
     return scan.gather_all([(part.stretch.data, part.stretch.offsets, part.stretch.rows[part.rows]) for part in parts])
 
 
 def messages(rows: Sequence[Rows], most: int = 0) -> MessageSegment | None:
-    """The logical messages among the rows: they have one topic, and so one task. None when there are none.
+    """Return the logical messages among the rows, None if there are none. They have one topic, and so one task.
 
-    Those that have more than `most` bytes, where that is not 0, are without their bytes.
+    Messages of more than `most` bytes are without their bytes, unless `most` is 0.
     """
     found = [
         _Taken(part.stretch, part.first + np.flatnonzero(part.stretch.version[part.first : part.last] == MESSAGE), 0)
@@ -318,7 +317,7 @@ def messages(rows: Sequence[Rows], most: int = 0) -> MessageSegment | None:
 
 
 def _orders(stretch: IndexedRun, taken: Int64s, version: int) -> tuple[Int64s, Int64s]:
-    """The numbers of the rows' events in their transactions and tables; a truncate has its own for each table."""
+    """Return the numbers of the rows' events in transaction and table; a truncate has numbers for each table."""
     numbers = stretch.numbers
     assert numbers is not None
     total, table = numbers.total[taken], numbers.table[taken]
@@ -329,7 +328,7 @@ def _orders(stretch: IndexedRun, taken: Int64s, version: int) -> tuple[Int64s, I
 
 
 def boundaries(rows: Sequence[Rows]) -> list[Boundary]:
-    """The begins and ends of transactions among the rows, in log order."""
+    """Return the begins and ends of transactions among the rows, in log order."""
     found = []
     for part in rows:
         stretch = part.stretch
@@ -352,10 +351,10 @@ def boundaries(rows: Sequence[Rows]) -> list[Boundary]:
 
 
 def _transactions(parts: Sequence[_Taken]) -> tuple[Int32s, Transactions]:
-    """The transactions that the rows belong to, and each row's number among them."""
+    """Return the number of each row's transaction, and the transactions of the rows."""
     numbers, pieces, base = [], [], 0
     for part in parts:
-        # in log order the rows of a transaction follow one another
+        # rows are in log order: those of a transaction follow one another
         of = part.stretch.transaction[part.rows]
         begins = np.diff(of, prepend=-1) != 0
         used = of[begins]
@@ -373,8 +372,10 @@ def _buckets(
     versions: Sequence[TableSchema],
     count: int,
 ) -> list[list[tuple[int, list[_Taken]]]] | None:
-    """The rows of a topic by hash of their key, as those of each table version, or None when they have to stay
-    together."""
+    """Divide the rows of a topic by the hash of their key into `count` buckets, each with rows by table version.
+
+    Return None if the rows have to stay together.
+    """
     hashed = _hashed([versions[version] for version in members])
     if not hashed:
         return None
@@ -404,9 +405,9 @@ def _buckets(
 
 
 def _hashed(tables: Sequence[TableSchema]) -> list[str]:
-    """The columns of the key by which the rows of `tables` may be spread: equal keys of events have equal texts there.
+    """Return the key columns by whose text the rows of `tables` may be spread: equal keys of events have equal texts.
 
-    Empty where there are none, or the tables' keys are not alike.
+    Empty if there is no such column, or if the tables' keys differ.
     """
     (key, *others) = {table.key for table in tables}
     if others:
@@ -419,26 +420,26 @@ def _hashed(tables: Sequence[TableSchema]) -> list[str]:
     ]
 
 
-# Types of which two texts are never one value in a key, by what they differ from the others in.
+# Types in which two different texts are never one value in a key, with a group of types whose texts are alike.
 _KINDS = {16: "bool", 17: "bytes", 20: "whole", 21: "whole", 23: "whole", 26: "whole"}
 _KINDS |= dict.fromkeys((19, 25, 1042, 1043, 2950), "text")
 _NUMERIC, _EXACT_DIGITS = 1700, 15
 
 
 def _kind_of_text(column: Column, table: TableSchema) -> object:
-    """What the texts of a key column are, None where two of them may be the same value in keys of events."""
+    """Return the kind of a key column's texts; None if two different texts may be one value in keys of events."""
     of = column.element if column.kind == "domain" and column.element is not None else column
     if of.kind == "enum":
         return "text"
     if of.type_oid == _NUMERIC and of.modifier > 0 and (of.modifier - 4) >> 16 <= _EXACT_DIGITS:
-        # as many digits behind the point in each, and not too many for a double
+        # each text has the same number of digits behind the point, and not too many for a double
         return _NUMERIC, of.modifier
     kind = _KINDS.get(of.type_oid)
     return None if kind == "text" and table.any_bytes else kind
 
 
 def _spread(units: list[_Unit], parallelism: int) -> list[list[Segment | MixedSegment]]:
-    """Units on at most `parallelism` tasks, the largest first to the least loaded."""
+    """Divide the units among at most `parallelism` tasks, each time the largest to the least loaded."""
     groups: list[list[Segment | MixedSegment]] = [[] for _ in range(min(parallelism, len(units)))]
     loads = [0] * len(groups)
     for unit in sorted(units, key=lambda unit: -unit.size):

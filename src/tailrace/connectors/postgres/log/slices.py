@@ -1,4 +1,4 @@
-"""A backlog in slices of WAL, of which large ones are made by the server in two halves at once. Planner."""
+"""A backlog in slices of WAL; the server decodes two halves of a large slice at once. Planner."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from tailrace.process.runtime import Helper, Runtime
 log = logging.getLogger("tailrace")
 
 HALVES_ABOVE = 64 << 20
-"""A slice of more bytes of WAL is made in two halves."""
+"""A slice of more bytes of WAL than this is decoded in two halves."""
 
 _Half = tuple[ReadLsn, Iterator[Messages]]
-"""Where the second copy began, by what the server says, and what it gives."""
+"""The position at which the second copy began, as the server reports it, and the copy's runs."""
 
 
 class Slices:
-    """The slices that a copy of the slot gives; those of more than HALVES_ABOVE bytes of WAL in two halves.
+    """Slices of WAL from a copy of the slot; those of more than HALVES_ABOVE bytes in two halves.
 
     A session of the server decodes with one core, and sends nothing of a slice before it has decoded all of it. So a
-    second copy, which `another` makes, is moved a little behind the middle of the slice and gives what follows, while
-    the first half is made and read. The second half counts only where it begins no later than the first has ended, by
-    what the server says of both. Where the second copy fails, the first one goes on alone.
+    second copy, which `another` makes, is advanced to a little behind the middle of the slice. It decodes the second
+    half while the first half is decoded and read. The second half is used only if, by the positions that the server
+    reports, it begins no later than the first half has ended. If the second copy fails, the first goes on alone.
 
     All on the reader's thread, but for `another` and the start of the second half.
     """
@@ -45,21 +45,21 @@ class Slices:
 
     @property
     def before(self) -> int:
-        """How many bytes before the last slice's end the server begins to read for the next one."""
+        """The number of bytes before the last slice's end at which the server begins to read for the next slice."""
         return self._first.before
 
     def begin(self, lsn: ReadLsn) -> ReadLsn:
-        """Skip what has been read before; where the first slice begins."""
+        """Skip what commits before `lsn`, and return the position at which the first slice begins."""
         self._first.advance(lsn)
         return self._first.position()
 
     def read(self, begin: ReadLsn, upto_lsn: int) -> Iterator[Messages | ReadLsn]:
-        """The messages of the transactions that commit from `begin` on and before `upto_lsn`, run by run, and behind
-        each part of them how far it has been read: a decoding session of its own begins there.
+        """Yield the messages of transactions that commit from `begin` on and before `upto_lsn`, run by run.
 
-        The last one may be before `upto_lsn`.
+        After each half, or after a slice in one part, yield the position reached: another decoding session begins
+        there. The last position may be before `upto_lsn`.
         """
-        # the second half begins later, when its copy is made and has skipped the first one
+        # the second half is the smaller one: it starts later, once its copy is made and has skipped the first half
         middle = begin + (upto_lsn - begin) * 9 // 16
         half = self._beside(middle, upto_lsn) if upto_lsn - begin > HALVES_ABOVE else None
         yield from self._first.slice(upto_lsn if half is None else middle)
@@ -75,7 +75,7 @@ class Slices:
         yield read
 
     def _beside(self, middle: int, upto_lsn: int) -> Future[_Half] | None:
-        """Have the second half begun; None where there is no second copy any more."""
+        """Start the second half on the helper's thread; None if there is no second copy any more."""
         another = self._another
         if another is None:
             return None
@@ -85,7 +85,7 @@ class Slices:
             copy.advance(middle)
             begins = copy.position()
             runs = copy.slice(upto_lsn)
-            # with the first run the server has decoded all of them
+            # when the first run arrives, the server has decoded all of them
             first = next(runs, None)
             return begins, runs if first is None else chain([first], runs)
 
@@ -94,8 +94,10 @@ class Slices:
         return self._helper.submit(begin)
 
     def _begun(self, half: Future[_Half], read: ReadLsn) -> Iterator[Messages] | None:
-        """The second half, where it follows what has been read up to `read`; what it would have brought is in the next
-        slice otherwise."""
+        """Return the runs of the second half if it begins no later than `read`, the end of the first half.
+
+        Otherwise return None; the next slice then has the messages of the second half.
+        """
         assert self._helper is not None
         self._helper.wait(half)
         try:
@@ -113,10 +115,10 @@ class Slices:
         return None
 
     def close(self) -> None:
-        """End the sessions, and with them the copies, when the server has answered what it was asked."""
+        """End the sessions, and with them the copies, once the server has answered the running queries."""
         with ExitStack() as ending:
             ending.callback(self._first.close)
-            # when nothing makes it any more
+            # runs after the helper's close: from then on nothing makes a second copy
             ending.callback(lambda: self._second.close() if self._second is not None else None)
             if self._helper is not None:
                 ending.callback(self._helper.close)
@@ -125,7 +127,7 @@ class Slices:
 def slices(
     settings: ReaderSettings, connections: Connections, server: ServerId, further: Mapping[str, str], runtime: Runtime
 ) -> Slices | None:
-    """Those of a copy of the slot; None where the server does not let it be copied. `further` is as in `CatchUp`."""
+    """Return slices from a copy of the slot; None if the server refuses the copy. `further` is as in `CatchUp`."""
     copy = partial(_copy, settings, connections, server, further)
     try:
         return Slices(copy(), partial(copy, is_second=True), runtime)
@@ -146,7 +148,7 @@ def _copy(
     further: Mapping[str, str],
     is_second: bool = False,
 ) -> CatchUp:
-    """A copy of the slot, in a session of its own."""
+    """Return a copy of the slot, in a session of its own."""
     with ExitStack() as failing:
         connection = connections.arrow()
         failing.callback(connection.close)

@@ -1,4 +1,4 @@
-"""Slot: where the replication slot stands, and how it follows what Spark has committed. Planner."""
+"""The replication slot's position, and its advance to what Spark has committed. Planner."""
 
 from __future__ import annotations
 
@@ -11,35 +11,37 @@ from tailrace.process.runtime import Runtime
 if TYPE_CHECKING:
     import psycopg
 
-# The slot is advanced a second time where the server would read more bytes of WAL before its position.
+# The slot is advanced a second time if the server would otherwise read more than this many bytes before its position.
 READ_AGAIN_BYTES = 16 << 20
 ASK_SECONDS = 1.0
 
 
 class Slot:
-    """The slot `name`: `stands` is where it is as far as is known, `forgettable` where it may be moved to.
+    """The slot `name`: `stands` is its last known position, `forgettable` the position to which it may be advanced.
 
-    It is moved by the reader's thread, by the stream's status messages or by a call beside the slices. The call decodes
-    the WAL on the way, so it does not follow every slice: only what is more than `step` bytes, unless it has to.
+    The reader's thread advances it: by status messages of the stream, or by a call to the server beside the slices. The
+    call decodes the WAL on the way. So the slot is advanced by at least `step` bytes at a time, unless forced.
     """
 
     def __init__(self, name: str, step: int, runtime: Runtime) -> None:
         self._name, self._step = name, step
         self.stands = confirmed(0)
         self.forgettable = confirmed(0)
-        # What the server has been asked for last, or is about to be.
+        # The last position that the server was asked, or is about to be asked, to advance to.
         self._asked_lsn = confirmed(0)
         self._asked = runtime.condition()
 
     def found_at(self, lsn: ForgettableLsn) -> None:
-        """Set `stands` to the position that the server has shown, and wake `wait`."""
+        """Set `stands` to the position that the server reports, and wake `wait`."""
         with self._asked:
             self.stands = lsn
             self._asked.notify_all()
 
     def acknowledge(self, gear: Streaming) -> None:
-        """Move it by a status message, where there is more to forget: at most one for each poll of the stream, whose
-        periodic messages say it again."""
+        """Acknowledge `forgettable` by a status message if it is new: at most one message for each poll of the stream.
+
+        The stream's periodic status messages repeat it.
+        """
         forgettable = self.forgettable
         if forgettable > gear.flushed:
             gear.acknowledge(forgettable)
@@ -47,11 +49,12 @@ class Slot:
             self._ask(forgettable)
 
     def advance(self, control: psycopg.Connection[Any], force: bool) -> None:
-        """Move it by a call to the server, by less than a step only with `force`.
+        """Advance the slot by a call to the server; by less than a step only with `force`.
 
-        That moves restart_lsn to the first place behind the slot's old position from which the server may decode. All
-        WAL from there on is kept, and the next session reads it again. A second advance, to where the slot stands then,
-        moves restart_lsn to the last such place. Both are one call: the server finishes it though the planner ends.
+        The advance moves restart_lsn to the first place behind the slot's old position from which the server can
+        decode. The server keeps all WAL from there on, and the next session reads it again. A second advance, to the
+        slot's new position, moves restart_lsn to the last such place. Both advances are one call, which the server
+        finishes even if the planner ends.
         """
         forgettable, done = self.forgettable, self.stands
         if forgettable <= done or not (force or forgettable - done > self._step):
@@ -73,11 +76,11 @@ class Slot:
     # --- by the planner's thread ---------------------------------------------------------------------------------
 
     def may_move(self, forgettable: ForgettableLsn) -> None:
-        """Spark has committed what is before `forgettable`."""
+        """Allow the slot to advance to `forgettable`: Spark has committed everything before it."""
         self.forgettable = max(self.forgettable, forgettable)
 
     def wait(self) -> None:
-        """Wait until the reader's thread has asked the server for what may be, or asks for nothing in ASK_SECONDS."""
+        """Wait until the server was asked to advance to `forgettable`, or was asked nothing for ASK_SECONDS."""
         with self._asked:
             while max(self._asked_lsn, self.stands) < self.forgettable:
                 if not self._asked.wait(ASK_SECONDS):

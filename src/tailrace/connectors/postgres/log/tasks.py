@@ -1,4 +1,4 @@
-"""The tasks of a PostgreSQL batch: segments of the log to decode, chunks of a snapshot to read. Worker."""
+"""Tasks of a batch of the log: segments to decode, and logical messages. Worker."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from tailrace.events.reselection import Reread
 
 
-# Logical messages that are made into one record batch.
+# The most logical messages in one record batch.
 _MESSAGE_BLOCK = 4096
-# Bytes of logical messages that are made into one record batch; one message alone may exceed them.
+# The most bytes of logical messages in one record batch; one message alone may exceed them.
 _MESSAGE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class LogTask:
-    """Segments to decode, topic after topic, each in log order. Pure: everything it needs is in it.
+    """Segments to decode, topic after topic, each topic in log order. Self-contained.
 
-    `xmin` is what source blocks show of the slot, 0 for nothing. `again` reads values that the log does not carry,
-    None where nobody asks for them.
+    `xmin` is the slot's catalog xmin for source blocks; 0: none. `again` rereads values that the log does not carry;
+    None: they are not reread.
     """
 
     segments: tuple[Segment | MixedSegment, ...]
@@ -59,7 +59,7 @@ class LogTask:
                 yield part
 
     def _by_topic(self, segments: Sequence[Segment]) -> Iterator[pa.RecordBatch]:
-        """The records of the segments, topic after topic, those of a topic in log order."""
+        """Yield the records of the segments, topic after topic, in log order within each topic."""
         from tailrace.events import names
         from tailrace.log.interleaving import in_log_order
 
@@ -77,7 +77,7 @@ class LogTask:
                         yield rows
 
     def _records(self, segment: Segment) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
-        """The records of a segment, each with the number of its message."""
+        """Yield the records of a segment, with the message number of each record."""
         from tailrace.columns.batch import ChangeBatch
         from tailrace.connectors.postgres.log.form import FORM
         from tailrace.connectors.postgres.log.quarantine import decoded
@@ -96,7 +96,7 @@ class LogTask:
 
 @dataclass(frozen=True, slots=True)
 class MessageTask:
-    """Logical messages, for the message topic; `xmin` as in LogTask."""
+    """Logical messages, for the message topic; `xmin` is as in LogTask."""
 
     segment: MessageSegment
     settings: EventSettings
@@ -122,7 +122,7 @@ class MessageTask:
             low = row + 1
 
     def _checked(self, rows: pa.RecordBatch, first: int) -> Iterator[pa.RecordBatch]:
-        """The records of the messages from `first` on, those that are too large put aside."""
+        """Yield the records `rows` of the messages from `first` on; records that are too large are quarantined."""
         from tailrace.events.record_assembly import large_records, record_size
 
         low = 0
@@ -140,14 +140,14 @@ class MessageTask:
 
         segment, number = self.segment, int(self.segment.transaction[row])
         commit = int(segment.transactions.commit_lsn[number])
-        # a message has no table: what has written it stands in its place
+        # a message has no table: the function that wrote it is named instead
         table = TableId(self.settings.database, "pg_catalog", "pg_logical_emit_message")
         at_us = int(segment.transactions.commit_us[number])
         change = QuarantinedChange(table, place(segment.transactions, number, commit), int(segment.ordinal[row]), at_us)
         return too_large(change, size, self.settings, "m")
 
     def messages(self, first: int, last: int) -> list[LogicalMessage]:
-        """Messages `[first, last)`, parsed. Raises DecodeError."""
+        """Parse the messages `[first, last)`. Raises DecodeError."""
         segment = self.segment
         total_order = np.zeros(len(segment), np.int64) if segment.total_order is None else segment.total_order
         found = []

@@ -1,4 +1,4 @@
-"""Which transactions a snapshot shows: a log that begins before it holds them too. Planner."""
+"""Transactions that a snapshot shows, and that a log which begins before the snapshot holds too. Planner."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from tailrace.columns.batch import Flags, Int64s
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """The transactions that a snapshot shows, by `pg_current_snapshot()`; `before_lsn`: the log's end just after.
+    """The transactions that a snapshot shows, by `pg_current_snapshot()`; `before_lsn` is the log's end just after it.
 
-    The log holds them too when the slot is older than the snapshot: they are left out there, by id, because a
-    transaction's commit record can be in the log before new snapshots show it. `tables` are those that were read, as
-    `schema.table`, None for all that are captured: changes of the others are not left out.
+    When the slot is older than the snapshot, the log holds these transactions too, and the reader leaves them out. It
+    does so by transaction id, because a transaction's commit record can be in the log before new snapshots show it.
+    `tables` are the tables that the snapshot read, as `schema.table`; None: all captured tables. Changes of other
+    tables are not left out.
     """
 
     xmin: int
@@ -27,7 +28,7 @@ class Visible:
     tables: frozenset[str] | None = None
 
     def __call__(self, xid: int, commit_lsn: int) -> bool:
-        """Whether the transaction with the 32-bit id `xid` that committed at `commit_lsn` is shown."""
+        """Return True if the snapshot shows the transaction with the 32-bit id `xid`, committed at `commit_lsn`."""
         if commit_lsn >= self.before_lsn:
             return False
         full = (self.xmax & ~0xFFFFFFFF) | xid
@@ -38,7 +39,7 @@ class Visible:
         return full < self.xmin or (full < self.xmax and full not in self.in_progress)
 
     def shows(self, xids: Int64s) -> Flags:
-        """Which of the 32-bit ids `xids` belong to transactions that are shown, whatever their place in the log."""
+        """Return a mask of the 32-bit ids `xids` whose transactions are shown, whatever their place in the log."""
         full = (np.int64(self.xmax) & ~np.int64(0xFFFFFFFF)) | xids
         full = np.where(full > self.xmax + 0x7FFFFFFF, full - (1 << 32), full)
         full = np.where(full < self.xmax - 0x7FFFFFFF, full + (1 << 32), full)
@@ -48,7 +49,7 @@ class Visible:
 
     @classmethod
     def parse(cls, snapshot: str, before_lsn: int = 0) -> Visible:
-        """What `pg_current_snapshot()` says: `xmin:xmax:xip,…`."""
+        """Return the transactions of a text of `pg_current_snapshot()`: `xmin:xmax:xip,…`."""
         xmin, xmax, listed = snapshot.split(":")
         return cls(int(xmin), int(xmax), frozenset(int(xid) for xid in listed.split(",") if xid), before_lsn)
 
@@ -66,19 +67,22 @@ class Visible:
 
 
 class Streamed:
-    """The transactions that have been read from the log and may be invisible to new snapshots still.
+    """Transactions that have been read from the log and may still be invisible to new snapshots.
 
-    The reader's thread adds, the planner asks.
+    The reader's thread adds to them, the planner's thread asks for them.
     """
 
     def __init__(self) -> None:
         self._parts: list[tuple[Int64s, Int64s]] = []
         self._lock = threading.Lock()
-        # how often all of them were forgotten
+        # the number of calls of `clear`
         self._cleared = 0
 
     def add(self, xids: Int64s, commit_lsn: Int64s) -> None:
-        """Transactions that were read, and where they committed; 0 stands for none, as a message alone has."""
+        """Add transactions that were read, with their commit LSNs.
+
+        The id 0 is skipped: it is that of a logical message outside of transactions.
+        """
         real = xids != 0
         if not real.all():
             xids, commit_lsn = xids[real], commit_lsn[real]
@@ -86,7 +90,10 @@ class Streamed:
             self._parts.append((xids, commit_lsn))
 
     def hidden(self, visible: Visible, upto_lsn: int | None = None) -> int:
-        """How many of those that committed up to `upto_lsn` the snapshot does not show; the others are forgotten."""
+        """Return how many transactions that committed up to `upto_lsn` the snapshot does not show.
+
+        The transactions that it shows are forgotten.
+        """
         with self._lock:
             parts, self._parts, cleared = self._parts, [], self._cleared
         if not parts:
@@ -100,7 +107,7 @@ class Streamed:
         return len(xids) if upto_lsn is None else int((commits <= upto_lsn).sum())
 
     def clear(self) -> None:
-        """Forget all of them: a standby that has taken over shows what it has, and gives the ids of the others anew."""
+        """Forget all: a standby that took over shows all that it has, and assigns the ids of the others anew."""
         with self._lock:
             self._parts.clear()
             self._cleared += 1
