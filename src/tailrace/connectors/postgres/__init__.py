@@ -1,1 +1,1 @@
-"""The PostgreSQL connector: a replication slot, and the catalog beside it, as Debezium events."""
+"""The PostgreSQL connector: the log of a replication slot, and snapshots of tables, as Debezium events."""

@@ -1,4 +1,4 @@
-"""The tables that a PostgreSQL query captures now, and up to where in the log they are so. Any process."""
+"""The tables that a PostgreSQL query captures now, and the log position up to which they are valid. Any process."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ select (case when pg_catalog.pg_is_in_recovery() then pg_catalog.pg_last_wal_rep
 def captured(config: Config, settings: EventSettings) -> Captured:
     """See tailrace.connectors.captured. Raises ConnectionFailed, PrerequisiteError, ConfigError.
 
-    What alters a table holds a lock until everybody sees it altered. So a table that is read under a lock is, up to the
-    log's end at that moment, as the catalog has it, whoever waits for a standby.
+    A statement that alters a table holds a lock until every session sees the alteration. So the catalog's version of a
+    table that is read under a lock is valid up to the log's end at that moment, even if commits wait for a standby.
     """
     return connections.explained(lambda: _captured(config, settings))()
 
@@ -53,18 +53,18 @@ def _captured(config: Config, settings: EventSettings) -> Captured:
             found = catalog.schemas(tables)
         admission = Admission(settings, FORM)
         admitted = tuple(cover.schema(admission.admit(found[oid])) for oid in tables if oid in found)
-        # the next commit may begin where the log ends now
+        # the next commit may be at the log's end
         return Captured(admitted, position_text(max(lsn - 1, 0)), FORM)
 
 
 def end_of_log(connection: psycopg.Connection[Any]) -> int:
-    """The LSN behind everything that is in the log, and so behind whatever can be seen."""
+    """Return the LSN behind everything in the log, and so behind all that can be seen."""
     (lsn,) = connection.execute(_LSN).fetchone() or (0,)
     return int(lsn)
 
 
 def _hold(connection: psycopg.Connection[Any], oid: int, name: str) -> None:
-    """Hold the table as whoever reads it does."""
+    """Lock the table as a reader does, with a time limit. Raises PrerequisiteError, ConnectionFailed."""
     import psycopg
 
     try:
@@ -74,9 +74,9 @@ def _hold(connection: psycopg.Connection[Any], oid: int, name: str) -> None:
     except psycopg.errors.InsufficientPrivilege:
         raise PrerequisiteError(
             f"The role may not read {name}, whose columns typed rows have.",
-            f"grant select on {name} to the role; or to the columns that column.include.list has.",
+            f"grant select on {name} to the role, or select on the columns in column.include.list.",
         ) from None
     except psycopg.errors.LockNotAvailable:
         raise ConnectionFailed(
-            f"{name} is being altered: its columns are not known yet.", "Try again when that is done."
+            f"{name} is being altered: its columns are not known yet.", "Try again when the statement is done."
         ) from None

@@ -1,4 +1,4 @@
-"""PostgresSnapshots: where initial and blocking snapshots begin, and which of their chunks a batch has. Planner."""
+"""Initial and blocking snapshots: their start, and the chunks of each batch. Planner."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
-# 64 MB of heap.
+# 64 MB of heap: the least that a batch reads where rows go into tables.
 _PAGES_INTO_TABLES = 8192
 
 
 class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
-    """Snapshots of the tables that `tables` lets through. `control` gives a connection in autocommit mode.
+    """Snapshots of the tables that `tables` lets through. `control` returns a connection in autocommit mode.
 
-    `admit` gives a schema the key that its events have; `streamed` the transactions that the log has brought, None
-    where nobody asks for blocking snapshots; `stock` has the captured tables as they were found last.
+    `admit` gives a schema its events' key. `streamed` returns the transactions read from the log, None if no blocking
+    snapshot can be asked for. `stock` has the captured tables as last found.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         self.notifications = TableNotifications(config, outside.runtime, lambda: self._chunks.failing)
 
     def begin_anew(self) -> None:
-        """Forget what was begun, as after a crash."""
+        """Forget the running snapshot's session, as after a crash."""
         self._chunks.close()
         self._chunks = self._make()
 
@@ -89,10 +89,10 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         log.info("snapshot of %d tables in %d chunks", len(plan.tables), len(plan))
         session = self._chunks.session
         position = replace(position, at_us=session.origin.at_us)
-        # An older slot still holds what the snapshot shows; a new one begins exactly where its snapshot ends.
+        # An older slot still holds what the snapshot shows; a new slot begins exactly where its snapshot ends.
         visible = None if is_cut or not self._streams else replace(session.visible, tables=self._chunks.covered())
-        # A query that goes on has its own history; a new one begins with the snapshot's: of all tables where the log
-        # begins with it too, else of those whose earlier changes are left out.
+        # A query that goes on has its own history; a new query starts with the snapshot's. It covers all tables if the
+        # log starts with the snapshot too, else the tables whose earlier changes are left out.
         schemas = since.schemas
         if fresh:
             schemas = self._chunks.history(None if visible is None else visible.tables)
@@ -105,13 +105,17 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         )
 
     def history_at(self, exported: str) -> History:
-        """What the log will not say of the captured tables, as the `exported` snapshot shows it."""
+        """Return the facts about captured tables that the log does not carry, as the `exported` snapshot shows them."""
         return self._chunks.history_at(exported)
 
     def block(self, since: PostgresOffset) -> PostgresOffset | None:
-        """What the log then brings of these tables comes all, also what the snapshot has shown: a delete must come, and
-        with it all that has happened to the row after it. None when a delivered transaction is not visible to new
-        snapshots yet: its row would come again as it was. Tables whose filter fails are left out."""
+        """Return the offset at which a blocking snapshot of the signal's tables starts.
+
+        All later changes of these tables in the log are delivered, also those that the snapshot has shown: a delete
+        must be delivered, and with it everything that happened to the row after it. Return None if a delivered
+        transaction is not visible to new snapshots yet: the snapshot would deliver its rows in their old state. Tables
+        whose filter fails are left out.
+        """
         self._choose(since.progress.blocking)
         plan, _ = self._chunks.start(None, self._parallelism)
         session, streamed = self._chunks.session, self._streamed()
@@ -119,13 +123,13 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
             self._chunks.close()
             return None
         origin = replace(session.origin, previous_end=session.origin.lsn)
-        # of no table: nothing is left out, and the log is known to have been read up to the snapshot
+        # with no table, nothing is left out of the log; `visible` still records the snapshot's LSN as reached
         visible = since.visible or replace(session.visible, tables=frozenset())
         hypertables = self._hypertables.learned(since.hypertables, self._chunks.names_read)
         return replace(since, snapshot=SnapshotProgress(plan, origin, 0), visible=visible, hypertables=hypertables)
 
     def _choose(self, tables: Sequence[Collection]) -> None:
-        """Let snapshots read `tables`, each by its filter, a whole statement, where it has one; none: the options'."""
+        """Let snapshots read `tables`, each by its filter, a whole statement, if it has one; empty: as the options say."""
         self._chunks.choose({str(one): one.filter for one in tables} if tables else None)
 
     def count(self) -> Mapping[tuple[str, str], int]:
@@ -139,15 +143,17 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         return replace(since.snapshot, done=done)
 
     def _chunks_per_batch(self, plan: SnapshotPlan) -> int:
-        """As many whole ones as keep every core busy for a while, and leave BATCHES batches; or, where rows go into
-        tables, which takes a second for a batch however small, as many as are worth that."""
+        """Return a number of chunks that keeps every core busy for a while and leaves BATCHES batches.
+
+        Where rows go into tables, return at least _PAGES_INTO_TABLES pages: each batch costs a second there.
+        """
         if self._config.is_set("max.batch.size"):
             return self._parallelism
         least = _PAGES_INTO_TABLES // plan.chunk_pages if self._gives_blocks else 1
         return max(self._parallelism, least, min(3 * self._parallelism, len(plan) // BATCHES))
 
     def tasks(self, since: PostgresOffset, until: PostgresOffset) -> list[Task]:
-        """The tasks of the chunks between the two offsets."""
+        """Return the tasks of the chunks between the two offsets."""
         before, snapshot = since.snapshot, until.snapshot
         if snapshot is None:
             return []

@@ -1,7 +1,7 @@
-"""A snapshot of the captured tables at one position of the log, kept open for tasks that read it. Holder process.
+"""A snapshot of the captured tables at one log position, kept open for the tasks that read it. Holder process.
 
-A slot's creation exports a snapshot that shows exactly what committed before the slot begins. The slot is a temporary
-one, and goes with its session as soon as the snapshot is taken over.
+The creation of a slot exports a snapshot that shows exactly what committed before the slot's start. The slot is
+temporary: it ends with its session, as soon as the snapshot is taken over.
 """
 
 from __future__ import annotations
@@ -49,9 +49,12 @@ class HeldSnapshot:
     tables: tuple[TableSchema, ...]
 
     def __init__(self, config: Config, settings: EventSettings, *, is_told_apart: bool = True) -> None:
-        """Takes the snapshot; its sessions can be told from others, or are those that workers keep. Raises
-        TailraceError."""
-        # whoever asks sees all rows of a table, or an error
+        """Take the snapshot. Raises TailraceError.
+
+        With `is_told_apart` the tasks' sessions have an application name of their own; else workers use their kept
+        sessions.
+        """
+        # a caller gets all rows of a table, or an error
         config = replace(config, typed=config.typed | {"row.copy": True})
         self._name = f"tailrace_read_{secrets.token_hex(8)}"
         self._is_told_apart = is_told_apart
@@ -73,7 +76,7 @@ class HeldSnapshot:
                 slot = create_slot(replication, self._name, temporary=True)
                 plan, is_cut = self._snapshots.start(slot.snapshot, parallelism)
             session = self._snapshots.session
-            # of the last change that it shows, at most: what commits at the slot's own position is not in it
+            # at most the last commit that it shows: a commit at the slot's own position is not in the snapshot
             origin = replace(session.origin, lsn=slot.consistent_lsn - 1)
             found = self._snapshots.tasks(SnapshotProgress(plan, origin, len(plan)), 0, BATCHES * parallelism)
             if is_cut and session is self._snapshots.session:
@@ -89,7 +92,7 @@ class HeldSnapshot:
         )
 
     def _named(self, task: Task) -> Task:
-        """The task with sessions that can be told from others."""
+        """Return the task for this snapshot, with the application name of its sessions."""
         if isinstance(task, Consecutive):
             return Consecutive(tuple(self._named(one) for one in task.tasks))
         assert isinstance(task, SnapshotTask)

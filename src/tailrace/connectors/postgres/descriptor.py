@@ -1,4 +1,4 @@
-"""The PostgreSQL connector as the rest of tailrace knows it."""
+"""Descriptor of the PostgreSQL connector: its names, and the modules that the rest of tailrace loads by name."""
 
 from __future__ import annotations
 

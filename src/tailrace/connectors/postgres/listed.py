@@ -1,4 +1,4 @@
-"""The types of PostgreSQL that the reference of typed rows lists, each as columns are declared. No I/O."""
+"""The types of PostgreSQL in the reference of typed rows, each with a column of the type. No I/O."""
 
 from __future__ import annotations
 
@@ -59,4 +59,4 @@ LISTED: tuple[tuple[str, Column], ...] = (
     ("integer[]; arrays of other types alike", _array("int4")),
     ("text[]", _array("text")),
 )
-"""What the page calls a type, and a column of it; domains are as what they are made of."""
+"""The name of a type on the reference page, and a column of it; a domain is listed as its base type."""

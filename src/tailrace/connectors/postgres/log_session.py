@@ -1,4 +1,4 @@
-"""OpenedLog: the log of a slot while the planner reads it, and the windows of incremental snapshots in it. Planner."""
+"""Batches of an open log: their ends, offsets and tasks, with the windows of incremental snapshots. Planner."""
 
 from __future__ import annotations
 
@@ -33,31 +33,30 @@ from tailrace.log.control_tasks import BoundaryTask
 from tailrace.log.reader import ReadLog
 from tailrace.snapshot.progress import Progress
 
-# A window of an incremental snapshot is opened when the log is at most so many bytes behind, and given up when it has
-# not been read through after so many seconds.
+# A window of an incremental snapshot is opened if the log is at most WINDOW_LAG bytes behind, and given up if the log
+# has not been read through it within WINDOW_SECONDS.
 WINDOW_LAG = 8 << 20
 WINDOW_SECONDS = 10.0
-# The most bytes of the log that are too little for a task of their own, beside a window.
+# Up to this many bytes of the log get no task of their own beside a window.
 SMALL_BYTES = 256 << 10
 
 Groups = Sequence[Sequence[Segment | MixedSegment]]
 """Segments by the tasks that read them."""
 
 
-# to ask for it takes longer than to plan a small batch's tasks
+# a constant, because the call takes longer than planning a small batch's tasks
 _CORES = os.cpu_count() or 1
 
 
 def parallelism(config: Config) -> int:
-    """How many tasks of a batch may run beside each other."""
+    """Return the number of tasks of a batch that may run in parallel."""
     return config["event.order.segments"] or _CORES
 
 
 class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
-    """The log as `reader` has it; `address` is where tasks read rows, `stock` has the captured tables as they were
-    found last.
+    """The log that `reader` reads; tasks read rows at `address`, and `stock` has the captured tables as last found.
 
-    What a snapshot has shown is left out, so another snapshot needs another reader.
+    The reader leaves out what a snapshot has shown, so another snapshot needs another reader.
     """
 
     reader: PostgresLogReader
@@ -87,7 +86,7 @@ class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
         self._has_rehearsed = False
 
     def committed(self, since: PostgresOffset) -> None:
-        # Spark asks to go on from what it has committed
+        # Spark asks to go on from the position that it has committed
         self.reader.committed(Committed(since.log))
 
     @staticmethod
@@ -96,7 +95,7 @@ class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
 
     def plan(self, start: LogPosition, limits: Limits, target: int | None) -> LogPosition:
         end = super().plan(start, limits, target)
-        # the last batch of a query that ends: the next one need not read what no captured change follows
+        # in the last batch of a query, go on behind log without captured changes: the next query need not read it
         return end if target is None or end == start else self.idle_position(end)
 
     def is_far(self, start: LogPosition, idle: LogPosition) -> bool:
@@ -117,7 +116,7 @@ class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
             return None
         found = reader.plan(start, UNLIMITED, UNLIMITED, window.upto)
         if target is None and windows.opens_ahead:
-            # it was opened a while ago: what has come since does not wait for the next batch
+            # the window was opened a while ago: changes since then do not wait for the next batch
             further = reader.plan(start, limits.rows, limits.bytes)
             found = further if found.is_before(further) else found
         return found
@@ -140,7 +139,7 @@ class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
         return PostgresOffset(end, None, visible, heartbeat_ms, xmin, progress, schemas, server, hypertables, found)
 
     def _tables(self, start: LogPosition, end: LogPosition, progress: Progress) -> Iterator[tuple[str, str]]:
-        """The tables whose rows a batch has."""
+        """Yield the tables of which a batch has rows, as (schema, table)."""
         for number in versions_of(self.changes(start, end).rows):
             table = self.reader.versions[number].id
             yield table.schema, table.table
@@ -157,7 +156,7 @@ class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
             rows = self.reader.take(since.log, until.log)
             groups = self._groups(rows, settings)
             again = self._again() if groups else None
-            # what a window reads has the keys of changes too, and so may tables that are put into one
+            # rows of a window may have the keys of changes, and so may tables that are routed into one
             if settings.blocks and self.windows is None and settings.routing is None:
                 settings = replace(settings, apart=True)
             tasks.extend(LogTask(tuple(group), settings, until.xmin, again) for group in groups)
@@ -175,7 +174,7 @@ class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
         )
 
     def _again(self) -> Reread | None:
-        """How tasks read values that the log does not carry; None where no post-processor asks for them."""
+        """Return the means to reread values that the log does not carry; None if no post-processor asks for them."""
         return Reread(self._processors, PresentRows(self._address())) if self._processors else None
 
     def _with_window(
@@ -188,7 +187,10 @@ class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
         end: Offset,
         settings: EventSettings,
     ) -> list[Task]:
-        """The tasks of a batch with those of its window; `groups` are the segments of `tasks`, and `rows` theirs."""
+        """Return the tasks of a batch together with those of its window.
+
+        `groups` are the segments of `tasks`, and `rows` the rows of the segments.
+        """
         parallel = parallelism(self._config)
         changes = Changes(rows, self.reader.versions)
         reads = windows.reads(end, changes)
@@ -216,13 +218,13 @@ class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
             lambda table: shared[table.id],
             self._config["event.order"] == "key",
             parallelism(self._config),
-            # Spark's JVM gets the tasks first, and would have to hold what workers then leave out
+            # Spark's JVM gets the tasks first, and would hold the bytes of messages that workers then leave out
             self._settings.most_change_bytes,
             self._takes_last,
         )
 
     def _takes_last(self, table: TableSchema) -> bool:
-        """Whether of each key of a table the last change alone is wanted, whatever kind of change that is."""
+        """Return True if only the last change of each key of the table is wanted, whatever its operation."""
         settings = self._settings
         if settings.blocks != LAST or settings.skipped_operations & set("cud"):
             return False
@@ -230,9 +232,9 @@ class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
 
 
 def _read_through(before: Progress, now: Progress) -> set[str]:
-    """Return the tables of which snapshots have read all rows, as the batch behind that of the progress `before` knows.
+    """Return the tables of which snapshots have read all rows, known in the batch after the progress `before`.
 
-    Its own windows may still be read again.
+    That batch's own windows do not count: they may still be read again.
     """
     read = {*before.done, *(str(one) for one in before.reading if one.filter is None)}
     going = [one for state in (now.before, now.state) if state is not None for one in state.collections]

@@ -1,4 +1,4 @@
-"""The offset of a PostgreSQL query: the position in the log, and the snapshot that is running or done."""
+"""The offset of a PostgreSQL query: its position in the log, and its snapshots. No I/O."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from tailrace.snapshot.progress import NO_PROGRESS, Progress
 
 @dataclass(frozen=True, slots=True)
 class PostgresOffset:
-    """`log` is how far the log has been read; `snapshot` the latest snapshot until the first batch of the log after
-    it; `visible` what a snapshot has shown of the log that is still to come; `heartbeat_ms` the time of the newest
-    heartbeat, in ms since 1970, 0 when there was none; `xmin` what the source blocks of the batch that ends here say
-    of the slot, 0 for nothing; `progress` belongs to signals and incremental snapshots; `schemas` is what the log does
-    not say of the tables; `server` whose log was read, None in offsets of earlier versions and where none is read;
-    `hypertables` what a transform was told of the tables; `inventory` the captured tables as the query has found them.
+    """The offset at the end of a batch.
+
+    `log` is the position read in the log. `snapshot` is the latest snapshot, until the first batch of the log after it.
+    `visible` are transactions that a snapshot has shown and that the log may still bring. `heartbeat_ms` is the time of
+    the newest heartbeat, in ms since 1970; 0: none. `xmin` is the slot's catalog xmin in the source blocks of the batch
+    that ends here; 0: none. `progress` is that of signals and incremental snapshots. `schemas` are the facts about
+    tables that the log does not carry. `server` is the server whose log was read; None in offsets of earlier versions,
+    and if no log is read. `hypertables` is what a transform has learned about the tables. `inventory` are the captured
+    tables that the query has found.
     """
 
     log: LogPosition = START
@@ -44,12 +47,12 @@ class PostgresOffset:
 
     @property
     def place(self) -> int:
-        """Where records stand that belong to no change."""
+        """The place in the log of records that belong to no change."""
         return self.log.commit_lsn
 
     @property
     def reached_lsn(self) -> int:
-        """Whatever has been delivered is from the log up to here: a snapshot shows what committed before its LSN."""
+        """The LSN up to which the log has been delivered; a snapshot delivers what committed before its LSN."""
         taken = 0 if self.snapshot is None else self.snapshot.origin.lsn
         shown = 0 if self.visible is None else self.visible.before_lsn
         return max(self.log.reached_lsn, taken, shown)
@@ -93,7 +96,7 @@ class PostgresOffset:
     @classmethod
     @understood
     def from_json(cls, fields: dict[str, Any]) -> PostgresOffset:
-        """The offset of what `to_json` gives. Raises PositionLost for anything else."""
+        """Return the offset for a result of `to_json`. Raises PositionLost for anything else."""
         snapshot = fields.get("snapshot")
         visible = fields.get("visible")
         return cls(
@@ -115,7 +118,7 @@ class PostgresOffset:
             fields.get("heartbeat_ms", 0),
             fields.get("xmin", 0),
             Progress.from_json(fields["progress"]) if "progress" in fields else NO_PROGRESS,
-            # offsets of earlier versions have none: the catalog says it, as it did then
+            # offsets of earlier versions have none: the catalog is asked, as those versions did
             History.from_text(fields["schemas"]) if "schemas" in fields else NOTHING,
             ServerId.from_json(fields["server"]) if "server" in fields else None,
             Hypertables.from_json(unpacked(fields["hypertables"])) if "hypertables" in fields else NO_HYPERTABLES,

@@ -22,7 +22,7 @@ _OWN_PARAMETERS = ("proto_version", "publication_names", "messages", "streaming"
 
 
 def stream_parameters(parts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """The pairs of slot.stream.params, as the server gets them."""
+    """Return the pairs (name, value) of slot.stream.params."""
     return tuple((name.strip(), value.strip()) for name, _, value in (part.partition("=") for part in parts))
 
 
@@ -265,7 +265,7 @@ def _settle(draft: Draft) -> None:
 
 
 def _settle_truncates(draft: Draft) -> None:
-    """One answer from the two options that decide about truncates: 1.x has both, 3 only skipped.operations."""
+    """Reconcile the two options about truncates: 1.x has both, 3 only skipped.operations."""
     mode = draft.values["truncate.handling.mode"]
     skipped: frozenset[str] = draft.values["skipped.operations"]
     if mode is None:

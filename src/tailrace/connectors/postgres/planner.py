@@ -1,4 +1,4 @@
-"""PostgresPlanner: the log engine over PostgreSQL, from the first slot to the last batch. Planner process."""
+"""The log engine over PostgreSQL: checks and preparations at the start, the slot, and the log. Planner."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ class PostgresPlanner(LogEngine[PostgresOffset, LogPosition, int]):
 
 
 class RetryingPlanner(Retrying[PostgresOffset, LogPosition, int], PostgresPlanner):
-    """The planner that Spark gets: one that goes on by itself when its server was away for a while."""
+    """The planner that Spark gets: it goes on by itself after its server was unreachable for a while."""
 
 
 Log = contracts.OpenLog[PostgresOffset, LogPosition, int]
 
 
 class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
-    """A server, its publication and its slot. What was begun when a call fails is given up, with its sessions."""
+    """A server, its publication and its slot. When a call fails, work in progress is given up with its sessions."""
 
     snapshots: PostgresSnapshots
 
@@ -141,18 +141,18 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         return None if self.incremental is None else self.incremental.streamed
 
     def _captured_names(self) -> list[tuple[str, str]]:
-        """The tables that are captured now; some may have been made since the query began."""
+        """Return the tables that are captured now, with those created since the query began."""
         catalog = Catalog(self._connect(), self._config["database.dbname"])
         return [(table.schema, table.table) for _, table, _ in captured_tables(catalog.tables(), self._tables)]
 
     def _carried(self, connection: psycopg.Connection[Any], table: CapturedTable) -> Carried:
-        """Return what a snapshot reads of a captured table, as the catalog has it now."""
+        """Return which rows and columns of a captured table a snapshot reads, by the present catalog."""
         return carried(connection, self._config, self._settings, [table], as_it_is=True)
 
     # --- the start -----------------------------------------------------------------------------------------------
 
     def prepare(self, since: PostgresOffset) -> None:
-        """Publication and replica identities, once."""
+        """Check the server, and prepare publication and replica identities; once."""
         if self._prepared:
             return
         control = self._connect()
@@ -181,10 +181,10 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         self._prepared = True
 
     def _await_slot(self, control: psycopg.Connection[Any], since: PostgresOffset) -> None:
-        """Wait for a slot that somebody else still reads, before a snapshot is read for nothing or the slot is dropped.
+        """Wait for a slot that another client still reads, before a snapshot is read in vain or the slot is dropped.
 
-        Where neither is to come, the reader of the log waits for it. Raises SlotInUse, and PositionLost for a slot that
-        the server has invalidated.
+        If neither is to happen, return at once: the reader of the log waits for the slot. Raises SlotInUse, and
+        PositionLost for a slot that the server has invalidated.
         """
         mends, name = snapshot_mode(self._config).mends, self._config["slot.name"]
         if not (mends or since.is_initial or since.snapshot is not None):
@@ -197,14 +197,17 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             slots.drop(control, name)
 
     def _publishable(self, control: psycopg.Connection[Any], captured: Sequence[CapturedTable]) -> list[CapturedTable]:
-        """Return the captured tables that a publication may list: the server refuses one with an unlogged table."""
+        """Return the captured tables that a publication may list: the server refuses unlogged tables there."""
         if self._config["publication.autocreate.mode"] != "filtered":
             return list(captured)
         covered = coverage.read(control, self._config, captured, as_it_is=True)
         return [entry for entry in captured if entry[0] in covered and not covered[entry[0]].is_unlogged]
 
     def lost(self, since: PostgresOffset) -> str:
-        """A slot that cannot be read any more is dropped then."""
+        """Return why the log cannot be read on from `since`, as the rest of a sentence; "" if it can.
+
+        A slot that cannot be read any more is dropped.
+        """
         if self._stock.is_republished(self._connect(), since.inventory):
             slots.drop(self._connect(), self._config["slot.name"])
             return f"the publication {self._config['publication.name']} was dropped and made again."
@@ -213,7 +216,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         return f"{reason}." if reason else ""
 
     def first(self) -> PostgresOffset:
-        """The slot's position, and the tables when it was created."""
+        """Return the offset of a new query: the slot's position, and the tables at the slot's creation."""
         with closing(slots.slot_start(self._connect(), self._config, self._outside.connect)) as slot:
             schemas = History() if slot.snapshot is None else self.snapshots.history_at(slot.snapshot)
             found = self._stock.inventory or UNKNOWN
@@ -284,7 +287,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         )
 
     def _shown(self, table: TableSchema) -> list[str]:
-        """The columns whose change makes an update an event: those that values show, and the key."""
+        """Return the columns of which an update must change one to give an event: those in values, and the key."""
         shaping = self._settings.shaping
         return [column.name for column in table.columns if shaping.shows(table.id, column.name)] + list(table.key)
 
@@ -346,7 +349,7 @@ def _import_reader() -> None:
 
 
 def _import_reducing_reader() -> None:
-    """The same, where only the last changes of keys are wanted."""
+    """Load also the kernels that reduce the log to the last change of each key."""
     from tailrace.connectors.postgres.protocol import lasting
 
     _import_reader()

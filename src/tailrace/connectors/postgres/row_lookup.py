@@ -1,4 +1,4 @@
-"""Rows as they are now, read by their keys for a sink of tables. Driver and workers."""
+"""Present rows of tables, read by their keys for a sink of tables. Driver and workers."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from tailrace.values.arrow import typed
 if TYPE_CHECKING:
     import psycopg
 
-# Keys of one query: a row may have many megabytes.
+# The most keys of one query: a row may have many megabytes.
 _KEYS = 64
 _WAIT_S = 10.0
 _PAUSE_S = 0.02
 _REMEDY = "Read the table by an incremental snapshot, or set debezium.sink.tables.unknown.values = null."
 
-# Who writes to the table holds a lock until others see what was written, whoever waits for a standby.
+# A transaction that writes to the table holds a lock until others see its rows, even if its commit waits for a standby.
 _WRITERS = """
 select distinct virtualtransaction from pg_catalog.pg_locks
 where locktype = 'relation' and relation = %s and granted and pid <> pg_catalog.pg_backend_pid()
@@ -76,8 +76,10 @@ class PostgresTable:
             raise SinkError(f"tailrace {fault.reason}.", _REMEDY) from None
 
     def _texts(self, name: str, values: pa.Array) -> list[str]:
-        """The values of a column of the key as the server reads them. Raises SinkError for a type of which they would
-        not be the same."""
+        """Return the values of a key column as texts for the server.
+
+        Raises SinkError for a type whose values do not come back the same.
+        """
         column, kind = self.schema.columns[self.schema.index(name)], values.type
         allowed = _FAITHFUL.get("enum" if column.kind == "enum" else column.type_name)
         if allowed is None or not allowed(kind):
@@ -113,7 +115,7 @@ _FAITHFUL: dict[str, Any] = {
     "date": pa.types.is_date32,
     "numeric": _is_number,
 }
-"""The types of columns of keys whose values have one text, with what they must be in Arrow."""
+"""The types of key columns whose values have exactly one text, each with a test of the values' Arrow type."""
 
 
 class PostgresPresent:
@@ -129,15 +131,15 @@ class PostgresPresent:
         oids = [oid for oid, one, _ in self._catalog.tables() if one == wanted]
         found = self._catalog.schemas(oids) if oids else {}
         if not found:
-            raise SinkError(f"{wanted} is there no more, so that its values cannot be read again.", _REMEDY)
+            raise SinkError(f"{wanted} no longer exists, so its values cannot be read again.", _REMEDY)
         self._await_writers(oids[0], wanted)
         schema = Admission(self._settings, FORM).admit(found[oids[0]])
         return PostgresTable(PresentRows(Address.of(self._config, self._connection)), schema, self._settings)
 
     def _await_writers(self, oid: int, name: TableId) -> None:
-        """Wait until whoever may have committed already is seen by everybody.
+        """Wait until transactions that may have committed already are visible to every session.
 
-        Without a synchronous standby that is a matter of an instant, and whoever still writes is not in the log.
+        Without a synchronous standby that takes an instant, and a transaction that still writes has not committed.
         """
         waiting, until = self._writers(oid), time.monotonic() + _WAIT_S
         while waiting and time.monotonic() < until:
@@ -146,8 +148,8 @@ class PostgresPresent:
         (standbys,) = self._connection.execute(_STANDBYS).fetchone() or (False,)
         if waiting and standbys:
             raise ConnectionFailed(
-                f"Transactions write to {name} for more than {_WAIT_S:.0f} s: whether the log is ahead of what others "
-                "see of them, for a synchronous standby, is not known.",
+                f"Transactions have been writing to {name} for more than {_WAIT_S:.0f} s. They may wait for a "
+                "synchronous standby, so it is not known whether the log is ahead of what others see.",
                 "Start again: the batch is repeated.",
             )
 

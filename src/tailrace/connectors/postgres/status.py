@@ -1,4 +1,4 @@
-"""What a PostgreSQL query's offsets say: LSNs, and the bytes of the log between them. Driver."""
+"""Status of a PostgreSQL query from its offsets: LSN, bytes of lag, progress of the snapshot. Driver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tailrace.snapshot.plan import SnapshotPlan
 
 
 def describe(end: Offsets, newest: Offsets) -> SourceStatus:
-    """The status of a query that has read to the offset `end`, while the planner knows of `newest`."""
+    """Return the status of a query that has read to the offset `end`; `newest` is the newest that the planner knows."""
     if "log" not in end:
         return SourceStatus(tables=tables(end, newest))
     offset = PostgresOffset.from_json(dict(end))

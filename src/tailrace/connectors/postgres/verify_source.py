@@ -1,8 +1,7 @@
-"""A snapshot whose rows are compared with tables, and which keys have changed between two positions. Driver.
+"""A snapshot to compare with tables, and the keys that changed between two positions. Driver.
 
-The pipeline's slot is copied before the snapshot is taken. The copy is a temporary one, and begins where the pipeline
-has committed at that moment, or before. So it has every change that is in the tables and not in the snapshot, and every
-one that is in the snapshot and not in the tables.
+The pipeline's slot is copied before the snapshot is taken. The copy is temporary, and begins at or before the position
+that the pipeline has committed at that moment. So it has every change by which the tables and the snapshot differ.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class ComparedSnapshot:
     tables: Sequence[TableSchema]
 
     def __init__(self, config: Config, settings: EventSettings) -> None:
-        """Copies the slot. Raises TailraceError."""
+        """Copy the slot. Raises TailraceError."""
         self._config, self._settings = config, settings
         self._held: HeldSnapshot | None = None
         self._slot, self._publication = str(config["slot.name"]), str(config["publication.name"])
@@ -62,7 +61,7 @@ class ComparedSnapshot:
         try:
             if find_slot(self._log, config) is None:
                 raise PrerequisiteError(
-                    f"The replication slot {self._slot} is not there: no pipeline of this configuration has run.",
+                    f"There is no replication slot {self._slot}: no pipeline of this configuration has run.",
                     "Start the pipeline first.",
                 )
             _copy_slot(self._log, self._slot, self._copy)
@@ -102,11 +101,11 @@ class ComparedSnapshot:
         return f"{columns} in ({listed})" if len(names) == 1 else f"({columns}) in ({listed})"
 
     def _changes(self, after: str, upto: str) -> Iterator[pgoutput.AnyMessage]:
-        """The messages of the transactions behind `after`, up to `upto`."""
+        """Yield the messages of the transactions that commit after `after`, up to `upto`; Relation messages of all."""
         low, high = int(after, 16), int(upto, 16)
         if low >= high:
             return
-        # what commits at the last byte has its end behind it
+        # a commit record at `upto` ends behind it
         query = _CHANGES.format(
             slot=literal(self._copy), upto=literal(lsn_text(high + 1)), publication=literal(self._publication)
         )
@@ -133,7 +132,7 @@ def compared(config: Config, settings: EventSettings) -> ComparedSnapshot:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """The texts of the values that a table's value stands for: two days stand for the infinities too."""
+    """Return the texts of the server's values that a table's value stands for: two days stand for infinities too."""
     text = _text(value)
     if not isinstance(value, datetime.date):
         return (text,)
@@ -143,7 +142,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _text(value: Any) -> str:
-    """A value as the server reads it."""
+    """Return a value as text for the server."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, bytes | bytearray):
@@ -180,7 +179,7 @@ def _copy_slot(connection: psycopg.Connection[Any], slot: str, copy: str) -> Non
 
 
 def _touched(messages: Iterator[pgoutput.AnyMessage], table: TableSchema) -> set[tuple[bytes, ...]] | None:
-    """The keys of a table that messages change; None where a change does not tell its key, or is of all rows."""
+    """Return the keys of a table that the messages change; None if a change lacks its key, or truncates the table."""
     found: set[tuple[bytes, ...]] = set()
     places: dict[int, _Places | None] = {}
     for message in messages:
@@ -202,7 +201,7 @@ def _touched(messages: Iterator[pgoutput.AnyMessage], table: TableSchema) -> set
 
 
 class _Places:
-    """Where the key's columns are in the rows of a relation; `is_told`: old rows show them whenever they change."""
+    """Places of the key's columns in the rows of a relation; with `is_told` old rows have them whenever they change."""
 
     def __init__(self, indexes: tuple[int, ...], is_told: bool) -> None:
         self._indexes, self._is_told = indexes, is_told
