@@ -52,7 +52,7 @@ def test_short_columns_are_warnings_and_the_remedy_widens_them(database: Databas
     database.execute("create table signals (a varchar(36) primary key, b varchar(32), c varchar(255))")
     found = signals(config(database))
     assert [one.level for one in found] == ["warning", "warning"]
-    assert "column a of the signal table public.signals holds 36 characters only; id may need 42" in found[0].text
+    assert "column a of the signal table public.signals holds only 36 characters; id may need 42" in found[0].text
     assert "column c" in found[1].text
     database.execute(*(one.remedy for one in found))
     assert only(config(database)).level == "ok"
@@ -147,7 +147,7 @@ def test_the_command_writes_a_row(database: Database, tmp_path: Path, capsys: py
 
 def test_a_row_that_the_server_refuses_is_told_without_its_data(database: Database) -> None:
     database.execute("create table signals (id text primary key, type text, data varchar(5))")
-    with pytest.raises(PrerequisiteError, match=r"does not take the signal \(SQLSTATE 22001\)") as caught:
+    with pytest.raises(PrerequisiteError, match=r"refuses the signal's row .*\(SQLSTATE 22001\)") as caught:
         SignalTable(config(database)).insert(Signal("1", "log", '{"message": "s3cret"}'))
     assert "s3cret" not in str(caught.value)
     assert 'alter "data" type text' in caught.value.remedy

@@ -129,7 +129,7 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         return replace(since, snapshot=SnapshotProgress(plan, origin, 0), visible=visible, hypertables=hypertables)
 
     def _choose(self, tables: Sequence[Collection]) -> None:
-        """Let snapshots read `tables`, each by its filter, a whole statement, if it has one; empty: as the options say."""
+        """Let snapshots read `tables`, each by its filter (a statement) if it has one; empty: as the options say."""
         self._chunks.choose({str(one): one.filter for one in tables} if tables else None)
 
     def count(self) -> Mapping[tuple[str, str], int]:

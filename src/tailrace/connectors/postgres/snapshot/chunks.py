@@ -1,4 +1,4 @@
-"""Snapshots: the planner's side of a running snapshot, from the exported transaction to the tasks of a batch. Planner.
+"""A running snapshot: its session, the selected tables, its plan, and the tasks of each batch. Planner.
 
 The tables are listed and described once for each session, under the snapshot itself.
 """
@@ -45,21 +45,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
-# How long a snapshot waits for transactions that wait for a standby, and the pause between two looks, in s.
+# Seconds for which a snapshot waits for transactions that wait for a standby, and between two looks.
 UNSEEN_SECONDS, UNSEEN_PAUSE = 60.0, 0.1
-# How often a snapshot is taken again because tables were altered before they could be locked.
+# The most attempts to take a snapshot whose tables are not altered before they can be locked.
 _ATTEMPTS = 5
-# The most tasks that look for rows that have moved, and how many numbers of chunks there are (see `as_reads`).
+# The most tasks that look for rows that have moved, and the number of chunk numbers (see `as_reads`).
 _MOST_MOVED, _CHUNK_NUMBERS = 64, 1 << 22
-# A blocking snapshot reads what its signal names, whatever this option says.
+# A blocking snapshot reads the tables that its signal names, whatever this option says.
 _ALL: dict[str, Any] = {"snapshot.include.collection.list": []}
 
 
 class Snapshots:
     """The snapshots of one query, at most one at a time.
 
-    `outside` opens sessions, `control` gives the planner's ordinary one; `admit` checks a schema and gives it its key.
-    All methods raise TailraceError.
+    `outside` opens sessions; `control` returns the planner's ordinary connection; `admit` checks a schema and gives it
+    its events' key. All methods raise TailraceError.
     """
 
     def __init__(
@@ -83,31 +83,30 @@ class Snapshots:
         self._storage: dict[int, int] = {}
         self._forms: dict[int, str] = {}
         self._carried = EVERYTHING
-        # of all captured tables, by `schema.table`, as the running snapshot shows them
+        # all captured tables, by `schema.table`, as the running snapshot shows them
         self.schemas: dict[str, TableSchema] = {}
         self._statements: dict[str, str] = {}
         self._reread: set[str] = set()
         self._planned: list[str] = []
-        # the rows of tables that a signal's SQL selects
+        # the number of rows that a signal's SQL selects, by table
         self._counts: dict[str, int] = {}
-        # the tables that a signal has asked for and whose SQL fails
+        # tables that a signal has asked for and whose SQL fails
         self.failing: list[tuple[str, str]] = []
         self._chosen: Mapping[str, str | None] | None = None
-        # the chunk at which the session has taken a running snapshot over from another one
+        # the chunk from which this session reads a snapshot that another session began
         self._resumed_at: int | None = None
 
     def choose(self, statements: Mapping[str, str | None] | None) -> None:
-        """Read only these tables, by `schema.table`, with a statement of its own where there is one; None: as the
-        options say."""
+        """Read only these tables, by `schema.table`, each by its statement if it has one; None: as the options say."""
         self._chosen = statements
 
     def covered(self) -> frozenset[str] | None:
-        """The tables that the snapshot reads, None for all that are captured."""
+        """Return the tables that the snapshot reads; None: all captured tables."""
         names = frozenset(self._planned)
         return None if names == set(self._tables) else names
 
     def _selected(self, captured: Mapping[str, CapturedTable]) -> list[str]:
-        """The names of the tables to read; Debezium 1.7 reads partitions, and not the tables that they belong to."""
+        """Return the names of the tables to read; the 1.7 format reads partitions, and not their tables."""
         if self._chosen is None:
             names = selected(self._config, list(captured))
             return [name for name in names if not (self._settings.legacy and captured[name][2] == "p")]
@@ -130,9 +129,9 @@ class Snapshots:
     def start(self, exported: str | None, parallelism: int) -> tuple[SnapshotPlan, bool]:
         """Take a snapshot, or take over the `exported` one, and plan the selected tables.
 
-        Also says whether it is the exported one: when a table was altered since, that snapshot is of no use, and
-        another one is taken in its place. Its chunks are meant for `parallelism` tasks a batch. Tables whose SQL a
-        signal has brought and which fails are logged, left out and listed in `failing`.
+        Return the plan, for `parallelism` tasks a batch, and True if the snapshot is the exported one. If a table was
+        altered since the export, that snapshot is useless, and a new one is taken. Tables whose SQL a signal has
+        brought and whose SQL fails are logged, left out, and listed in `failing`.
         """
         taken_over = self._open(exported)
         names = self._selected(self._tables)
@@ -154,7 +153,7 @@ class Snapshots:
         return plan, taken_over
 
     def _demand_rights(self, tables: Sequence[CapturedTable]) -> None:
-        """Raises PrerequisiteError for a table of which the role may not read a column that its rows show."""
+        """Raise PrerequisiteError for a table of which the role may not read a column that its rows show."""
         connection = self.session.connection
         parts = in_part(connection, [oid for oid, _, _ in tables])
         for oid, table, _ in tables:
@@ -164,14 +163,14 @@ class Snapshots:
                     raise refusal(shown, columns)
 
     def _is_asked(self, name: str) -> bool:
-        """Whether a signal has brought the table's statement."""
+        """Return True if a signal has brought the table's statement."""
         return self._chosen is not None and self._chosen.get(name) is not None
 
     def _fault(self, name: str) -> str:
-        """Why the statement of a table that a signal has brought cannot be read, as the rest of a sentence.
+        """Return why the statement of a signal for a table fails, as the rest of a sentence; empty if it does not fail.
 
-        Empty where it can. It is computed for all of its rows: what it fails with in a task would end the query, and
-        in the same batch again at each start. Raises ConfigError for a statement of the options.
+        The statement is computed for all rows, because a failure in a task would end the query, and would come again in
+        the same batch at each start. Raises ConfigError for a failing statement of the options.
         """
         fault = self.session.statement_fault(self._table(name), self._statements[name])
         if not self._is_asked(name):
@@ -184,7 +183,7 @@ class Snapshots:
         return f"fails with SQLSTATE {state}" if state else ""
 
     def _open(self, exported: str | None) -> bool:
-        """A session whose tables are held and described; whether it shows the `exported` snapshot."""
+        """Open a session, and lock and describe its tables; return True if it shows the `exported` snapshot."""
         for _ in range(_ATTEMPTS):
             self.close()
             self._session = self._take(exported)
@@ -217,11 +216,12 @@ class Snapshots:
         )
 
     def _take(self, exported: str | None) -> SnapshotSession:
-        """A session with the `exported` snapshot, else with a new one.
+        """Return a session with the `exported` snapshot, or with a new one.
 
-        A new one must show what the log has brought before its slot begins, whoever waits for a standby with it: it
-        would be in no row and in no change. And what it shows must be flushed: a crash would take it back, and give its
-        transactions' ids to others. Raises ConnectionFailed where that takes too long.
+        A new snapshot must show all transactions that the log has before the slot's position, even those whose commit
+        waits for a standby: otherwise they would be in no row and in no change. All that it shows must be flushed: a
+        crash would lose unflushed transactions, and give their ids to others. Raises ConnectionFailed if that takes
+        too long.
         """
         unseen = np.array([] if exported else waiting(self._control()), np.int64)
         waited = 0.0
@@ -229,14 +229,14 @@ class Snapshots:
             session = SnapshotSession(self._connect(self._config), exported, self._control())
             if exported is not None:
                 return session
-            # what it shows was committed before its LSN, and the session has written a commit behind that
+            # all that the snapshot shows committed before its LSN, and the session has written a commit behind that
             shown = TargetLsn(session.origin.lsn)
             if session.visible.shows(unseen).all() and flushed_present(self._control(), self._runtime, shown):
                 return session
             session.close()
             if waited >= UNSEEN_SECONDS:
                 raise ConnectionFailed(
-                    "A new snapshot does not show what the log has already as committed, or shows what is not flushed.",
+                    "A new snapshot does not show all that the log has as committed, or shows commits not yet flushed.",
                     "Transactions wait for a synchronous standby (see pg_stat_replication and "
                     "synchronous_standby_names), or the server is too busy to flush its log.",
                 )
@@ -244,13 +244,12 @@ class Snapshots:
             waited += UNSEEN_PAUSE
 
     def tasks(self, progress: SnapshotProgress, first: int, most: int) -> list[Task]:
-        """The tasks of the chunks `[first, done)` of `progress`, about `most` of them at most: small chunks are read
-        one after another by one.
+        """Return the tasks of the chunks `[first, done)` of `progress`, about `most` at most.
 
-        After a restart, and when a table has been altered, the chunks that are missing are read under a new snapshot,
-        and the log makes them converge; with the first of them come rows of its table that may have moved since. A
-        table that was dropped meanwhile has no rows any more; one that was written anew, with its rows elsewhere, is
-        read from its beginning.
+        One task reads small chunks one after another. After a restart, and when a table has been altered, the remaining
+        chunks are read under a new snapshot, and the log makes them converge. The first of them comes with rows of its
+        table that may have moved since. A table that was dropped meanwhile has no more rows. A table that was
+        rewritten, with its rows in other places, is read again from its beginning.
         """
         if self._session is None or self.session.forms(list(self._forms)) != self._forms:
             self._open(None)
@@ -272,11 +271,11 @@ class Snapshots:
         return _gathered(tasks, most)
 
     def _moved(self, progress: SnapshotProgress, first: int) -> list[SnapshotTask]:
-        """Tasks for the rows that may have moved to pages of the chunks before `first`, which are not read again.
+        """Return tasks for rows that may have moved to pages of the chunks before `first`, which are not read again.
 
-        An update can put a row from a page that was not read yet onto one that was, before the new snapshot. Its event
-        in the log has no value that is stored apart and has not changed, and may be left out by the options. So the
-        rows there that were written since the snapshot began are read: also those of no need, which the log repeats.
+        Before the new snapshot, an update can move a row from an unread page to a page that was read. Its event in the
+        log lacks TOAST values that did not change, and options may leave the event out. So all rows there that were
+        written since the snapshot began are read, also those that the log repeats.
         """
         (chunk,) = progress.plan.chunks(first, first + 1)
         pages = chunk.first_page
@@ -287,7 +286,7 @@ class Snapshots:
         log.info("looking for rows of %s that have moved among the %d pages that were read before", chunk.table, pages)
         parts = [
             Chunk(
-                # of no other chunk and no other restart
+                # a number that no other chunk and no other restart has
                 number=total * (part + 1) + first,
                 table=chunk.table,
                 first_page=pages * part // count,
@@ -299,16 +298,16 @@ class Snapshots:
             )
             for part in range(count)
         ]
-        # where it is not known since when, all rows are read
+        # without a known xmin all rows are read
         return [self._task(progress.origin, part, progress.origin.xmin or None) for part in parts]
 
     def _is_written_anew(self, chunk: Chunk) -> bool:
-        """Whether the chunk's table, which is one of the captured ones, has its rows elsewhere than when planned."""
+        """Return True if the chunk's table, a captured one, was rewritten since it was planned."""
         oid = self._tables[str(chunk.table)][0]
         return bool(chunk.table.storage) and chunk.table.storage != self._storage.get(oid)
 
     def _task(self, origin: SnapshotOrigin, chunk: Chunk, since: int | None = None) -> SnapshotTask:
-        """The task of a chunk; with `since` only of the rows that this or a later transaction has written."""
+        """Return the task of a chunk; with `since` only for rows that this or a later transaction has written."""
         name = str(chunk.table)
         oid, _, relkind = self._tables[name]
         return SnapshotTask(
@@ -325,11 +324,11 @@ class Snapshots:
         )
 
     def planned(self) -> list[TableSchema]:
-        """The tables of the running snapshot, also those without rows, as their reads show them."""
+        """Return the tables of the running snapshot, also those without rows, as their reads show them."""
         return [self._table(name) for name in self._planned]
 
     def count(self) -> dict[tuple[str, str], int]:
-        """How many rows the snapshot shows of each planned table, in the order of reading: reads them all."""
+        """Count the rows of each planned table in the snapshot, in the order of reading; this reads all rows."""
         found = {}
         for name in self._planned:
             _, table, relkind = self._tables[name]
@@ -340,10 +339,10 @@ class Snapshots:
         return found
 
     def history(self, tables: frozenset[str] | None) -> History:
-        """What the log will not say of the captured tables, or of `tables` alone, as the snapshot shows it.
+        """Return the facts that the log does not carry about the captured tables, or about `tables`, at the snapshot.
 
-        True for every change that the log has after the snapshot: a table is altered before a transaction changes it
-        or after that, and what is altered after the snapshot, the log announces.
+        They hold for every change that the log has after the snapshot, up to the next alteration, which the log
+        announces.
         """
         assert self._catalog is not None
         return _history(
@@ -351,7 +350,7 @@ class Snapshots:
         )
 
     def history_at(self, exported: str) -> History:
-        """The same for a snapshot of which no rows are wanted."""
+        """Return the history of all captured tables at an `exported` snapshot of which no rows are read."""
         connection = self._connect(self._config)
         try:
             connection.execute("begin isolation level repeatable read read only")
@@ -363,7 +362,7 @@ class Snapshots:
             connection.close()
 
     def _table(self, name: str) -> TableSchema:
-        """The table as its reads show it: with its key, and without the columns that no event needs."""
+        """Return the table as its reads show it: with its events' key, and without columns that no event needs."""
         return self._settings.shaping.read(self._carried.schema(self._admit(self.schemas[name])))
 
     def _statement(self, name: str, chunk: Chunk, relkind: str, since: int | None) -> str:
@@ -375,7 +374,7 @@ class Snapshots:
         return select_statement(table, outputs, chunk, relkind, since, self._carried.condition(table.oid))
 
     def _select(self, name: str) -> str:
-        """The query of a table that has a statement of its own."""
+        """Return the query of a table that has a statement of its own."""
         assert self._catalog is not None
         table = self._table(name)
         outputs = self._catalog.output_functions(table.columns)
@@ -395,7 +394,7 @@ def _history(catalog: Catalog, tables: Sequence[TableSchema]) -> History:
 
 
 def _gathered(tasks: Sequence[SnapshotTask], most: int) -> list[Task]:
-    """The tasks, those that follow one another together as long as they have a `most`-th of the work."""
+    """Group successive tasks, as long as a group has at most a `most`-th of the work."""
     share = sum(task.chunk.work for task in tasks) / most
     groups: list[list[SnapshotTask]] = []
     work = 0

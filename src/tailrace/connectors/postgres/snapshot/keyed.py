@@ -1,9 +1,9 @@
-"""Chunks of a table by ranges of its key, for incremental snapshots: where they end, and how they are read.
+"""Chunks of a table by ranges of its key, for incremental snapshots: their bounds and their rows. Planner and worker.
 
-Chunks are found by the planner under an exported snapshot, and read by tasks under the same one. Neither the planner's
-transaction nor anything else that waits for a task holds a lock on the table, so that a DDL statement in between is
-never part of a deadlock; a task takes its own lock first and then makes sure that the table is still the one that the
-snapshot shows. If it is not, the task reads nothing, and the planner, which finds the same, has the chunk read again.
+The planner finds chunks under an exported snapshot, and tasks read them under the same snapshot. No session that waits
+for a task holds a lock on the table, so a DDL statement in between cannot cause a deadlock. A task locks the table
+first, and then checks that the table is still the one that the snapshot shows. If it is not, the task reads nothing;
+the planner finds the same, and has the chunk read again.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ OPERATORS = """coalesce((
          join pg_catalog.pg_namespace s on s.oid = o.oprnamespace
          limit 1
        ), 'pg_catalog')"""
-"""The schema of the operators that compare the column `a` of pg_attribute, in a select list."""
+"""SQL expression: the schema of the operators that compare the column `a` of pg_attribute."""
 
-# As the snapshot of the transaction shows it: its columns' places, names and types, whether they may be null, and the
-# schema of the operators that order them, which an extension's types have in a schema of their own.
+# A table's columns as the transaction's snapshot shows them: number, type, whether they may be null, qualified name,
+# and the schema of the operators that order them; operators of an extension's types are in the extension's schema.
 _COLUMNS = f"""
 select a.attname, a.attnum::int, pg_catalog.format_type(a.atttypid, a.atttypmod), not a.attnotnull,
        concat_ws('.', quote_ident(n.nspname), quote_ident(c.relname), quote_ident(a.attname)),
@@ -60,8 +60,8 @@ join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where a.attrelid = %s and a.attnum > 0 and not a.attisdropped
 """
 
-# The catalog rows that a DDL statement on the table, or on one of its partitions, leaves changed: also one that another
-# statement has undone since, as a table that was renamed twice.
+# The catalog rows that a DDL statement on the table, or on one of its partitions, leaves changed; also if another
+# statement has undone it since, as for a table that was renamed twice.
 _FINGERPRINT = """
 with recursive tree(oid) as (
   select %s::oid union select i.inhrelid from pg_catalog.pg_inherits i join tree on i.inhparent = tree.oid
@@ -76,8 +76,8 @@ select md5(string_agg(line, ';' order by line)) from (
 ) found
 """
 
-# The files of the table and its partitions. The condition `still` asks functions that read the server's own
-# caches what they are now, whatever the transaction's snapshot shows.
+# The files of the table and its partitions. The condition `still` compares them by functions that read the server's
+# caches, and so give the present files whatever the transaction's snapshot shows.
 _FILES = """
 with recursive tree(oid) as (
   select %s::oid union select i.inhrelid from pg_catalog.pg_inherits i join tree on i.inhparent = tree.oid
@@ -89,9 +89,10 @@ order by c.oid
 
 @dataclass(frozen=True, slots=True)
 class KeyChunk:
-    """The rows with a key behind `after`, up to and including `upto`; with `nulls` also those without a whole key.
+    """Rows with keys behind `after`, up to and including `upto`; with `nulls` also rows whose key has a null.
 
-    `after` None: from the first row; `upto` None: only the rows without a whole key. `rows` is how many there are.
+    `after` None: from the first row; `upto` None: only rows whose key has a null. `rows` is their number, without rows
+    whose key has a null.
     """
 
     number: int
@@ -102,21 +103,21 @@ class KeyChunk:
 
 
 class ChangedTable(Exception):
-    """A table that is being altered, or was since the snapshot: what the snapshot shows of it may be nothing at all.
+    """A table is being altered, or was altered since the snapshot, which may show it empty.
 
-    Also one that the server cannot read just now.
+    Also raised for a table that the server cannot read just now.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedTable:
-    """A table under a snapshot, ordered by the columns `key`; the columns `identity` identify its rows, if any do.
+    """A table under a snapshot, ordered by the columns `key`; the columns `identity`, if any, identify its rows.
 
-    `outputs` names each column's output function, `types` the type that a key's text is cast back to, `operators` the
-    schema of the operators that a key's column is compared by; `nullable` says whether a key column may be null,
-    `still` is the SQL condition under which the table is still the one that the snapshot shows, `fingerprint` changes
-    with every DDL statement on it. The rows to read meet two conditions: `rows` is a publication's, `filter` that of a
-    signal.
+    `outputs` has each column's output function. For each key column `types` has the type to which its text is cast
+    back, and `operators` the schema of the operators that compare it. `nullable` is True if a key column may be null.
+    `still` is the SQL condition that the table is still the one that the snapshot shows. `fingerprint` changes with
+    every DDL statement on the table. The rows to read meet the condition `rows` of a publication, and the condition
+    `filter` of a signal.
     """
 
     table: TableSchema
@@ -143,7 +144,7 @@ class KeyedTable:
         collection: Collection,
         rows: str | None = None,
     ) -> KeyedTable:
-        """The table as the transaction of `connection` sees it; `identity` is its own key. Raises Unusable."""
+        """Return the table as the transaction of `connection` sees it; `identity` is its own key. Raises Unusable."""
         columns = {found[0]: found[1:] for found in connection.execute(_COLUMNS, (table.oid,)).fetchall()}
         key = (collection.surrogate,) if collection.surrogate else identity or table.key
         if not key:
@@ -174,15 +175,15 @@ class KeyedTable:
         )
 
     def is_still(self, connection: psycopg.Connection[Any]) -> bool:
-        """Whether the table is still what the transaction's snapshot shows; it stays so while the transaction locks it.
+        """Return True if the table is still the one that the transaction's snapshot shows.
 
-        A statement that writes a table anew leaves nothing of it in older snapshots.
+        It stays so while the transaction has a lock on it. Older snapshots show a rewritten table empty.
         """
         row = connection.execute(f"select coalesce({self.still}, false)".encode()).fetchone()
         return row is not None and bool(row[0])
 
     def has_gone(self, connection: psycopg.Connection[Any], sqlstate: str | None) -> bool:
-        """Return True where a query failed because the table is no more what the snapshot shows."""
+        """Return True if a query failed because the table is no longer the one that the snapshot shows."""
         import psycopg
 
         if sqlstate not in GONE:
@@ -200,20 +201,20 @@ class KeyedTable:
         return f"{only(self.relkind)}{qualified(self.table.id)}"
 
     def _keys(self, direction: str = "") -> str:
-        # qualified, because a bare name to order by would mean what the select list gives that name to
+        # qualified, because in `order by` a bare name would refer to the select list
         return ", ".join(f"{qualified(self.table.id)}.{quoted(name)}{direction}" for name in self.key)
 
     def _texts(self, names: Sequence[str]) -> str:
-        """The texts of the key, whose columns the query has under `names`."""
+        """Return a select list of the texts of the key, whose columns are called `names` in the query."""
         return ", ".join(
             f"pg_catalog.textin({self.outputs[column]}({name}))" for column, name in zip(self.key, names, strict=True)
         )
 
     def _bound(self, operator: str, key: Key) -> str:
-        """The rows whose key stands so to `key`, by operators that are named with their schema.
+        """Return the condition that a row's key is `operator` than `key`, by operators qualified with their schema.
 
-        A row is compared by operators of one schema. Where the columns' are of several, the columns are compared one
-        after another; the first one alone is what an index over them is good for then.
+        A row comparison takes operators of one schema. If the columns' operators are of several schemas, the columns
+        are compared one after another, and an index helps with the first column only.
         """
         names = [f"{qualified(self.table.id)}.{quoted(name)}" for name in self.key]
         values = [f"{literal(text)}::{kind}" for text, kind in zip(key, self.types, strict=True)]
@@ -235,7 +236,7 @@ class KeyedTable:
         if self.rows:
             parts = [f"({self.rows})", *parts]
         if self.filter:
-            # on lines of its own, so that a comment at its end hides nothing
+            # on lines of its own, so that a comment at its end does not hide the parenthesis
             parts = [*parts, f"(\n{self.filter}\n)"]
         return f" where {' and '.join(parts)}" if parts else ""
 
@@ -243,15 +244,15 @@ class KeyedTable:
         return [f"{quoted(name)} is not null" for name in self.key] if self.nullable else []
 
     def _run(self, connection: psycopg.Connection[Any], query: str) -> psycopg.Cursor[Any]:
-        """Run a query that may hold the signal's condition, with the search_path that its author has.
+        """Run a query that may hold the signal's condition; with a condition, under the user's own search_path.
 
-        Asked for binary results psycopg takes the protocol that refuses a second statement in the same text.
+        For binary results psycopg uses the protocol that refuses a second statement in the same text.
         """
         with nullcontext() if self.filter is None else own_path(connection):
             return connection.execute(query.encode(), binary=True)
 
     def maximum(self, connection: psycopg.Connection[Any]) -> tuple[Key | None, bool]:
-        """The largest key, None where no row has one; and whether there are rows without a whole key."""
+        """Return the largest key, None if no row has a whole key, and True if there are rows whose key has a null."""
         texts = self._texts([quoted(name) for name in self.key])
         row = self._run(
             connection,
@@ -267,7 +268,7 @@ class KeyedTable:
         return (None if row is None else tuple(row)), others
 
     def estimate(self, connection: psycopg.Connection[Any]) -> int | None:
-        """About how many rows there are, as the server estimates it; None where it has none, or only some are read."""
+        """Return the server's estimate of the number of rows; None if it has none, or if a signal's filter applies."""
         row = connection.execute(
             "select reltuples::int8 from pg_catalog.pg_class where oid = %s::oid", (self.table.oid,)
         ).fetchone()
@@ -276,10 +277,10 @@ class KeyedTable:
     def chunks(
         self, connection: psycopg.Connection[Any], cursor: Cursor, sizes: Sequence[int], number: int, nulls: bool
     ) -> list[KeyChunk]:
-        """The next chunks after `cursor.last`, of `sizes` rows; fewer at the end of the table.
+        """Return the next chunks after `cursor.last`, of `sizes` rows each; fewer at the end of the table.
 
-        The rows of one key stay together, whatever the size. With `nulls` the first chunk has the rows without a
-        whole key as well.
+        The rows of one key stay together, whatever the size. With `nulls` the first chunk also has the rows whose key
+        has a null.
         """
         found: list[KeyChunk] = []
         after = cursor.last
@@ -288,7 +289,7 @@ class KeyedTable:
                 break
             assert cursor.maximum is not None
             conditions = [self._bound("<=", cursor.maximum)] + ([self._bound(">", after)] if after else [])
-            # names of their own for the key's columns, which may be called as anything else here
+            # aliases for the key's columns, whose names may clash with others in the query
             names = [f"key_{place}" for place in range(len(self.key))]
             keys = f"select {self._keys()} from {self.source}{self._where(conditions)} order by {self._keys()}"
             row = self._run(
@@ -311,16 +312,16 @@ class KeyedTable:
         return found
 
     def check(self, connection: psycopg.Connection[Any], chunk: KeyChunk) -> None:
-        """Let the server compute the signal's condition for each row of the chunk. Raises what that fails with."""
+        """Let the server compute the signal's condition for each row of the chunk. Raises the driver's error."""
         self._run(connection, f"select pg_catalog.count(*) from {self.source}{self._where([self._ranged(chunk)])}")
 
     def select(self, chunk: KeyChunk) -> str:
-        """The query of a chunk's rows, its columns in the forms that `texts` takes, ordered by the key."""
+        """Return the query of a chunk's rows: columns in the forms that `texts` takes, ordered by the key."""
         columns = ", ".join(selected(column, quoted(column.name), self.outputs) for column in self.table.columns)
         return f"select {columns} from {self.source}{self._where([self._ranged(chunk)])} order by {self._keys()}"
 
     def _ranged(self, chunk: KeyChunk) -> str:
-        """The condition that the rows of a chunk fulfil by their key."""
+        """Return the condition on the key for the rows of a chunk."""
         if chunk.upto is None:
             ranged = ""
         else:
@@ -333,14 +334,14 @@ class KeyedTable:
 
 
 def fingerprint(connection: psycopg.Connection[Any], oid: int) -> str:
-    """A text that differs after every DDL statement on the table; empty when the table is gone."""
+    """Return a text that differs after every DDL statement on the table; empty if the table is gone."""
     row = connection.execute(_FINGERPRINT, (oid,)).fetchone()
     return "" if row is None or row[0] is None else str(row[0])
 
 
 @dataclass(frozen=True, slots=True)
 class WindowOrigin:
-    """What the rows of a window say of their source: the closing watermark's, or the snapshot's where there is none.
+    """The source of a window's rows: the closing watermark's event, or the snapshot if there is no watermark.
 
     `position` is the LSN at which the window ends, `at_us` its time in µs since 1970.
     """
@@ -360,17 +361,16 @@ def read_rows(
     origin: WindowOrigin,
     superseded: Superseded,
 ) -> Iterator[ChangeBatch]:
-    """The rows of `chunk` under the exported `snapshot`, without those that are `superseded`. Worker.
+    """Yield the rows of `chunk` under the exported `snapshot`, without those that are `superseded`. Worker.
 
-    Gives nothing when the table has changed since the snapshot, and no more rows when a signal's condition fails.
-    Raises what the driver raises for everything else, a snapshot that is gone among it. `connection` is closed at the
-    end.
+    Yields nothing if the table was altered since the snapshot, and no more rows once a signal's condition fails. Raises
+    the driver's error for every other failure, also if the snapshot is gone. `connection` is closed at the end.
     """
     try:
         if not _hold(connection, table.source, snapshot):
             return
         still: list[pa.RecordBatch] = []
-        # to its end: a connection with rows left to send is not kept
+        # read to its end: a connection with rows left to send is not kept
         query = f"select coalesce({table.still}, false)"
         if not _is_there(lambda: still.extend(connection.query(query))) or not still[0].column(0)[0].as_py():
             return
@@ -393,10 +393,10 @@ def read_rows(
 
 
 def _hold(connection: ArrowConnection, source: str, snapshot: str) -> bool:
-    """Begin a transaction that reads under the exported `snapshot`, and lock the table in it; False where it is gone.
+    """Begin a transaction that reads under the exported `snapshot` and locks the table; False if the table is gone.
 
-    What fails with the statement that takes the snapshot over is the snapshot, whose session has ended, and never the
-    table: from PostgreSQL 17 on both are refused with the same SQLSTATE.
+    The lock and the take-over are separate statements, because from PostgreSQL 17 on a missing table and a missing
+    snapshot fail with the same SQLSTATE. A failure of the take-over means that the snapshot's session has ended.
     """
     import adbc_driver_manager
 
@@ -417,7 +417,7 @@ def _hold(connection: ArrowConnection, source: str, snapshot: str) -> bool:
 
 
 def _is_there(statement: Callable[[], None]) -> bool:
-    """Run a statement about a table; False where it is refused because the table is gone or changed."""
+    """Run a statement about a table; return False if it fails because the table is gone or altered."""
     import adbc_driver_manager
 
     try:
@@ -429,11 +429,12 @@ def _is_there(statement: Callable[[], None]) -> bool:
     return True
 
 
-# SQLSTATEs of what a table that was dropped or changed meanwhile is refused with: table, schema, column, object.
+# SQLSTATEs of queries of a table that was dropped or altered meanwhile: no such table, schema, column, object, or a
+# wrong kind of object.
 GONE = ("42P01", "3F000", "42703", "42704", "42809")
 
 
 def literal(text: str) -> str:
-    """The text as an SQL literal, whatever standard_conforming_strings says."""
+    """Return the text as an SQL literal, valid under either setting of standard_conforming_strings."""
     escaped = text.replace("'", "''")
     return "E'" + escaped.replace("\\", "\\\\") + "'" if "\\" in text else f"'{escaped}'"

@@ -1,4 +1,4 @@
-"""Rows of the signal table, as the log has them: signals and watermarks. Planner."""
+"""Rows of the signal table in the log: signals and watermarks. Planner."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Logged(NamedTuple):
 
 
 def logged(rows: Sequence[Rows], versions: Sequence[TableSchema], name: tuple[str, str] | None) -> list[Logged]:
-    """The inserts and deletes of the signal table `name`, `(schema, table)`, among `rows`, in log order."""
+    """Return the inserts and deletes of the signal table `name`, `(schema, table)`, among `rows`, in log order."""
     if name is None or not rows:
         return []
     found: list[Logged] = []
@@ -37,7 +37,7 @@ def logged(rows: Sequence[Rows], versions: Sequence[TableSchema], name: tuple[st
 
 
 def _of(batch: ChangeBatch) -> list[Logged]:
-    """Of one version of the table: id, type and data are its first three columns."""
+    """Return the inserts and deletes of a batch; id, type and data are the table's first three columns."""
     found, transactions = [], transactions_of(batch)
     for row in np.flatnonzero((batch.op == ord("c")) | (batch.op == ord("d"))).tolist():
         image = batch.after if batch.op[row] == ord("c") else batch.before

@@ -1,4 +1,4 @@
-"""TableNotifications: what is to be reported of snapshots of tables. Planner."""
+"""Notifications about snapshots of tables. Planner."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Table = tuple[str, str]
 
 
 class TableNotifications(PendingNotifications[Table, SnapshotProgress]):
-    """PendingNotifications of one query; a table without rows has no chunks.
+    """Pending notifications of one query; a table without rows has no chunks.
 
-    `failing` gives the tables of the snapshot that begins whose conditions fail: they are not read.
+    `failing` returns the tables whose conditions fail in the snapshot that begins: they are not read.
     """
 
     def __init__(self, config: Mapping[str, Any], runtime: Runtime, failing: Callable[[], Sequence[Table]]) -> None:
@@ -25,7 +25,7 @@ class TableNotifications(PendingNotifications[Table, SnapshotProgress]):
         self._failing = failing
         signals = config["signal.data.collection"]
         self._signals = [table_name(signals)] if signals else []
-        # so many of the tables of the running snapshot have been reported
+        # the number of tables of the running snapshot that have been reported
         self._reported = 0
 
     def started(self, rows: Mapping[Table, int]) -> None:
@@ -54,7 +54,7 @@ class TableNotifications(PendingNotifications[Table, SnapshotProgress]):
             self._add(self._initial.of("COMPLETED"))
 
     def _pass_empty(self, tables: Sequence[Table], until: Table | None, asked: bool) -> None:
-        """Report the tables before `until` that have no rows, and so no chunks."""
+        """Report the tables before `until` that have no rows and so no chunks."""
         while self._reported < len(tables) and tables[self._reported] != until:
             table = tables[self._reported]
             if self._rows.get(table) == 0:
@@ -63,9 +63,9 @@ class TableNotifications(PendingNotifications[Table, SnapshotProgress]):
             self._reported += 1
 
     def _listed(self, tables: Sequence[Table], asked: bool) -> Sequence[Table]:
-        """The tables that are named when one has been scanned.
+        """Return the tables to name when one has been scanned.
 
-        As recordings have it: of an initial snapshot the signal table, which is not read, is among them, of one that a
-        signal has asked for it is not.
+        As in Debezium's recordings, an initial snapshot names the signal table too, though it is not read; a snapshot
+        that a signal has asked for does not.
         """
         return tables if asked else sorted({*tables, *self._signals})

@@ -1,6 +1,6 @@
-"""Which rows of a window the log has overtaken: the log's event stands, the row is left out.
+"""Rows of a window that changes in the log supersede: the log's event is delivered, the row is left out.
 
-The planner gathers what the changes of a batch say, a task takes the rows out of what it reads.
+The planner gathers the changed keys or rows of a batch, and a task drops them from the rows that it reads.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Row = tuple[bytes | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """What the log of a batch says of a table in a window.
+    """Rows of one table that the changes of a batch supersede.
 
-    `keys` are the keys that have changes, as `key_texts` has them. A table whose rows no key identifies has `rows`
-    instead: the values of `columns` in the rows that were changed or deleted after the snapshot, as often as that
-    happened to equal ones. `everything`: the table was truncated, and what is in it now the log has shown.
+    `keys` are the keys with changes, in the form of `key_texts`. A table without a key has `rows` instead: the values
+    of `columns` in the rows that were changed or deleted after the snapshot, each with the number of equal rows. With
+    `everything` all rows are superseded: the table was truncated, and the log has shown all rows that came after.
     """
 
     keys: pa.Array | None = None
@@ -34,14 +34,14 @@ class Superseded:
     everything: bool = False
 
     def without(self, table: TableSchema, identity: tuple[str, ...], columns: list[pa.Array]) -> list[pa.Array]:
-        """The rows `columns` of `table`, which are known by `identity`, that are not superseded."""
+        """Return the rows `columns` of `table`, identified by the columns `identity`, that are not superseded."""
         if self.everything:
             return [column.slice(0, 0) for column in columns]
         if self.keys is not None:
             texts = key_texts(table, identity, columns)
             found = pc.is_in(texts, value_set=self.keys)
             if not pc.any(found).as_py():
-                # most chunks, and copying the rows would be a tenth of what reading them takes
+                # true for most chunks; copying the rows would take a tenth of the time of reading them
                 return columns
             keep = pc.invert(found)
             return [column.filter(keep) for column in columns]
@@ -61,7 +61,7 @@ NOTHING = Superseded()
 
 
 class Unclear(Exception):
-    """The changes cannot be compared with the rows: the table's columns have changed, or a key was not carried."""
+    """Changes cannot be compared with rows: the table's columns have changed, or the log does not carry a key."""
 
 
 def superseded(
@@ -70,13 +70,13 @@ def superseded(
     changes: Iterable[ChangeBatch],
     is_shown: Callable[[ChangeBatch], Flags],
 ) -> Superseded:
-    """What `changes` of `table` say; `identity` names the columns that identify a row, and may be empty.
+    """Return the rows that `changes` of `table` supersede; the columns `identity`, if any, identify a row.
 
-    `is_shown` says which changes the snapshot shows. Raises Unclear.
+    `is_shown` returns a mask of the changes that the snapshot shows. Raises Unclear.
     """
     keys: list[pa.Array] = []
     rows: Counter[Row] = Counter()
-    # the log does not carry generated columns, which follow from the others
+    # the log does not carry generated columns, which are computed from the others
     logged = {column.name: column.type_oid for column in table.columns if not column.generated}
     for batch in changes:
         if (batch.op == ord("t")).any():
@@ -84,7 +84,7 @@ def superseded(
         if identity:
             keys += _changed_keys(batch, identity)
         elif batch.before is not None:
-            # it carries columns, too, that the options leave out of what is read
+            # the log also carries columns that the options leave out of the rows
             if not logged.items() <= {column.name: column.type_oid for column in batch.table.columns}.items():
                 raise Unclear
             gone = ~is_shown(batch)
@@ -98,7 +98,7 @@ def superseded(
 
 
 def _changed_keys(batch: ChangeBatch, identity: tuple[str, ...]) -> list[pa.Array]:
-    """The keys in both images of the changes."""
+    """Return the keys in both images of the changes. Raises Unclear if a change has none."""
     names = [column.name for column in batch.table.columns]
     if any(name not in names for name in identity):
         raise Unclear
@@ -117,7 +117,7 @@ def _changed_keys(batch: ChangeBatch, identity: tuple[str, ...]) -> list[pa.Arra
 
 
 def _carried(batch: ChangeBatch, image: Image, identity: tuple[str, ...]) -> Flags:
-    """Which changes have this image with the whole key in it."""
+    """Return a mask of the changes that have this image with the whole key in it."""
     carried = np.ones(len(batch), np.bool_) if image.present is None else image.present.copy()
     for name in identity:
         unavailable = image.unavailable[batch.table.index(name)]
@@ -127,7 +127,7 @@ def _carried(batch: ChangeBatch, image: Image, identity: tuple[str, ...]) -> Fla
 
 
 def key_texts(table: TableSchema, identity: tuple[str, ...], columns: Sequence[pa.Array]) -> pa.Array:
-    """The rows' keys as one binary value each; null where a part is null."""
+    """Return the rows' keys as one binary value each; null if a part is null."""
     parts = [columns[table.index(name)].cast(pa.binary()) for name in identity]
-    # no text of PostgreSQL's holds a zero byte
+    # PostgreSQL's texts never hold a zero byte
     return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, pa.scalar(b"\0", pa.binary()))

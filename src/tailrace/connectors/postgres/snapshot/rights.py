@@ -1,6 +1,6 @@
-"""What the role may read of tables: the whole table, or some columns (`grant select (a, b) on t`). Planner and driver.
+"""The role's rights to read tables as a whole or by columns (`grant select (a, b) on t`). Planner and driver.
 
-A right to columns is enough to read them. LOCK TABLE, `ctid` and other columns of the system need one to the table.
+A right to columns is enough to read them. LOCK TABLE, `ctid` and other system columns need a right to the table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ order by a.attnum
 
 
 def in_part(connection: psycopg.Connection[Any], oids: Sequence[int]) -> set[int]:
-    """Return which of the tables the role may not read as a whole, by their oids."""
+    """Return the oids of the tables that the role may not read as a whole."""
     return {oid for (oid,) in connection.execute(IN_PART, (list(oids),)).fetchall()}
 
 
@@ -50,5 +50,5 @@ def refusal(table: TableSchema, columns: Sequence[str]) -> PrerequisiteError:
 
 
 def is_forbidden(error: Exception) -> bool:
-    """Return True where the server has refused a statement for want of a right."""
+    """Return True if the server has refused a statement because the role lacks a right."""
     return getattr(error, "sqlstate", None) == FORBIDDEN

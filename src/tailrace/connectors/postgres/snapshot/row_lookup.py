@@ -1,4 +1,4 @@
-"""Rows that a task reads again by their keys, for values that the log does not carry. Worker."""
+"""Present rows, read by their keys, for values that the log does not carry. Worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tailrace.events.reselection import Found, Key, Unreadable
 if TYPE_CHECKING:
     from adbc_driver_manager import Error
 
-# Columns as they are now, and the kind of the table.
+# Columns as the table has them now, and the table's kind.
 _COLUMNS = f"""
 select a.attname::text, a.atttypid::int8, a.atttypmod::int8, pg_catalog.format_type(a.atttypid, a.atttypmod),
        {OPERATORS}, c.relkind::text
@@ -28,7 +28,7 @@ from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid
 where c.oid = pg_catalog.to_regclass(%s) and a.attnum > 0 and not a.attisdropped and a.attname::text in (%s)
 """
 _VARCHAR = 1043
-_ALTERED = "cannot read {0} again: its columns are other ones by now, or it is gone"
+_ALTERED = "cannot read {0} again: its columns have changed meanwhile, or it is gone"
 
 
 class _Now(NamedTuple):
@@ -43,9 +43,9 @@ class _Now(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PresentRows:
-    """Implements `tailrace.events.reselection.RereadRows`: the tables as they are now, one query for many rows.
+    """Implements `tailrace.events.reselection.RereadRows` by one query of the present table for many rows.
 
-    `address` holds the password: it prints as its name alone.
+    `address` holds the password, and prints as its name alone.
     """
 
     address: Address
@@ -59,7 +59,7 @@ class PresentRows:
         try:
             connection = KeptConnection.take(self.address)
             connection.begin("begin isolation level read committed read only")
-            # what the table is made of stays so until the rows are read
+            # the table cannot be altered until the rows are read
             connection.execute(locking(f"only {qualified(table.id)}"))
             found = _columns(connection, table, {*key, *columns})
             unique = key == (table.key if table.own is None else table.own)
@@ -74,7 +74,7 @@ class PresentRows:
 
 
 def _columns(connection: KeptConnection, table: TableSchema, wanted: set[str]) -> dict[str, _Now]:
-    """The columns as they are now. Raises Unreadable where they are not those of the table's version."""
+    """Return the present columns. Raises Unreadable if they differ from those of the table's version."""
     listed = ", ".join(literal(name) for name in sorted(wanted))
     query = _COLUMNS % (literal(qualified(table.id)), listed)
     found = {row[0]: _Now(*row[1:]) for rows in connection.query(query) for row in zip(*_lists(rows), strict=True)}
@@ -98,7 +98,7 @@ def _query(
     *,
     unique: bool,
 ) -> str:
-    """The rows of the keys: the number of its key, from 1, and its columns as their output functions write them."""
+    """Return the query of the rows of `keys`: for each row the number of its key, from 1, and its columns as text."""
     arrays = ", ".join(f"{_array([one[place] for one in keys])}::text[]" for place in range(len(key)))
     named = ", ".join(f"k{place}" for place in range(len(key)))
     joined = " and ".join(
@@ -111,14 +111,14 @@ def _query(
     )
     relkind = next(iter(found.values())).relkind
     source = f"{only(relkind)}{qualified(table.id)} t"
-    # a key of the user's may be that of several rows: any of them will do
+    # a key that the user declared may be that of several rows: any of the rows will do
     once = "" if unique else "distinct on (w.place) "
     wanted = f"unnest({arrays}) with ordinality as w({named}, place)"
     return f"select {once}w.place, {texts} from {wanted} join {source} on {joined}"
 
 
 def _array(texts: Sequence[str]) -> str:
-    """An array of texts as an SQL literal."""
+    """Return an array of texts as an SQL literal."""
     parts = ('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts)
     return literal("{" + ",".join(parts) + "}")
 
@@ -128,7 +128,7 @@ def _texts(column: pa.Array) -> pa.Array:
 
 
 def _failure(table: TableSchema, error: Error) -> Exception:
-    """What is raised for an error of the driver: a query that the server refuses, or a server that is not reached."""
+    """Return the error for one of the driver's: Unreadable for a refused query, else ConnectionFailed."""
     if (hidden := hidden_rows(error)) is not None:
         return hidden
     state = getattr(error, "sqlstate", None)

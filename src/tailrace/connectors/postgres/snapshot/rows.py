@@ -1,4 +1,4 @@
-"""The rows of a chunk, read under an exported snapshot. Worker."""
+"""Rows of a chunk, read under an exported snapshot. Worker."""
 
 from __future__ import annotations
 
@@ -31,22 +31,21 @@ def read_chunk(
     overridden: bool = False,
     asked: bool = False,
 ) -> Iterator[ChangeBatch]:
-    """The rows of `chunk` under the exported `snapshot`, as batches of `r` changes. Worker.
+    """Yield the rows of `chunk` under the exported `snapshot`, as batches of `r` changes. Worker.
 
-    `form` is what the table was made of when the chunk was planned (see `SnapshotSession.forms`): a table that has
-    been altered since raises ConnectionFailed, since a new session reads it rightly. `overridden` says that the
-    statement holds one of the user's, `asked` that a signal has brought that one: where it fails, the rest of its rows
-    is left out. `connection` is closed at the end.
+    `form` is the table's form when the chunk was planned (see `SnapshotSession.forms`). A table altered since raises
+    ConnectionFailed, because a new session can read it. With `overridden` the statement holds one of the user's, with
+    `asked` one of a signal: if that fails, the rest of its rows is left out. `connection` is closed at the end.
     """
     try:
-        # From here on the table cannot be altered.
+        # The lock keeps the table from being altered from here on.
         _hold(connection, qualified(table.id), snapshot)
         query = PRESENT_FORM.replace("%s", f"'{{{table.oid}}}'")
         found = [text for batch in connection.query(query) for text in batch.column(1).to_pylist()]
         if found != [form]:
             raise ConnectionFailed(
                 f"The table {table.id} was altered while its snapshot was being read.",
-                "Start again with the same checkpoint: what is left is read under a new snapshot.",
+                "Start again with the same checkpoint: the remaining rows are read under a new snapshot.",
             )
         if overridden:
             connection.execute(OWN)
@@ -63,12 +62,12 @@ def read_chunk(
 
 
 def _hold(connection: ArrowConnection, source: str, snapshot: str) -> None:
-    """Begin a transaction that reads under the exported `snapshot`, and lock the table in it."""
+    """Begin a transaction that reads under the exported `snapshot` and locks the table."""
     import adbc_driver_manager
 
     begun, take_over = "begin isolation level repeatable read read only", f"set transaction snapshot '{snapshot}'"
     try:
-        # locked before the snapshot is taken over, so that this waits
+        # the lock comes first: it may have to wait, and the snapshot is taken over after that
         connection.begin(f"{begun}; lock table {source} in access share mode; {take_over}")
     except adbc_driver_manager.Error as error:
         if not is_forbidden(error):
@@ -91,7 +90,7 @@ def _as_changes(
     for row, kind in markers(chunk, rows.num_rows, opened, closes):
         marker[row] = kind
     columns = [texts(rows.column(place), column) for place, column in enumerate(table.columns)]
-    # chunk number and row: unique within the snapshot
+    # an ordinal of chunk number and row is unique within the snapshot
     return as_reads(table, columns, (chunk.number << 40) + ordinal, marker, origin, origin.lsn)
 
 
@@ -103,7 +102,7 @@ def as_reads(
     origin: SnapshotOrigin,
     commit_lsn: int,
 ) -> ChangeBatch:
-    """Rows, one for each marker, as events of `r` that are numbered from `ordinal` on, in one transaction."""
+    """Return rows, one for each marker, as `r` changes of one transaction, with ordinals from `ordinal` on."""
     count = len(marker)
     one = np.ones(1, np.int64)
     return ChangeBatch(

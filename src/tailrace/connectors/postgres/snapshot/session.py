@@ -1,8 +1,8 @@
-"""Snapshots of PostgreSQL tables: planned under one exported snapshot, read in chunks by parallel tasks.
+"""The session that exports a snapshot and plans its chunks, and the chunks' queries. Planner.
 
-A chunk is a range of heap pages (`ctid`), which PostgreSQL 14 and later read without touching other pages; older
-servers read each table as one chunk. Values come as the text of their output functions, the same text that the log
-carries, so both feed the same converters.
+A chunk is a range of heap pages (`ctid`). PostgreSQL 14 and later read it without touching other pages; on older
+servers each table is one chunk. Values are read as the text of their output functions. The log carries the same text,
+so both feed the same converters.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from tailrace.snapshot.plan import Chunk, PlannedTable, SnapshotPlan
 if TYPE_CHECKING:
     import psycopg
 
-# 16 MB of heap: a few hundred thousand narrow rows at most. Smaller, down to 1 MB, where that makes BATCHES batches:
-# a crash costs one of them.
+# 16 MB of heap: a few hundred thousand narrow rows at most. Chunks are smaller, down to 1 MB, if that makes BATCHES
+# batches: a crash costs one batch.
 CHUNK_PAGES, LEAST_CHUNK_PAGES = 2048, 128
 BATCHES = 12
 
-# The tables of which one statement asks: it locks each of them, and each of their indexes.
+# The most tables that one statement reads: it locks each table and each of its indexes.
 _AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotOrigin:
-    """What every row of a snapshot says of its source: one LSN, transaction id and time (µs since 1970).
+    """The source of every row of a snapshot: one LSN, transaction id and time (µs since 1970).
 
-    `previous_end` is the end of the last commit before it, -1 where none has been seen: where the log was read before
-    (a blocking snapshot), the position of the snapshot itself. `xmin`, of 64 bits, is the oldest transaction that the
-    snapshot's beginning may not show; 0 where an earlier version has not kept it.
+    `previous_end` is the end LSN of the last commit before it; -1: none has been seen; for a blocking snapshot, where
+    the log was read before, the snapshot's own position. `xmin`, of 64 bits, is the oldest transaction that the first
+    session of the snapshot may not show; 0 in offsets of earlier versions, which did not keep it.
     """
 
     lsn: int
@@ -62,7 +62,7 @@ class SnapshotProgress:
         return self.done >= len(self.plan)
 
 
-# What makes up each table and the tables that are read with it: heap, and columns by number and name.
+# The form of each table and of the tables read with it: heap, and columns by number and name.
 _PARTS = """
 with recursive part(root, oid) as (
   select o, o from unnest(%s::oid[]) o
@@ -71,7 +71,7 @@ with recursive part(root, oid) as (
   join pg_catalog.pg_inherits i on i.inhparent = part.oid
 )
 """
-# Both queries run under the snapshot. Tables are read by it, functions look at the present catalog.
+# Both queries run under the snapshot: it applies to the tables that they read; functions look at the present catalog.
 _SHOWN_FORM = f"""{_PARTS}
 select part.root::int8, string_agg(concat_ws(' ', c.oid, nullif(c.relfilenode, 0), (
     select string_agg(concat_ws(' ', a.attnum, n.nspname, c.relname, a.attname), ',' order by a.attnum)
@@ -94,14 +94,14 @@ group by part.root
 
 
 class SnapshotSession:
-    """A transaction of the planner that keeps a snapshot exported for as long as tasks read under it."""
+    """A transaction of the planner that keeps a snapshot exported while tasks read under it."""
 
     def __init__(
         self, connection: psycopg.Connection[Any], slot_snapshot: str | None, other: psycopg.Connection[Any]
     ) -> None:
-        """`connection` is in autocommit mode and this session's alone; `slot_snapshot` is what slot creation gave.
+        """Take a snapshot, or take over `slot_snapshot`, which the creation of a slot exported.
 
-        `other` is a second connection in autocommit mode.
+        `connection` is in autocommit mode and belongs to this session alone; `other` is a second one in that mode.
         """
         self.connection = self._connection = connection
         hold_open(connection)
@@ -116,23 +116,24 @@ class SnapshotSession:
         assert row is not None
         self.name: str = row[0]
         self.visible = Visible.parse(row[1], row[2])
-        # An id that no change of the log has, from a transaction of its own: assigned to this long one, it would hold
-        # up the creation of other slots. Its end also puts a record between the snapshot's LSN and the next change's.
+        # A transaction id that no change of the log has. It is assigned to a short transaction, because in this long
+        # one it would hold up the creation of other slots. That transaction's end also puts a record between the
+        # snapshot's LSN and that of the next change.
         found = other.execute("select case when pg_is_in_recovery() then null else txid_current() end").fetchone()
         assert found is not None
         xid = (found[0] or self.visible.xmax) & 0xFFFFFFFF
         self.origin = SnapshotOrigin(row[2], xid, row[3], xmin=self.visible.xmin)
 
     def catalog(self, database: str, comments: bool) -> Catalog:
-        """The catalog as the snapshot shows it."""
+        """Return the catalog as the snapshot shows it."""
         return Catalog(self._connection, database, comments)
 
     def hold(self, tables: Sequence[tuple[int, TableId, str]]) -> list[str]:
-        """Keep `tables` from being altered until `release`; the names of those that were altered before.
+        """Keep `tables` from being altered until `release`; return the names of tables altered since the snapshot.
 
-        What a table is made of is not part of a snapshot: one that was altered after it is read in its new version, and
-        one that was written anew appears empty. So each is locked (`access share`, which every query takes), and then
-        what the snapshot shows of it is compared with what it is. A table that is gone counts as altered.
+        A table's form is not part of a snapshot: a table altered after the snapshot is read in its new version, and a
+        rewritten table appears empty. So each table is locked (`access share`, as every query does), and then its form
+        in the snapshot is compared with its present form. A table that is gone counts as altered.
         """
         import psycopg
 
@@ -168,22 +169,22 @@ class SnapshotSession:
                 self._connection.execute(locking(source).encode())
 
     def release(self) -> None:
-        """Give the locks of `hold` up; the snapshot stays.
+        """Release the locks of `hold`; the snapshot stays.
 
-        Kept, a statement that waits to alter a table would wait for this session, and the tasks for that statement.
+        If they were kept, a statement that alters a table would wait for this session, and tasks for that statement.
         """
         self._connection.execute("rollback to savepoint held")
 
     @contextmanager
     def _passing(self) -> Iterator[None]:
-        """Give up at the end the locks that are taken inside, where nothing fails."""
+        """Release at the end the locks that are taken inside, if nothing fails."""
         self._connection.execute("savepoint passing")
         yield
         self._connection.execute("rollback to savepoint passing")
         self._connection.execute("release savepoint passing")
 
     def forms(self, oids: Sequence[int]) -> dict[int, str]:
-        """What each table is made of now, as text to be compared; {} when a column is gone before PostgreSQL 14."""
+        """Return the present form of each table, as text to compare; {} if before PostgreSQL 14 a column is gone."""
         import psycopg
 
         self._connection.execute("savepoint forms")
@@ -192,12 +193,12 @@ class SnapshotSession:
         except psycopg.errors.InternalError:
             self._connection.execute("rollback to savepoint forms")
             found = {}
-        # asked before every batch: savepoints that are kept nest
+        # this runs before every batch, and unreleased savepoints would nest
         self._connection.execute("release savepoint forms")
         return found
 
     def storage(self, oids: Sequence[int]) -> dict[int, int]:
-        """The heap of each table: another number means that the table was written anew. 0 for a partitioned one."""
+        """Return the heap's number for each table: it changes when a table is rewritten; 0 for a partitioned table."""
         return dict(
             self._connection.execute(
                 "select oid::int8, relfilenode::int8 from pg_catalog.pg_class where oid = any(%s::oid[])", (list(oids),)
@@ -205,7 +206,7 @@ class SnapshotSession:
         )
 
     def row_counts(self, tables: Sequence[tuple[int, TableId, str]]) -> dict[str, int]:
-        """About how many rows each table has: the server's estimate, or the number where it has made none."""
+        """Return the number of rows of each table: the server's estimate, or the exact number if it has none."""
         found = {}
         for oid, name, relkind in tables:
             query = "select reltuples::int8 from pg_catalog.pg_class where oid = %s::oid"
@@ -217,21 +218,21 @@ class SnapshotSession:
         return found
 
     def count(self, table: TableId, relkind: str, statement: str | None) -> int:
-        """The rows of a table, or of the statement that replaces it."""
+        """Return the number of rows of a table, or of the statement that replaces it."""
         source = f"{only(relkind)}{qualified(table)}" if statement is None else f"({statement}\n) as rows"
         with self._passing(), own_path(self._connection):
             return int(self._row(f"select pg_catalog.count(*) from {source}")[0])
 
     def statement_fault(self, table: TableSchema, statement: str) -> str:
-        """Why `statement` cannot stand for the rows of `table`, as the rest of a sentence; empty where it can.
+        """Return why `statement` cannot replace the rows of `table`, as the rest of a sentence; empty if it can.
 
-        Raises what the driver raises for failures that are not the statement's own.
+        Raises the driver's error for failures that are not the statement's own.
         """
         import psycopg
 
         self._connection.execute("savepoint checked")
         try:
-            # binary, because that protocol refuses a second statement in the same text
+            # binary, because its protocol refuses a second statement in the same text
             query = f"select * from ({statement}\n) as rows limit 0"
             with own_path(self._connection):
                 described = self._connection.execute(query.encode(), binary=True).description
@@ -246,9 +247,9 @@ class SnapshotSession:
         return f"does not give the column {listed} once" if wrong else ""
 
     def try_query(self, query: str) -> tuple[int, str]:
-        """How many rows `query` gives, which holds a signal's SQL, and the SQLSTATE with which that fails, "" if not.
+        """Return the number of rows of `query`, which holds a signal's SQL, and the SQLSTATE if it fails, else "".
 
-        Computes every value of every row. Raises what the driver raises for failures that are not the query's own.
+        Computes every value of every row. Raises the driver's error for failures that are not the query's own.
         """
         import psycopg
 
@@ -271,10 +272,10 @@ class SnapshotSession:
         statements: Mapping[str, str],
         counts: Mapping[str, int],
     ) -> SnapshotPlan:
-        """The plan for `tables`, `(oid, name, relkind)` in order; tables without a visible row are left out.
+        """Return the plan for `tables`, `(oid, name, relkind)` in order; tables without a visible row are left out.
 
-        `counts` has the rows of those that were counted, by `schema.table`. A table with a statement of its own in
-        `statements` is one chunk. Chunks are as large as leaves BATCHES batches of `parallelism` chunks.
+        `counts` has the row counts of tables that were counted, by `schema.table`. A table with a statement of its own
+        in `statements` is one chunk. Chunks are so large that there are BATCHES batches of `parallelism` chunks.
         """
         planned: list[PlannedTable] = []
         first = True
@@ -297,7 +298,7 @@ class SnapshotSession:
         return SnapshotPlan(tuple(planned), min(max(wanted, LEAST_CHUNK_PAGES), CHUNK_PAGES), first)
 
     def _filled(self, tables: Sequence[tuple[int, TableId, str]]) -> set[int]:
-        """Which of the tables have a visible row, by their oids; many are asked for in one statement."""
+        """Return the oids of the tables that have a visible row; one statement asks for many tables."""
         found: set[int] = set()
         for start in range(0, len(tables), _AT_ONCE):
             part = tables[start : start + _AT_ONCE]
@@ -308,7 +309,7 @@ class SnapshotSession:
         return found
 
     def _gives_rows(self, statement: str) -> bool:
-        """Whether a statement of the user's gives a row."""
+        """Return True if a statement of the user's gives a row."""
         with own_path(self._connection):
             return bool(self._row(f"select exists (select from ({statement}\n) as rows)")[0])
 
@@ -318,19 +319,19 @@ class SnapshotSession:
         return row
 
     def _sizes(self, oids: Sequence[int]) -> dict[int, int]:
-        """The heap pages of tables that the role may read as a whole, by their oids."""
+        """Return by oid the heap pages of the tables that the role may read as a whole."""
         return dict(
             self._connection.execute(
                 "select oid::int8, pg_catalog.pg_relation_size(oid) / current_setting('block_size')::int8 "
                 "from pg_catalog.pg_class where oid = any(%s::oid[]) "
-                # those of others are not to be had by their pages
+                # a right to columns alone does not cover ctid
                 "and pg_catalog.has_table_privilege(oid, 'select')",
                 (list(oids),),
             ).fetchall()
         )
 
     def _pages(self, table: TableId, size: int) -> int:
-        """Heap pages up to the last one with a visible row, searched from the end, page `size`, in growing steps."""
+        """Return the heap pages up to the last visible row, searched from the end, page `size`, in growing steps."""
         high, step = size, 64
         while high > 1:
             low = max(0, high - step)
@@ -348,7 +349,7 @@ class SnapshotSession:
 
 
 def takes_over(connection: psycopg.Connection[Any], snapshot: str) -> bool:
-    """Whether the transaction now reads under the exported `snapshot`; not where that snapshot's session has ended."""
+    """Let the transaction read under the exported `snapshot`; return False if that snapshot's session has ended."""
     import psycopg
 
     try:
@@ -359,7 +360,7 @@ def takes_over(connection: psycopg.Connection[Any], snapshot: str) -> bool:
 
 
 def take_over(connection: psycopg.Connection[Any], snapshot: str) -> None:
-    """Read under the snapshot that the creation of a slot has exported. Raises ConnectionFailed where it is gone."""
+    """Let the transaction read under the snapshot of a slot's creation. Raises ConnectionFailed if it is gone."""
     if not takes_over(connection, snapshot):
         raise ConnectionFailed(
             "The session that has created the replication slot has ended, and its snapshot with it.",
@@ -368,20 +369,25 @@ def take_over(connection: psycopg.Connection[Any], snapshot: str) -> None:
 
 
 def only(relkind: str) -> str:
-    """Partitioned and inherited tables are read with all below them, as Debezium does; `only` spares a look there."""
+    """Return `only ` for a table that is read alone, without a look for tables below it.
+
+    Partitioned and inherited tables are read with all tables below them, as Debezium does.
+    """
     return "" if relkind in "pi" else "only "
 
 
 def locking(source: str) -> str:
-    """Return a query that locks a table as LOCK TABLE would in its mode ACCESS SHARE; a right to one of its columns is
-    enough for it. The transaction's snapshot is taken by then."""
+    """Return a query that locks a table as LOCK TABLE does in mode ACCESS SHARE, but needs a right to one column only.
+
+    It also takes the transaction's snapshot.
+    """
     return f"select from {source} limit 0"
 
 
 def override_statement(table: TableSchema, outputs: dict[str, str], types: Mapping[str, str], statement: str) -> str:
-    """The query of a table with a statement of its own: its columns by name, in their own types, as text.
+    """Return the query of a table with a statement of its own: its columns by name, cast to their types, as text.
 
-    It runs with the search_path of the user's statement.
+    It runs with the user's own search_path.
     """
     columns = []
     for column in table.columns:
@@ -401,10 +407,10 @@ def select_statement(
     table: TableSchema, outputs: dict[str, str], chunk: Chunk, relkind: str, since: int | None = None,
     condition: str | None = None,
 ) -> str:  # fmt: skip
-    """The query of one chunk, its columns in the forms that `texts` takes, of the rows that meet `condition`.
+    """Return the query of one chunk: columns in the forms that `texts` takes, of rows that meet `condition`.
 
-    With `since`, a transaction id of 64 bits, only the rows that this transaction or a later one has written: some that
-    are older than half of all ids may be among them. Subtransactions have ids that are later than their transaction's.
+    With `since`, a transaction id of 64 bits, only rows that this transaction or a later one has written; rows older
+    than half of all ids may be among them. Subtransactions have later ids than their transaction.
     """
     columns = ", ".join(selected(column, quoted(column.name), outputs) for column in table.columns)
     conditions = [] if condition is None else [f"({condition})"]
@@ -413,7 +419,7 @@ def select_statement(
     if chunk.last_page is not None:
         conditions.append(f"ctid < '({chunk.last_page},0)'")
     if since is not None:
-        # Ids of 32 bits come around. Those below 3 are of rows that every snapshot shows; a frozen row keeps its own.
+        # Ids of 32 bits wrap around. Rows with ids below 3 are in every snapshot; a frozen row keeps its id.
         conditions.append(
             f"xmin::text::int8 > 2 and ((xmin::text::int8 - {since & 0xFFFFFFFF}) & 4294967295) < 2147483648"
         )
@@ -426,5 +432,5 @@ def qualified(name: TableId) -> str:
 
 
 def quoted(name: str) -> str:
-    """The name as a quoted SQL identifier."""
+    """Return the name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'

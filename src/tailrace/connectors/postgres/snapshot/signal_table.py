@@ -1,6 +1,6 @@
-"""SignalTable: the table `signal.data.collection`, what it lacks, and a row for it. Driver.
+"""The signal table `signal.data.collection`: its faults, and inserts of signals. Driver.
 
-Its first three columns are a signal's id, type and data, whatever they are called.
+Its first three columns are a signal's id, type and data, whatever their names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tailrace.snapshot.signals import Signal
 if TYPE_CHECKING:
     import psycopg
 
-# The watermarks' ids have 42 characters at most; their data, and the data of a signal that names a few tables, fit.
+# Watermark ids have at most 42 characters; the data of watermarks, and of signals for a few tables, fit in 2048.
 _LENGTHS = {"id": 42, "type": 32, "data": 2048}
 
 _COLUMNS = """
@@ -42,7 +42,7 @@ where n.nspname = %s and c.relname = %s and c.relkind in ('r', 'p')
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with the table, how badly, and what to do."""
+    """A fault of the table: its level, a text, and the remedy."""
 
     level: Literal["warning", "error"]
     text: str
@@ -64,7 +64,7 @@ class SignalTable:
         return f"{quoted(self.schema)}.{quoted(self.table)}"
 
     def faults(self, connection: psycopg.Connection[Any]) -> Iterator[Fault]:
-        """What the table lacks. Only reads."""
+        """Yield the faults of the table. Only reads."""
         config = self._config
         reads, writes = "source" in config["signal.enabled.channels"], not config["read.only"]
         found = connection.execute(_TABLE, (self.schema, self.table)).fetchone()
@@ -82,7 +82,7 @@ class SignalTable:
             right
             for right, given, needed in (
                 ("insert", may_insert, True),
-                # the row to delete is looked for
+                # a delete reads the row that it looks for
                 ("select", may_select, deletes),
                 ("delete", may_delete, deletes),
             )
@@ -100,8 +100,8 @@ class SignalTable:
         if writes and deletes and unidentified:
             yield Fault(
                 "error",
-                f"The signal table {self} has neither primary key nor replica identity, so that the server refuses "
-                "the deletion of watermarks.",
+                f"The signal table {self} has neither a primary key nor a replica identity, so the server refuses to "
+                "delete watermarks.",
                 "Give it a primary key, or use incremental.snapshot.watermarking.strategy=insert_insert.",
             )
         if reads:
@@ -119,7 +119,7 @@ class SignalTable:
             if length is not None and length < least:
                 yield Fault(
                     "warning",
-                    f"The column {name} of the signal table {self} holds {length} characters only; {what} may need "
+                    f"The column {name} of the signal table {self} holds only {length} characters; {what} may need "
                     f"{least}.",
                     f"alter table {self.quoted} alter {quoted(name)} type text;",
                 )
@@ -127,8 +127,8 @@ class SignalTable:
             if needed and writes:
                 yield Fault(
                     "error",
-                    f"The column {name} of the signal table {self} may not be null and has no default, so that no "
-                    "watermark can be written.",
+                    f"The column {name} of the signal table {self} may not be null and has no default, so no watermark "
+                    "can be written.",
                     f"alter table {self.quoted} alter {quoted(name)} drop not null;",
                 )
 
@@ -136,8 +136,8 @@ class SignalTable:
         if not TableFilter(self._config).includes(self.schema, self.table):
             yield Fault(
                 "error",
-                f"The signal table {self} is not captured, so that no signal is seen.",
-                "Add it to table.include.list and schema.include.list, or take it from the exclude lists.",
+                f"The signal table {self} is not captured, so no signal is seen.",
+                "Add it to table.include.list and schema.include.list, or remove it from the exclude lists.",
             )
             return
         name, mode = self._config["publication.name"], self._config["publication.autocreate.mode"]
@@ -149,27 +149,27 @@ class SignalTable:
         if row is not None and not row[0]:
             yield Fault(
                 "error",
-                f"The publication {name} publishes no inserts, so that no signal is seen.",
+                f"The publication {name} publishes no inserts, so no signal is seen.",
                 f"alter publication {quoted(name)} set (publish = 'insert, update, delete, truncate');",
             )
         elif row is not None and listed is None and mode != "filtered":
             yield Fault(
                 "error",
-                f"The signal table {self} is not in the publication {name}, so that no signal is seen.",
+                f"The signal table {self} is not in the publication {name}, so no signal is seen.",
                 f"alter publication {quoted(name)} add table {self.quoted};",
             )
 
     def insert(self, signal: Signal) -> None:
         """Write the row of `signal`.
 
-        Raises ConnectionFailed, and PrerequisiteError when the server does not take the row.
+        Raises ConnectionFailed, and PrerequisiteError when the server refuses the row.
         """
         import psycopg
 
         with closing(connect(self._config)) as connection:
             try:
-                # by place, not by name: the names of the columns are the user's own
-                with own_path(connection):  # of triggers
+                # by place, not by name: users name the columns
+                with own_path(connection):  # triggers may rely on the user's search_path
                     connection.execute(
                         f"insert into {self.quoted} values (%s, %s, %s)".encode(), (signal.id, signal.type, signal.data)
                     )
@@ -180,13 +180,13 @@ class SignalTable:
             except psycopg.Error as error:
                 remedies = [fault.remedy for fault in self.faults(connection)]
                 raise PrerequisiteError(
-                    f"The signal table {self} does not take the signal (SQLSTATE {error.sqlstate}).",
+                    f"The server refuses the signal's row in the signal table {self} (SQLSTATE {error.sqlstate}).",
                     remedies[0] if remedies else "tailrace check says what it lacks.",
                 ) from None
 
 
 def send(config: Config, signal: Signal) -> str:
-    """Write the row of `signal`; returns the table's name. Raises what `SignalTable.insert` raises."""
+    """Write the row of `signal`, and return the table's name. Raises the errors of `SignalTable.insert`."""
     table = SignalTable(config)
     table.insert(signal)
     return str(table)

@@ -1,4 +1,4 @@
-"""The tasks of snapshots: chunks to read, by pages or by keys, and tasks that are done one after another. Worker."""
+"""Tasks of snapshots: chunks to read, by pages or by keys, and sequences of tasks. Worker."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 class SnapshotTask:
     """One chunk to read under the exported snapshot `snapshot`, with the connection `address` (holds the password).
 
-    `overridden` says that the statement is one of the user's, `asked` that a signal has brought it, `once` that it is
-    of no query that would go on after a failure. Raises
-    ConnectionFailed when the server cannot be reached or the snapshot is gone: the planner's session has ended, and a
-    restart of the query takes up the remaining chunks under a new one; ConfigError when the user's statement fails,
-    unless it was asked for: that is logged, and the rest of its rows is left out.
+    With `overridden` the statement is one of the user's, with `asked` one of a signal; with `once` the task belongs to
+    no query that could go on after a failure. Raises ConnectionFailed when the server cannot be reached, or when the
+    snapshot is gone because the planner's session has ended: a restart of the query reads the remaining chunks under a
+    new snapshot. Raises ConfigError when the user's statement fails. The failure of a signal's statement is logged, and
+    the rest of its rows is left out.
     """
 
     address: Address
@@ -67,7 +67,7 @@ class SnapshotTask:
             if getattr(error, "remedy", "") and not self.once:
                 raise
             if self.overridden and not self.asked:
-                # the server's words may hold what the statement computed
+                # the server's text may hold values that the statement computed
                 state = getattr(error, "sqlstate", None)
                 raise override_error(self.table.id, f"fails with SQLSTATE {state}" if state else _HALF_WAY) from None
             raise _failure(self.table, error, self.once) from None
@@ -77,9 +77,9 @@ class SnapshotTask:
 class ReadTask:
     """Chunks of an incremental snapshot, read one after another with the connection `address` (holds the password).
 
-    Raises ConnectionFailed when the server cannot be reached or the snapshot is gone. A table that has changed since
-    the snapshot gives nothing: the planner has its chunk read again. Where a signal's condition fails, that is logged,
-    and the rest of the chunk's rows is left out.
+    Raises ConnectionFailed when the server cannot be reached or the snapshot is gone. A table that was altered since
+    the snapshot gives no rows: the planner has its chunk read again. The failure of a signal's condition is logged, and
+    the rest of the chunk's rows is left out.
     """
 
     address: Address
@@ -110,7 +110,7 @@ class ReadTask:
 
 @dataclass(frozen=True, slots=True)
 class Consecutive:
-    """Tasks that one worker does one after another: another Spark task costs more than a small one of ours does."""
+    """Tasks that one worker runs one after another: another Spark task costs more than a small task takes."""
 
     tasks: tuple[Task, ...]
 
@@ -120,7 +120,7 @@ class Consecutive:
 
 
 def with_settings(task: Task, settings: EventSettings) -> Task:
-    """A task of a snapshot with these settings."""
+    """Return a snapshot's task with these settings."""
     if isinstance(task, Consecutive):
         return Consecutive(tuple(with_settings(one, settings) for one in task.tasks))
     assert isinstance(task, SnapshotTask)
@@ -129,10 +129,10 @@ def with_settings(task: Task, settings: EventSettings) -> Task:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """Does `task` and gives nothing: its worker has loaded then what the first window of a snapshot needs.
+    """Runs `task` and gives no records, so that its worker loads what the first window of a snapshot needs.
 
-    A small stream keeps one worker busy. The others would load the compiled kernels, most of a second, while the
-    stream waits for the window's rows.
+    A small stream keeps one worker busy. The other workers would take most of a second to load the compiled kernels,
+    while the stream waits for the window's rows.
     """
 
     task: Task
@@ -162,7 +162,7 @@ def _failure(table: TableSchema, error: Exception, once: bool = False) -> Tailra
         text = "the snapshot is no longer kept"
     return ConnectionFailed(
         f"Reading {table.id} for the snapshot failed: {text}.",
-        "Load again: that takes a new snapshot. One that nobody reads is kept for read.hold.ms."
+        "Load again: that takes a new snapshot. A snapshot that no task reads is kept for read.hold.ms."
         if once
         else "Start again with the same checkpoint: the chunks that are done are not read again.",
     )

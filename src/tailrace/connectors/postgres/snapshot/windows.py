@@ -1,9 +1,9 @@
-"""PostgreSQL's windows: watermarks written, a snapshot exported, chunks planned, log and rows reconciled. Planner.
+"""Windows of incremental snapshots: watermarks, exported snapshots, chunks, and rows superseded by the log. Planner.
 
-The rows of a window are read under a snapshot S that was taken while the window was open, and the batch holds every
-change up to a position behind S. A change that is in the log may be invisible to S (its transaction has not left the
-server's list of running ones yet); such a change of an earlier batch would be overtaken by an older row, so S is taken
-again then.
+The rows of a window are read under a snapshot S that is taken while the window is open. The window's batch has every
+change up to a position behind S. A change that is in the log may be invisible to S, because its transaction has not
+left the server's list of running transactions yet. If an earlier batch has delivered it, S would give an older row
+after it. So S is taken again in that case.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
-# How often a snapshot that does not show a streamed transaction is taken again, and the pause in between, in s.
+# The most tries to take a snapshot that shows all streamed transactions, and the seconds between two tries.
 _TRIES, _PAUSE = 50, 0.01
-# How long the planner waits for a table that someone alters, in ms; the stream waits meanwhile.
+# Milliseconds for which the planner, and with it the stream, waits for the lock on a table that is being altered.
 LOCK_MS = 200
-# How long no window is opened after that, in s: each try writes watermarks.
+# Seconds for which no window is opened after that: each try writes watermarks.
 ALTERED_PAUSE = 0.5
-# So many transactions may be unknown to be visible before the server is asked at the next batch.
+# If more transactions than this are not known to be visible, the next batch asks the server.
 UNSETTLED = 50_000
 
 
@@ -77,13 +77,13 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The changes of a batch, and the versions of tables that they have."""
+    """The changes of a batch, and the reader's table versions."""
 
     rows: Sequence[Rows]
     versions: Sequence[TableSchema]
 
     def of(self, table: TableSchema) -> list[ChangeBatch]:
-        """Those of one table, decoded."""
+        """Return the changes of one table, decoded."""
         return segments.changes_of(self.rows, self.versions, table.oid)
 
 
@@ -103,32 +103,35 @@ KeyedWindow = Window[Exported, Chunk, FlushedLsn]
 
 
 class Incremental(Windows[int, Exported, Chunk, FlushedLsn, Changes, Read]):
-    """Signals and windows of one query over a PostgreSQL database. Planner, its main thread."""
+    """Signals and windows of one query over a PostgreSQL database; used by the planner's main thread."""
 
     def __init__(self, config: Mapping[str, Any], source: PostgresWindows, runtime: Runtime) -> None:
         super().__init__(config, source, runtime)
         self.streamed, self.follow = source.streamed, source.follow
 
     def rehearse(self, changes: Changes) -> None:
-        """Do with the first changes of the log, on a thread, what windows need: the first signal and the first window
-        would wait for compiled kernels and modules otherwise, a third of a second each. A failure shows there."""
+        """Do the work of a window with the first changes of the log, on the helper's thread.
+
+        This loads modules and compiled kernels. Otherwise the first signal and the first window would each wait a third
+        of a second for them. A failure is ignored: it shows again in the window.
+        """
         self._helper.submit(_rehearse, replace(changes, versions=tuple(changes.versions)))
 
     @staticmethod
     def spread(reads: Sequence[Read], count: int) -> list[tuple[Read, ...]]:
-        """The chunks over at most `count` tasks; neighbours in one task are read by one query."""
+        """Divide the chunks among at most `count` tasks; neighbouring chunks of a task are read by one query."""
         count = min(count, len(reads))
         parts = [reads[len(reads) * part // count : len(reads) * (part + 1) // count] for part in range(count)]
         return [tuple(_joined(part)) for part in parts]
 
 
 class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Read]):
-    """Opens the windows of a query, one at a time; see WindowSource. `At` is the last commit that was delivered.
+    """Opens the windows of a query, one at a time; see WindowSource. Its `At` is the last commit that was delivered.
 
-    `list_captured` lists the tables that may be read, `(schema, table)` in the order of their names; `is_captured(
-    schema, table)` says it of one; `admit` gives a schema the key that its events have, and leaves out what they do not
-    show; `cover` says over a connection what is read of a table; with `comments` schemas hold the comments of
-    columns. `parallelism` tasks read the chunks of a window.
+    `list_captured` returns the captured tables, `(schema, table)` in the order of their names; `is_captured(schema,
+    table)` returns True for a captured table. `admit` gives a schema its events' key, and leaves out columns that
+    events do not show. `cover` returns which rows and columns of a table are read. With `comments` schemas hold the
+    comments of columns. `parallelism` tasks read the chunks of a window.
     """
 
     def __init__(
@@ -163,19 +166,19 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         self.refuses = conditions.refusal(config)
         chunks = config["incremental.snapshot.window.chunks"]
         self.pace = BatchPace(chunks, parallelism, self._chunk_size, config["poll.dispatch.interval.ms"] / 1000)
-        # With one chunk in each, batches end with their windows, so that events come as from Debezium.
+        # With one chunk a window, batches end with their windows, so that events come as from Debezium.
         self.opens_ahead = chunks != 1
         self.streamed = Streamed()
-        # One that does the rest, and two that take turns at exporting: the snapshot of the window that is being read
-        # stays while the next one is opened.
+        # Two exporters take turns: the snapshot of the window that is being read stays while the next window opens.
+        # The session does everything else.
         self._session: psycopg.Connection[Any] | None = None
         self._exporters: list[psycopg.Connection[Any] | None] = [None, None]
         self._number = 0
         # when a window may be opened again
         self._due = 0.0
-        # the signal table's first column, whatever it is called
+        # the quoted name of the signal table's first column
         self._id_column = ""
-        # about how many rows the tables have that were begun, by name; absent where the server has no estimate
+        # the estimated number of rows of tables whose reading has begun, by name; None if the server has no estimate
         self._estimates: dict[str, int | None] = {}
         # the last window whose changes could not be compared with its rows
         self._unclear: KeyedWindow | None = None
@@ -183,7 +186,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
     # --- the course of a window ------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Forget the streamed transactions that new snapshots show; later, while the server cannot be reached."""
+        """Forget streamed transactions that new snapshots show, if there are many; not while the server is away."""
         if len(self.streamed) <= UNSETTLED:
             return
         try:
@@ -195,7 +198,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         self.streamed.hidden(Visible.parse(row[0]))
 
     def is_ready(self, at: int) -> bool:
-        """Not while a table is being altered, or the server cannot be reached."""
+        """Return False while a table is being altered, or the server cannot be reached."""
         if self._runtime.monotonic() < self._due:
             return False
         try:
@@ -218,15 +221,17 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
             _write(session, f"delete from {self._quoted} where {own}")
         else:
             data = "null" if watermark.data is None else literal(watermark.data)
-            # by place, not by name: the table's column names are the user's own
+            # by place, not by name: users name the table's columns
             values = f"{literal(watermark.id)}, {literal(watermark.kind)}, {data}"
             _write(session, f"insert into {self._quoted} values ({values})")
         return 0
 
     @contextmanager
     def view(self, at: int, opened_at: int) -> Iterator[Exported]:
-        """A snapshot that shows all that was streamed up to the commit at `at`, and a transaction that has it. The
-        exported snapshot lasts until the window after the next one is opened."""
+        """Export a snapshot that shows all transactions streamed up to the commit at `at`, and read under it inside.
+
+        The exported snapshot lasts until the window after the next one is opened.
+        """
         exporter, session = self._exporters[0], self._open_session()
         assert exporter is not None
         taken = self._take_snapshot(exporter, at)
@@ -247,10 +252,10 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
             session.execute("rollback")
 
     def locate(self, at: int, closing: Watermark | None, closed_at: int) -> FlushedLsn:
-        """An LSN that the log is sent up to, behind every commit that the snapshot shows.
+        """Return a flushed LSN behind every commit that the snapshot shows.
 
-        The commit of a closing watermark has flushed all that was before it. Without one, the server's own flushes are
-        waited for.
+        The commit of a closing watermark has flushed the log before it. Without a watermark, wait for the server's own
+        flush.
         """
         session = self._open_session()
         found = flushed_present(session, self._runtime) if closing is None else flushed_end(session)
@@ -260,7 +265,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         return found
 
     def is_void(self, window: KeyedWindow) -> bool:
-        """Whether the changes were unclear, or a DDL statement may have changed a table since the snapshot."""
+        """Return True if the changes were unclear, or a DDL statement may have changed a table since the snapshot."""
         if self._unclear is window:
             return True
         try:
@@ -274,7 +279,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         return self._estimates.get(str(collection))
 
     def rest(self) -> None:
-        """End the snapshots' transactions, which keep vacuum from its work."""
+        """End the snapshots' transactions, which hold up vacuum."""
         for exporter in self._exporters:
             if exporter is not None and exporter.pgconn.transaction_status and not is_lost(exporter, self._runtime):
                 exporter.execute("rollback")
@@ -288,10 +293,10 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
     # --- the log -----------------------------------------------------------------------------------------------------
 
     def follow(self, control: psycopg.Connection[Any]) -> None:
-        """The log is going to be read: its transactions that wait for a standby may have been streamed before.
+        """Note, before the log is read, the transactions that wait for a standby: they may have been streamed before.
 
-        Who waits is shown to members of pg_read_all_stats alone. Others take every running transaction for one that
-        waits, where the server has standbys to wait for: the first window then comes when these have ended.
+        Only members of pg_read_all_stats see which transactions wait. For other roles, every running transaction counts
+        as waiting if the server has standbys to wait for; then the first window comes once these have ended.
         """
         found = np.array(waiting(control), np.int64)
         if len(found):
@@ -323,7 +328,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         ]
 
     def _origin(self, window: KeyedWindow, changes: Changes) -> WindowOrigin:
-        """What the rows of the window say of their source: the closing watermark's event, where there is one."""
+        """Return the source of the window's rows: the closing watermark's event, if there is one."""
         closing = None if window.closing is None else window.closing.id
         for one in reversed(logged(changes.rows, changes.versions, self._signal_table)):
             if one.signal.id == closing:
@@ -334,7 +339,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
     # --- sessions and snapshots --------------------------------------------------------------------------------------
 
     def _planning(self) -> psycopg.Connection[Any]:
-        """The session that writes watermarks and finds chunks; another one when it has ended."""
+        """Return the session that writes watermarks and finds chunks; a new one if it has ended."""
         if self._session is None or is_lost(self._session, self._runtime):
             if self._session is not None:
                 self._session.close()
@@ -344,12 +349,12 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         return self._session
 
     def _open_session(self) -> psycopg.Connection[Any]:
-        """The session that a window was begun with."""
+        """Return the session with which the window was begun."""
         assert self._session is not None
         return self._session
 
     def _take_turns(self) -> None:
-        """Let the other session export the next snapshot; its last one is of no use any more."""
+        """Let the other session export the next snapshot; its last snapshot is not needed any more."""
         self._exporters.reverse()
         exporter = self._exporters[0]
         if exporter is None or is_lost(exporter, self._runtime):
@@ -378,7 +383,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
     # --- chunks ------------------------------------------------------------------------------------------------------
 
     def next_chunks(self, view: Exported, state: IncrementalSnapshot, count: int) -> Found[Chunk]:
-        """The next chunks, neighbours that one task reads as one. Raises ChangedTable as well."""
+        """Return the next chunks; a task reads neighbouring ones as one. Raises ChangedTable as well."""
         import psycopg
 
         collection, cursor, connection = state.current, state.cursor, self._open_session()
@@ -415,15 +420,17 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         return Found([(table, chunk) for chunk in chunks], Cursor(last, cursor.maximum, rows), used)
 
     def _sizes(self, count: int) -> list[int]:
-        """How many rows each task reads of `count` chunks of the option's size."""
+        """Return the number of rows that each task reads, for `count` chunks of the option's size."""
         tasks = min(count, self._parallelism)
         return [(count * (task + 1) // tasks - count * task // tasks) * self._chunk_size for task in range(tasks)]
 
     def _describe(
         self, connection: psycopg.Connection[Any], collection: Collection
     ) -> tuple[TableSchema, str, tuple[str, ...], dict[str, str], str | None]:
-        """A table as the transaction shows it: the schema that its events need, with its key and the surrogate; its
-        relkind, its own key, its columns' output functions, and the condition that the rows to read meet.
+        """Return a table as the transaction shows it.
+
+        That is: the schema that its events need, with its key and the surrogate; its relkind; its own key; its columns'
+        output functions; and the condition of a publication on its rows, None if there is none. Raises Unusable.
         """
         if not self._is_captured(collection.schema, collection.table):
             raise Unusable("UNKNOWN_SCHEMA")
@@ -438,7 +445,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
             raise Unusable("UNKNOWN_SCHEMA")
         shown = carried.schema(self._admit(found))
         names = {column.name for column in shown.columns}
-        # rows are known by their own key and cut into chunks by the surrogate: they are read whatever events show
+        # the table's own key identifies rows, and the surrogate divides them into chunks: both are always read
         needed = {*found.key, collection.surrogate} - names
         missing = tuple(column for column in found.columns if column.name in needed)
         shown = replace(shown, columns=shown.columns + missing)
@@ -457,7 +464,7 @@ def _rehearse(changes: Changes) -> None:
 
 
 def _joined(reads: Sequence[Read]) -> list[Read]:
-    """The same rows with neighbouring chunks of a table as one."""
+    """Return the reads with neighbouring chunks of a table joined into one."""
     found: list[Read] = []
     for read in reads:
         last = found[-1] if found else None
@@ -470,14 +477,15 @@ def _joined(reads: Sequence[Read]) -> list[Read]:
 
 
 def _is_shown(batch: ChangeBatch, window: KeyedWindow) -> Flags:
-    """Which changes the window's snapshot shows."""
+    """Return a mask of the changes that the window's snapshot shows."""
     shown: Flags = window.view.visible.shows(transactions_of(batch).xid)[batch.transaction]
     return shown
 
 
 def _write(connection: psycopg.Connection[Any], statement: str) -> None:
-    """Write to the user's table, whose triggers may name what their search_path finds. One message to the server, and
-    so one transaction, which has that path to its end.
+    """Write to the signal table with the user's own search_path, on which its triggers may rely.
+
+    Both statements are one message to the server, so one transaction, which keeps the path to its end.
     """
     connection.execute(f"{OWN_HERE}; {statement}".encode())
 
