@@ -43,7 +43,7 @@ SCHEMA = struct(
     name="tailrace.Quarantine",
     version=1,
 )
-"""The value of a quarantine record; the connectors' reference pages explain its fields."""
+"""The value of a quarantine record; docs/reference/events.md explains its fields."""
 
 _NOT_CONVERTIBLE = "a value does not fit its type in events"
 _EXCEEDS_ARROW = "the event would have 2 GiB or more"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 SHARE = 16
-"""Divisor of the heap: a change of a sixteenth of the heap is delivered, of a thirteenth not (docs/reference).
+"""Divisor of the heap: a change of a sixteenth is delivered, of a thirteenth not (docs/reference/events.md).
 
 The JVM holds the bytes of the log in the batch's plan and in the task, once written and once read, and the event in
 Arrow's memory, in Spark's rows and in the sink's rows."""

@@ -24,7 +24,7 @@ from tailrace.events.mapping import SourceForm
 from tailrace.events.table_plan import table_plan
 from tailrace.events.typed_rows import table_kinds
 
-PAGE = Path("docs", "guide", "typed-rows.md")
+PAGE = Path("docs", "pyspark", "typed-rows.md")
 _BEGIN = "<!-- types of {}: written by `python -m tailrace.spark.reference`; do not edit -->"
 _END = "<!-- end of types of {} -->"
 _LEAST = {"database.hostname": "h", "database.user": "u", "topic.prefix": "p", "rows": "typed"}

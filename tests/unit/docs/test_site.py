@@ -40,7 +40,7 @@ def anchors(page: str) -> frozenset[str]:
         name = own or slugify(plain, "-")
         found[name] = found.get(name, -1) + 1
     repeated = {f"{name}_{number}" for name, count in found.items() for number in range(1, count + 1)}
-    return frozenset(found) | repeated | frozenset(re.findall(r'\b(?:id|name)="([\w-]+)"', prose(page)))
+    return frozenset(found) | repeated | frozenset(re.findall(r'\b(?:id|name)="([\w.-]+)"', prose(page)))
 
 
 def listed(entries: list[Any]) -> Iterator[str]:
