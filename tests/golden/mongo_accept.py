@@ -1,6 +1,6 @@
 """Records that Debezium's MongoDB connector writes and ours does not, by rules about the configuration, with reasons.
 
-What docs/compatibility.md lists as deliberate; a recording loses exactly such records before it is compared.
+What docs/guarantees/compatibility.md lists as deliberate; a recording loses exactly such records before it is compared.
 """
 
 from __future__ import annotations
