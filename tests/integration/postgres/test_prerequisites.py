@@ -110,7 +110,9 @@ def test_a_slot_of_another_database_or_kind_is_told(database: Database) -> None:
     database.execute(f"select pg_drop_replication_slot('{slot}')")
     database.execute(f"select pg_create_physical_replication_slot('{slot}')")
     try:
-        assert found(check(settings), "slot") == [("error", f"The slot {slot} is a physical one.")]
+        assert found(check(settings), "slot") == [
+            ("error", f"The slot {slot} is a physical slot; a logical slot is needed.")
+        ]
     finally:
         database.execute(f"select pg_drop_replication_slot('{slot}')")
 

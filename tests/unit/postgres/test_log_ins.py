@@ -36,7 +36,7 @@ CONFIG = parse(
 def test_a_pooler_is_named(words: str) -> None:
     error = explain(psycopg.OperationalError(words), CONFIG)
     assert isinstance(error, PrerequisiteError)
-    assert error.message == "What answers at db:6432 is a pooler of connections, which has no replication connections."
+    assert error.message == "At db:6432 a connection pooler answers, which has no replication connections."
     assert "database.hostname" in error.remedy
 
 

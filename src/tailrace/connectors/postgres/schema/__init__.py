@@ -1,1 +1,1 @@
-"""What the tables are made of, now and at each place of the log."""
+"""Schemas of the captured tables, now and at each place of the log. Planner and driver."""

@@ -1,4 +1,4 @@
-"""The tables that are captured, as the catalog lists them. Planner."""
+"""The captured tables, as the catalog lists them. Planner and driver."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ CapturedTable = tuple[int, TableId, str]
 
 
 def captured_tables(tables: Sequence[CapturedTable], lists: TableFilter) -> list[CapturedTable]:
-    """The tables that the include and exclude lists leave, ordered by name."""
+    """Return the tables that the include and exclude lists leave, ordered by name."""
     return [entry for entry in tables if lists.includes(entry[1].schema, entry[1].table)]

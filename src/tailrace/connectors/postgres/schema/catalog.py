@@ -1,7 +1,7 @@
-"""What PostgreSQL's catalog says of the captured tables. Planner only; every query is bound.
+"""Table schemas from PostgreSQL's catalog. Planner and driver; queries take their values as parameters.
 
 pgoutput's Relation message carries names, type oids and modifiers of the published columns. Keys, nullability,
-defaults, enum labels and the structure of types come from here (PostgreSQL documentation, "System Catalogs").
+defaults, enum labels and the structure of types come from the catalog (PostgreSQL documentation, "System Catalogs").
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamesp
 where c.oid = any(%s::oid[])
 """
 
-# Dropped columns are left out; generated columns stay: snapshots read them, the log does not carry them.
+# Dropped columns are left out. Generated columns stay: snapshots read them, though the log does not carry them.
 _COLUMNS = """
 select a.attrelid::int8, a.attname, a.atttypid::int8, a.atttypmod, not a.attnotnull, a.attgenerated::text,
        pg_catalog.pg_get_expr(d.adbin, d.adrelid),
@@ -56,9 +56,8 @@ where a.attrelid = any(%s::oid[]) and a.attnum > 0 and not a.attisdropped
 order by a.attrelid, a.attnum
 """
 
-# The primary key, else the first unique index without expressions that covers every row: the one that the table is
-# clustered on, else the first by name. As to consumers of Debezium, its columns may be nullable, and those that it
-# only includes count.
+# The primary key, else a unique index without expressions that covers every row: the one on which the table is
+# clustered, else the first by name. As in Debezium, its columns may be nullable, and included columns count.
 _KEYS = """
 select i.indrelid::int8, i.indisprimary,
        array(select a.attname from unnest(i.indkey::int2[]) with ordinality k(attnum, place)
@@ -85,7 +84,7 @@ from needed join pg_catalog.pg_type t on t.oid = needed.oid
 join pg_catalog.pg_proc p on p.oid = t.typoutput join pg_catalog.pg_namespace s on s.oid = p.pronamespace
 """
 
-# What composite types consist of.
+# The attributes of composite types.
 _ATTRIBUTES = """
 select t.oid::int8, a.attname, a.atttypid::int8, a.atttypmod
 from pg_catalog.pg_type t join pg_catalog.pg_attribute a on a.attrelid = t.typrelid
@@ -119,8 +118,8 @@ select wanted.oid::int8, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_s
 from unnest(%s::oid[]) wanted(oid) left join pg_catalog.pg_class c on c.oid = wanted.oid
 """
 
-# What alters a table, its indexes or its comments takes a stronger lock than what reads and writes its rows, and holds
-# it until the transaction is over.
+# A statement that alters a table, its indexes or its comments takes a stronger lock than readers and writers of rows,
+# and holds it until the transaction's end.
 _ALTERS = """
 select from pg_catalog.pg_locks own join pg_catalog.pg_locks held on held.pid = own.pid
 join pg_catalog.pg_database d on d.oid = held.database
@@ -140,9 +139,9 @@ _KINDS = {"b": "base", "e": "enum", "d": "domain", "c": "composite", "r": "range
 
 
 class Catalog:
-    """Table schemas by query, with the types they need cached for the life of the connection's database.
+    """Table schemas by query; types are cached as long as the object lives.
 
-    `connection` is an autocommit psycopg connection of the planner; with `comments` columns have theirs. Not
+    `connection` is a psycopg connection in autocommit mode; with `comments` columns have their comments. Not
     thread-safe.
     """
 
@@ -155,15 +154,15 @@ class Catalog:
         self._any_bytes = has_no_encoding(connection)
 
     def tables(self) -> list[tuple[int, TableId, str]]:
-        """All tables that can be captured, `(oid, name, kind)`, ordered by name.
+        """Return all tables that can be captured, `(oid, name, kind)`, ordered by name.
 
-        The kind is the catalog's relkind, or `i` for a table that others inherit from.
+        The kind is the catalog's relkind, or `i` for a table from which others inherit.
         """
         rows = self._connection.execute(_TABLES).fetchall()
         return [(oid, TableId(self._database, schema, name), kind) for oid, schema, name, _, kind in rows]
 
     def schemas(self, oids: Sequence[int]) -> dict[int, TableSchema]:
-        """The present schemas of the tables `oids`, generated columns included; an oid that is gone is left out."""
+        """Return the present schemas of the tables `oids`, with generated columns; missing tables are left out."""
         if not oids:
             return {}
         wanted = list(oids)
@@ -190,9 +189,7 @@ class Catalog:
         return found
 
     def attributes(self, tables: Sequence[TableSchema]) -> dict[int, Attributes]:
-        """What Relation messages leave open of `tables`, which `schemas` gave, by oid; generated columns are none of
-        theirs.
-        """
+        """Return by oid the attributes of `tables`, which `schemas` gave, that Relation messages do not carry."""
         shown = self.present([table.oid for table in tables])
         types = Present(0, 0)
         self.add_types(types, (column.type_oid for table in tables for column in table.columns))
@@ -217,7 +214,7 @@ class Catalog:
         return found
 
     def present(self, oids: Iterable[int]) -> dict[int, Present]:
-        """What the catalog shows of each table besides its types; a table that is gone has no columns."""
+        """Return the catalog's state of each table, without its types; a table that is gone has no columns."""
         rows = self._connection.execute(_PRESENT, (self._comments, list(oids))).fetchall()
         return {
             oid: Present(
@@ -249,13 +246,14 @@ class Catalog:
         }  # fmt: skip
 
     def alters(self, oid: int, xid: int) -> bool:
-        """Whether the transaction with the 32-bit id `xid`, which is in progress now and still is afterwards, may have
-        altered the table. Of one that is over it says nothing.
+        """Return True if the transaction with the 32-bit id `xid` may have altered the table.
+
+        This holds only for a transaction that is in progress now and still is after the call.
         """
         return self._connection.execute(_ALTERS, (str(xid), oid)).fetchone() is not None
 
     def add_types(self, present: Present, oids: Iterable[int]) -> None:
-        """Add to `present` the types that users made among `oids`, and those that they consist of, read anew."""
+        """Add to `present` the user-defined types among `oids`, and the types of which they consist, read anew."""
         wanted = {oid for oid in oids if oid >= FIRST_USER_OID}
         if not wanted:
             return
@@ -266,12 +264,12 @@ class Catalog:
                 present.types[oid] = PresentType(facts, xmin, tuple(found for _, _, found in labels or ()))
 
     def labels(self, oids: Sequence[int]) -> dict[int, tuple[frozenset[tuple[int, str]], int]]:
-        """The present labels of each enum type, with their oids, and the newest xmin of their rows."""
+        """Return for each enum type its present labels with their oids, and the newest xmin of their rows."""
         rows = self._connection.execute(_LABELS, (list(oids),)).fetchall()
         return {oid: (frozenset((found, label) for found, label in labels), xmin) for oid, labels, xmin in rows}
 
     def streamed(self, relation: Relation, attributes: Attributes, version: int) -> TableSchema:
-        """The schema under which the log sends `relation`, whose messages leave `attributes` open."""
+        """Return the schema of the log's changes of `relation`; its messages do not carry the `attributes`."""
         self._load_types(column.type_oid for column in relation.columns)
         types = {kind.oid: kind for kind in attributes.types}
         return TableSchema(
@@ -302,7 +300,7 @@ class Catalog:
         )
 
     def output_functions(self, columns: Iterable[Column]) -> dict[str, str]:
-        """Column name -> the qualified output function of its type, which renders exactly the text that the log has.
+        """Return by column name the qualified output function of its type, which gives exactly the log's text.
 
         A cast to text is not the same: it drops the blanks of `char(n)` and adds the netmask to `inet`.
         """
@@ -311,7 +309,7 @@ class Catalog:
         return {column.name: self._types[column.type_oid][8] for column in columns}
 
     def type_names(self, columns: Sequence[Column]) -> dict[str, str]:
-        """Column name -> its type in SQL, qualified where it must be, with its modifier."""
+        """Return by column name its type in SQL, qualified if necessary, with its modifier."""
         if not columns:
             return {}
         rows = self._connection.execute(
@@ -342,7 +340,7 @@ class Catalog:
         self._load_types(type_oid for listed in found.values() for _, type_oid, _ in listed)
 
     def _type(self, oid: int, versioned: Mapping[int, TypeFacts]) -> TypeFacts | None:
-        """The type `oid` as `versioned` has it, else as the catalog had it when it was read."""
+        """Return the type `oid` as `versioned` has it, else as the catalog had it when it was read."""
         row = self._types.get(oid)
         if oid in versioned or row is None:
             return versioned.get(oid)
@@ -387,7 +385,7 @@ class Catalog:
 
 
 def _type_facts(row: tuple[Any, ...]) -> TypeFacts:
-    """A row of `_TYPES`, as the history keeps it."""
+    """Return a row of `_TYPES` as the facts that the history keeps."""
     oid, name, kind, category, element, base, modifier, refuses_null, _, _, labels = row
     listed = tuple((label_oid, label) for label_oid, label, _ in labels or ())
     return TypeFacts(oid, name, kind, category, element, base, modifier, refuses_null, listed)

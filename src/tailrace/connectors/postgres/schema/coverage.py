@@ -1,8 +1,8 @@
-"""Coverage: what of each captured table the log carries, and why not the rest. Planner and driver.
+"""Coverage: the part of each captured table that the log carries, and the reasons why the rest is left out.
 
-A SELECT gives all that a role may see of a table. The log carries what publication, kind and replica identity let
-through (PostgreSQL documentation, "Logical Replication": "Publication", "Row Filters", "Column Lists"). `cover` is a
-pure function of catalog rows; `read` asks the catalog for them.
+Planner and driver. A SELECT returns all that a role may see of a table. The log carries what the publication, the kind
+of the table and its replica identity let through (PostgreSQL documentation, "Logical Replication": "Publication", "Row
+Filters", "Column Lists"). `cover` is a pure function of catalog rows; `read` asks the catalog for them.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ union
 select a.relid::oid::int8 from wanted join pg_catalog.pg_class c on c.oid = wanted.oid
 cross join lateral pg_catalog.pg_partition_ancestors(c.oid) a where c.relispartition
 """
-# What a server before PostgreSQL 15 has no words for is null. Before PostgreSQL 18, attnames lists generated columns
-# too, which no change carries.
+# Servers before PostgreSQL 15 have neither attribute: both are null. Before PostgreSQL 18 attnames also lists generated
+# columns, which no change carries.
 _PUBLISHED = """
 select c.oid::int8, p.attributes -> 'attnames', p.attributes ->> 'rowfilter'
 from (select schemaname, tablename, to_jsonb(t) as attributes
@@ -84,10 +84,10 @@ _GENERATED = "generated and not published"
 class Relation:
     """A table as the catalog has it.
 
-    `kind` is pg_class.relkind; `has_children` says that tables inherit from it, `hides_rows` that row-level security
-    applies to this role. `identity` is the replica identity's letter and `identity_columns` the columns of its index,
-    None where it has no index that can be used; `has_deferrable_key` says that its primary key is deferrable.
-    `ancestors` are the partitioned tables that it is a partition of, `leaves` the tables that hold its rows.
+    `kind` is pg_class.relkind. `has_children` is True if tables inherit from it, `hides_rows` if row-level security
+    applies to this role, `has_deferrable_key` if its primary key is deferrable. `identity` is the replica identity's
+    letter, and `identity_columns` are the columns of its index, None without a usable index. `ancestors` are the
+    partitioned tables of which it is a partition, `leaves` the partitions that hold the rows of a partitioned table.
     """
 
     oid: int
@@ -107,9 +107,10 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A table as a publication sends it under the table's own name: its columns, and the condition that rows meet.
+    """A table as a publication sends it under the table's own name.
 
-    `columns` is None for all that are not generated, `rows` is SQL, None for all rows.
+    `columns` are its published columns, None for all that are not generated. `rows` is the SQL condition on its rows,
+    None for all rows.
     """
 
     columns: frozenset[str] | None = None
@@ -121,11 +122,11 @@ class Coverage:
     """The rows, columns and old values of one captured table that the log carries, and its name there.
 
     `arrives_as` are the tables under whose names its changes arrive: itself, the partitioned table above it, or its
-    partitions; none where no change arrives. `is_root` says that it is a partitioned table. `uncarried` are columns
-    that only a SELECT gives, each with the reason. `rows` is the condition, as SQL, that the published rows meet.
-    `has_children` says that other tables inherit from it, `hides_rows` that row-level security applies to this role.
-    `refuses` says why the server refuses its updates and deletes, "" where it takes them. `without_log` are its
-    unlogged partitions.
+    partitions; empty if no change arrives. `is_root` is True for a partitioned table. `uncarried` are the columns that
+    only a SELECT returns, each with the reason. `rows` is the SQL condition on the published rows. `has_children` is
+    True if other tables inherit from it, `hides_rows` if row-level security applies to this role. `refuses` is the
+    reason why the server refuses its updates and deletes, "" if it accepts them. `without_log` are its unlogged
+    partitions.
     """
 
     oid: int
@@ -142,12 +143,12 @@ class Coverage:
 
     @property
     def is_published_whole(self) -> bool:
-        """Return True where the publication leaves nothing of the table out that it could have."""
+        """True if the publication leaves out nothing of the table that it could publish."""
         return self.arrives and self.rows is None and all(why == _GENERATED for _, why in self.uncarried)
 
     @property
     def arrives(self) -> bool:
-        """Return True where changes arrive under the table's own name."""
+        """True if changes arrive under the table's own name."""
         return self.name in self.arrives_as
 
     def schema(self, table: TableSchema) -> TableSchema:
@@ -161,7 +162,7 @@ class Coverage:
 def cover(
     captured: Collection[int], relations: Mapping[int, Relation], published: Mapping[int, Published]
 ) -> dict[int, Coverage]:
-    """Return the coverage of each captured table by its oid. `relations` has their partitions and ancestors too."""
+    """Return the coverage of each captured table by oid. `relations` has their partitions and ancestors too."""
     return {oid: _covered(relations[oid], relations, published) for oid in captured if oid in relations}
 
 
@@ -199,7 +200,7 @@ def _uncarried(relation: Relation, own: Published) -> Iterator[tuple[str, str]]:
 
 
 def _refusal(relation: Relation, own: Published, leaves: Sequence[Relation]) -> str:
-    """Why the server refuses updates and deletes of the table, or of one of its partitions."""
+    """Return why the server refuses updates and deletes of the table or of one of its partitions; "" if it does not."""
     for one in leaves or [relation]:
         of = "" if one is relation else f" of its partition {one.name}"
         if one.identity == "n":
@@ -224,10 +225,10 @@ def _refusal(relation: Relation, own: Published, leaves: Sequence[Relation]) -> 
 def read(
     connection: psycopg.Connection[Any], config: Config, captured: Sequence[CapturedTable], *, as_it_is: bool = False
 ) -> dict[int, Coverage]:
-    """Return the coverage of each captured table by its oid, as the catalog has it now.
+    """Return the coverage of each captured table by oid, by the present catalog.
 
-    The publication is taken as `publication.autocreate.mode` makes it at a start, or, where it is there, `as_it_is`.
-    `connection` is one of this package's, whose search_path is pinned.
+    The publication counts as a start makes it by `publication.autocreate.mode`; with `as_it_is` an existing one counts
+    in its present state. `connection` is one of this package's, with a pinned search_path.
     """
     oids = [oid for oid, _, _ in captured]
     if not oids:
@@ -286,13 +287,13 @@ def _published(
 
 
 def _named_in(columns: Sequence[str], relation: Relation | None, carries_generated: bool) -> frozenset[str]:
-    """Return the columns of a publication that changes carry."""
+    """Return the columns of a publication's list that changes carry."""
     left_out = frozenset() if carries_generated or relation is None else relation.generated
     return frozenset(columns) - left_out
 
 
 def _made(wanted: Sequence[int], relations: Mapping[int, Relation], via_root: bool) -> dict[int, Published]:
-    """Return what a publication of these tables has, each whole."""
+    """Return the tables that a publication of the whole tables `wanted` would have."""
     listed = [relations[oid] for oid in wanted if oid in relations and relations[oid].is_logged]
     named = {one.oid for one in listed}
     found: dict[int, Published] = {}
@@ -307,14 +308,14 @@ def _made(wanted: Sequence[int], relations: Mapping[int, Relation], via_root: bo
     return found
 
 
-# --- what follows ----------------------------------------------------------------------------------------------------
+# --- findings and choices --------------------------------------------------------------------------------------------
 
 
 def findings(coverages: Mapping[int, Coverage], *, copies: bool) -> list[Finding]:
-    """Return one finding for each table of which the log does not carry all that a SELECT gives, by their names.
+    """Return one finding for each table of which the log does not carry all that a SELECT returns, ordered by name.
 
-    `copies` says that a table is kept equal to its source: what no copy can follow is an error then. Partitions whose
-    changes arrive under the name of a captured table are told of with that table.
+    With `copies` tables are kept equal to their sources, and a table that no copy can follow is an error. Partitions
+    whose changes arrive under the name of a captured table are part of that table's finding.
     """
     ordered = sorted(coverages.values(), key=lambda one: one.name)
     arriving = {one.name for one in ordered if one.arrives}
@@ -336,7 +337,7 @@ def findings(coverages: Mapping[int, Coverage], *, copies: bool) -> list[Finding
 def _told(
     one: Coverage, arriving: Collection[TableId], silent: Sequence[TableId], copies: bool
 ) -> Iterator[tuple[Level, str, str]]:
-    """Yield what the log does not carry of a table: how bad it is, a part of a sentence, and the remedy."""
+    """Yield what the log does not carry of a table: the level, a part of a sentence, and the remedy."""
     yield from _named(one, arriving, silent, copies)
     yield from _in_part(one, copies)
 
@@ -415,10 +416,10 @@ def _in_part(one: Coverage, copies: bool) -> Iterator[tuple[Level, str, str]]:
 
 
 def kept(coverages: Mapping[int, Coverage], captured: Sequence[CapturedTable]) -> list[CapturedTable]:
-    """Return the captured tables that a copy can follow, each with the rows that are its own.
+    """Return the captured tables that a copy can follow, each as a table that is read without its children.
 
-    Left out are those whose changes arrive under other names, or not at all. Raises PrerequisiteError where
-    `findings` has an error.
+    Tables whose changes arrive under other names, or not at all, are left out. Raises PrerequisiteError if `findings`
+    has an error.
     """
     demanded([one for one in findings(coverages, copies=True) if one.level == "error"])
     found = []
@@ -430,20 +431,20 @@ def kept(coverages: Mapping[int, Coverage], captured: Sequence[CapturedTable]) -
 
 
 class Carried:
-    """Chooses the tables, columns and rows that a snapshot reads: all, or for a copy those that changes carry.
+    """The tables, columns and rows that a snapshot reads: all, or for a copy only those that changes carry.
 
-    `coverages` are those of the captured tables by their oids, None for everything.
+    `coverages` are those of the captured tables by oid; None: everything is read.
     """
 
     def __init__(self, coverages: Mapping[int, Coverage] | None = None) -> None:
         self._coverages = coverages
 
     def tables(self, captured: Sequence[CapturedTable]) -> list[CapturedTable]:
-        """Return the tables to read. Raises PrerequisiteError where a copy cannot follow one of them."""
+        """Return the tables to read. Raises PrerequisiteError if a copy cannot follow one of them."""
         return list(captured) if self._coverages is None else kept(self._coverages, captured)
 
     def schema(self, table: TableSchema) -> TableSchema:
-        """Return the table with the columns to read. Raises PrerequisiteError where its key is not among them."""
+        """Return the table with the columns to read. Raises PrerequisiteError if its key is not among them."""
         one = None if self._coverages is None else self._coverages.get(table.oid)
         if one is None:
             return table
@@ -456,12 +457,12 @@ class Carried:
         return one.schema(table)
 
     def takes(self, oid: int) -> bool:
-        """Return True where the table is read: its changes arrive under its own name."""
+        """Return True if the table is read: its changes arrive under its own name."""
         one = None if self._coverages is None else self._coverages.get(oid)
         return one is None or one.arrives
 
     def condition(self, oid: int) -> str | None:
-        """Return the condition that the rows to read meet, as SQL; None for all rows."""
+        """Return the SQL condition on the rows to read; None for all rows."""
         one = None if self._coverages is None else self._coverages.get(oid)
         return None if one is None else one.rows
 
@@ -477,8 +478,11 @@ def carried(
     *,
     as_it_is: bool = False,
 ) -> Carried:
-    """Return the choice for captured tables, as the catalog has them now: everything where no copy is kept, or where no
-    changes are to follow the snapshot. `as_it_is` is that of `read`; without it `captured` has to be all of them."""
+    """Return the choice for captured tables, by the present catalog.
+
+    It is everything if no copy is kept, or if no changes follow the snapshot. `as_it_is` is that of `read`; without it
+    `captured` must be all captured tables.
+    """
     if not settings.copies or not snapshot_mode(config).streams:
         return EVERYTHING
     return Carried(read(connection, config, captured, as_it_is=as_it_is))

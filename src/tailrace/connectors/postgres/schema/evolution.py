@@ -1,8 +1,8 @@
-"""How a table's `Attributes` come about at a Relation message: from those before it and from the catalog. No I/O.
+"""Computation of a table's `Attributes` at a Relation message, from the ones before it and from the catalog. No I/O.
 
-The catalog is read later than the log was written, so it may show what was not yet in effect at the message. A row of
-the catalog is newer than the position if the transaction that wrote it (its xmin) is; then what was known before
-holds. Writers of a table and statements that alter it exclude each other, so one of them is wholly before the other.
+The catalog is read later than the log was written, so it may show facts that were not yet in effect at the message. A
+row of the catalog is newer than the message if the transaction that wrote it (its xmin) is; then the facts known before
+hold. Writers of a table and statements that alter it exclude each other, so one of them is wholly before the other.
 """
 
 from __future__ import annotations
@@ -22,18 +22,16 @@ from tailrace.connectors.postgres.schema.history import (
 )
 
 FIRST_USER_OID = 16384
-"""Below are the types that every server has; they never change."""
+"""Types with lower oids are those that every server has; they never change."""
 
 _XID_MASK = 0xFFFFFFFF
-# Shorter than anything that alters a table and commits: what lies between an end of a record and the next one's start.
+# The most bytes between the end of a record and the start of the next; less than what altering a table writes.
 _GAP_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Where a change stands: its transaction's id (32 bits), commit LSN and the commit's end LSN (0 while it is not
-    known), and its ordinal.
-    """
+    """The moment of a change: its transaction's id (32 bits), commit LSN and end LSN (0: unknown), and its ordinal."""
 
     xid: int
     commit_lsn: int
@@ -73,13 +71,13 @@ class PresentType:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What the catalog shows of one table, read when `next_xid` (64 bits) was the next transaction id.
+    """The catalog's state of one table, read when `next_xid` (64 bits) was the next transaction id.
 
-    Whatever it shows was committed before `lsn`. A table that is gone has no columns. `types` are the types that users
-    made and that the table or the Relation message needs. `in_progress` are the ids (64 bits) below `next_xid` whose
-    work is not shown. `dropped` are the numbers of dropped columns, each with the id (32 bits) of what dropped it.
-    `file` is that of `Attributes`, and `xmin` the id (32 bits) of what has written the table's row last: also of what
-    has given it another file.
+    All that it shows was committed before `lsn`. A table that is gone has no columns. `types` are the user-defined
+    types that the table or the Relation message needs. `in_progress` are the ids (64 bits) below `next_xid` whose work
+    is not shown. `dropped` are the numbers of dropped columns, each with the id (32 bits) of the transaction that
+    dropped it. `file` is that of `Attributes`. `xmin` is the id (32 bits) of the last transaction that wrote the
+    table's row in pg_class, as one does that rewrites the table.
     """
 
     next_xid: int
@@ -93,67 +91,67 @@ class Present:
     xmin: int = 0
 
     def shows(self, xid: int) -> bool:
-        """Whether it shows what the transaction with the 32-bit id `xid`, which has committed, has done.
+        """Return True if it shows the work of the transaction with the 32-bit id `xid`, which has committed.
 
-        The server sends a transaction from the log before it is over for other sessions: for a moment, or for as long
-        as it waits for a synchronous standby.
+        The server sends a transaction's log before other sessions see its commit: for a moment, or for as long as the
+        commit waits for a synchronous standby.
         """
         full = _nearest(xid, self.next_xid)
         return full < self.next_xid and full not in self.in_progress
 
 
 def _nearest(xid: int, to: int) -> int:
-    """The 64-bit id of the 32-bit `xid`, at most 2^31 away from the id `to`."""
+    """Return the 64-bit id of the 32-bit `xid`, at most 2^31 away from the id `to`."""
     ahead = (xid - to) & _XID_MASK
     return to + ahead - (0 if ahead < 1 << 31 else 1 << 32)
 
 
 def is_after(xid: int, other: int) -> bool:
-    """Whether the 32-bit transaction id `xid` was given out after `other`, where both are of the same age."""
+    """Return True if the 32-bit transaction id `xid` was assigned after `other`, less than 2^31 ids later."""
     return 0 < (xid - other) & _XID_MASK < 1 << 31
 
 
 class _Judge:
-    """Says whether rows of the catalog are newer than a moment, and keeps the oldest id of those that are."""
+    """Judges whether rows of the catalog are newer than a moment, and keeps the oldest id of the newer ones."""
 
     def __init__(self, present: Present, at: Moment) -> None:
         self._next = present.next_xid
         self._at = _nearest(at.xid, present.next_xid)
-        # nothing has been committed since the moment's own transaction
+        # True if nothing has been committed since the moment's own transaction
         self.nothing_since = at.end_lsn > 0 and present.lsn <= at.end_lsn + _GAP_BYTES
         self._held = 0
 
     def _full(self, xid: int) -> int:
-        """The 64-bit id of a row that the catalog shows: the newest one that has been given out."""
+        """Return the 64-bit id of a row that the catalog shows: the newest assigned id with these 32 bits."""
         full = self._next & ~_XID_MASK | xid
-        # an id of the epoch before; a frozen row's raw id, which may be older still, becomes one that is long past
+        # from the epoch before; a frozen row's raw id may be older still, but becomes a long past id as well
         return full - (1 << 32) if full >= self._next else full
 
     @property
     def held(self) -> int:
-        """The oldest id (32 bits) that was newer, 0 when none was."""
+        """The oldest id (32 bits) that was newer; 0 if there was none."""
         return self._held & _XID_MASK
 
     def hold_all(self) -> None:
-        """Something may be newer, no later than the newest id that was given out."""
+        """Count an unknown row as newer, as of the newest assigned id."""
         self._held = self._held or self._next - 1
 
     def is_newer(self, xmin: int | None) -> bool:
-        # ids below 3 are those of the server's own first rows and of frozen ones
+        # ids below 3 are those of the server's own first rows and of frozen rows
         return xmin is not None and xmin >= 3 and not self.nothing_since and self._full(xmin) > self._at
 
     def is_own(self, xmin: int) -> bool:
-        """Whether the moment's own transaction wrote the row, be it before the moment or after it."""
+        """Return True if the moment's own transaction wrote the row, before or after the moment."""
         full = self._full(xmin)
-        # where nothing else has been committed since, a larger id is that of one of its savepoints
+        # if nothing else has been committed since, a larger id is that of one of its savepoints
         return xmin >= 3 and (full == self._at or (self.nothing_since and full > self._at))
 
     def may_be_later(self, xmin: int) -> bool:
-        """Return True where the row was written after the moment, or by its transaction, before or after it."""
+        """Return True if the row was written after the moment, or by the moment's transaction at any time."""
         return self.is_newer(xmin) or self.is_own(xmin)
 
     def newer(self, xmin: int | None) -> bool:
-        """The same, and what is newer is held back."""
+        """Return `is_newer`, and count a newer row as held back."""
         if xmin is None or not self.is_newer(xmin):
             return False
         self._held = min(self._held or self._full(xmin), self._full(xmin))
@@ -163,10 +161,10 @@ class _Judge:
 def evolve(
     relation: Relation, older: Attributes | None, present: Present, at: Moment, resent: bool
 ) -> tuple[Attributes, int]:
-    """The attributes in effect at `at`, and the oldest transaction id (32 bits) whose work was held back, else 0.
+    """Return the attributes in effect at `at`, and the oldest transaction id (32 bits) whose work was held back, or 0.
 
-    `older` are those before; `resent` says that the message was sent because something about the table has changed,
-    and not because a session began.
+    `older` are the attributes before. With `resent` the message was sent because the table has changed, and not because
+    a session began.
     """
     judge = _Judge(present, at)
     known = {column.number: column for column in older.columns} if older else {}
@@ -174,7 +172,7 @@ def evolve(
     named = {column.name: number for number, column in known.items() if number > 0}
     numbers = _counted(relation.columns, named, present, judge)
     numbers = numbers or _numbers(relation.columns, named, known, present, judge)
-    # Only the default identity is the primary key; the others flag other columns.
+    # With the default identity the primary key is flagged; with the others the flags say nothing about it.
     flagged = {column.name for column in relation.columns if column.flags & 1 and relation.replica_identity == "d"}
     columns = tuple(
         _column(sent, number, known.get(number), shown.get(number), sent.name in flagged, judge)
@@ -188,13 +186,13 @@ def evolve(
     highest = max([*there, older.highest if older else 0], default=0)
     kinds = tuple(column.type_oid for column in relation.columns)
     file = present.file or (older.file if older else 0)
-    # the catalog may show the file of a later statement, one that gives a column another type
+    # the catalog may show the file of a later statement, which gives a column another type
     is_past = not judge.may_be_later(present.xmin)
     found = Attributes(columns, indexes, types, file, highest, kinds, file if is_past else UNKNOWN_FILE)
     if older is None:
         return found, judge.held
     other_types = retyped(older, found)
-    # a default that only the statement knew, such as nextval, has written the table anew; other types do, too
+    # a default that is not constant, such as nextval, has rewritten the table; a change of types does so, too
     is_anew = bool(older.file) and file != older.file and not other_types
     columns = tuple(
         replace(one, filled=True, missing=None)
@@ -208,15 +206,18 @@ def evolve(
 
 
 def _came_with(number: int, present: Present) -> bool:
-    """Return True where the table's file may be that of the statement which has added a column, and not that of a later
-    one, as TRUNCATE: the table's row was written then, or for another column since."""
+    """Return True if the table's file may come from the statement that added the column.
+
+    False if it comes from a later one, as TRUNCATE. The table's row in pg_class was last written when that column, or
+    since then another column, was added or dropped.
+    """
     added = next((one.xmin for one in present.columns if one.facts.number == number), 0)
     others = {one.xmin for one in present.columns} | {xmin for _, xmin in present.dropped}
     return not is_after(present.xmin, added) or present.xmin in others
 
 
 def retyped(older: Attributes, newer: Attributes) -> list[str]:
-    """Return the columns that have other types than before in a table that was written anew."""
+    """Return the columns whose types have changed in a table that was rewritten."""
     file = older.past_file or older.file
     if not file or file == newer.file or not older.kinds:
         return []
@@ -231,13 +232,15 @@ def retyped(older: Attributes, newer: Attributes) -> list[str]:
 def _counted(
     sent: Sequence[RelationColumn], named: Mapping[str, int], present: Present, judge: _Judge
 ) -> list[int] | None:
-    """The number of each column of a Relation message, by counting: columns get their numbers one after another, so the
-    first ones of those that are there, and of those that have been dropped since, were there.
+    """Return the number of each column of a Relation message by counting; None if counting is not reliable.
 
-    One that the message's own transaction has dropped, before the message or after it, was still there if the message
-    has the name that was known of it. None where such a column may have been there under a name that nobody knows,
-    where the numbers do not go with the names that were there already (a column is generated, or is not published),
-    where one whose name was known would not be there, or where not every number is that of a column.
+    Columns get ascending numbers. So the message's columns are the first ones among the present columns and those
+    dropped since. A column that the message's own transaction has dropped, before or after the message, was still there
+    if the message has its known name.
+
+    Counting is not reliable if such a column may have been there under an unknown name; if the numbers contradict names
+    that were there already (a column is generated, or is not published); if a column whose name was known would be
+    missing; or if a number belongs to no column.
     """
     every = {column.facts.number for column in present.columns} | {number for number, _ in present.dropped}
     if every != set(range(1, len(every) + 1)):
@@ -261,7 +264,7 @@ def _counted(
         return None
     if any(names.get(number, column.name) != column.name for number, column in zip(found, sent, strict=True)):
         return None
-    # columns may have changed names with each other since; whether they are there does not go with that
+    # columns may have swapped names since, but the same columns must be there
     shown = set(names.values())
     still_there = {named[column.name] for column in sent if column.name in named and column.name not in shown}
     return found if still_there <= set(found) else None
@@ -274,9 +277,9 @@ def _numbers(
     present: Present,
     judge: _Judge,
 ) -> list[int]:
-    """The number of each column of a Relation message: by name, else by its place between its neighbours."""
+    """Return the number of each column of a Relation message: by name, else by its place between its neighbours."""
     now = {column.facts.name: column for column in present.columns}
-    # what the catalog shows of the moment is sure; a number of before may have been a guess
+    # numbers that the catalog shows for the moment are sure; a number known before may have been a guess
     sure = {
         column.name: now[column.name].facts.number
         for column in sent
@@ -307,7 +310,7 @@ def _numbers(
         and all_numbers.issuperset(as_before)
         and all(sure.get(column.name, number) == number for column, number in zip(sent, as_before, strict=True))
     ):
-        # columns have changed names with each other: as many as before are the same ones
+        # columns have swapped names: the same number of columns means the same columns
         return as_before
     highest = 0
     for place, number in enumerate(found):
@@ -317,18 +320,18 @@ def _numbers(
         low = max(found[first - 1], 0) if first else 0
         high = found[last] if last < len(found) else 1 << 16
         free = [number for number in sorted(all_numbers) if low < number < high]
-        # a column of which nothing is known gets a number that no other has
+        # an unknown column gets a negative number that no other column has
         found[first:last] = free if len(free) == last - first else [-1 - place for place in range(first, last)]
     return found
 
 
 def _is_later(column: PresentColumn, judge: _Judge) -> bool:
-    """Whether a column was added behind the moment: with its default, which one that was renamed has had before."""
+    """Return True if a column was added after the moment; a renamed column has an older default."""
     return column.default_xmin is not None and judge.newer(column.xmin) and judge.newer(column.default_xmin)
 
 
 def _gaps(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The runs `[first, last)` of zeros."""
+    """Yield the runs `[first, last)` of zeros."""
     first = None
     for place, number in enumerate([*numbers, 1]):
         if not number and first is None:
@@ -347,19 +350,19 @@ def _column(
     judge: _Judge,
 ) -> ColumnFacts:
     if shown is None:
-        # gone by now: what was known of it, else what every column can be
+        # gone by now: the facts known before, else those that hold for any column
         found = known or ColumnFacts(number, sent.name)
         return replace(found, number=number, name=sent.name, nullable=found.nullable and not in_primary_key)
     altered = judge.newer(shown.xmin)
     facts = shown.facts
     nullable, default = facts.nullable, facts.default
-    # Of a column that nobody has seen before, the catalog is mostly right: few are altered again.
+    # For a column not seen before, the catalog is mostly right: few columns are altered again.
     if known is not None:
         if altered:
             nullable = known.nullable
         if judge.newer(shown.default_xmin) or (shown.default_xmin is None and altered):
             default = known.default
-    # What a column was added with stays so as long as nobody writes the table anew.
+    # The value with which a column was added stays until the table is rewritten.
     filled, missing = facts.filled, facts.missing
     if known is not None:
         filled, missing = known.filled or (known.generated and not facts.generated), known.missing
@@ -371,10 +374,10 @@ def _column(
 def _indexes(
     known: Sequence[IndexFacts], shown: Sequence[PresentIndex], judge: _Judge, without_gone: bool
 ) -> tuple[IndexFacts, ...]:
-    """The unique indexes at the moment.
+    """Return the unique indexes at the moment.
 
-    One that is gone leaves no trace of when it went: it has gone by a message that was sent because of a change, or
-    when nothing has happened since; then `without_gone`.
+    The catalog does not show when an index was dropped. With `without_gone` it was dropped before the moment: the
+    message was sent because of a change, or nothing has been committed since.
     """
     before = {index.oid: index for index in known}
     present = {index.facts.oid: index for index in shown}
@@ -391,7 +394,7 @@ def _indexes(
 
 
 def _keyed(indexes: tuple[IndexFacts, ...], flagged: Sequence[int]) -> tuple[IndexFacts, ...]:
-    """`indexes` with the primary key that the message flags: the one over those columns, else one in their order."""
+    """Return `indexes` with the primary key that the message flags: a known one, else one in the columns' order."""
     others = tuple(index for index in indexes if not index.primary)
     if not flagged:
         return others
@@ -402,7 +405,7 @@ def _keyed(indexes: tuple[IndexFacts, ...], flagged: Sequence[int]) -> tuple[Ind
 def _types(
     relation: Relation, known: Sequence[TypeFacts], shown: Mapping[int, PresentType], judge: _Judge
 ) -> tuple[TypeFacts, ...]:
-    """The types that users made among those of the message's columns, and those that they consist of."""
+    """Return the user-defined types of the message's columns, and the types of which they consist."""
     before = {kind.oid: kind for kind in known}
     found: dict[int, TypeFacts] = {}
     wanted = [column.type_oid for column in relation.columns]

@@ -1,9 +1,9 @@
-"""SchemaHistory: what the log does not say of the captured tables, at each position of the log. Planner.
+"""History of the captured tables: the facts that the log does not carry, at each position of the log. Planner.
 
-A Relation message has a table's columns, their types and its identity as of the position at which it stands. The
-rest (nullability, defaults, keys, the structure of types) is an `Attributes`. It is known from the start of the query
-or from the catalog, changes with Relation messages, and travels in the offset, so that a restart, a replay and a
-reader far behind find the same schemas as the first reading did.
+A Relation message has a table's columns, their types and its replica identity at the message's position. The rest
+(nullability, defaults, keys, the structure of types) is an `Attributes`. It comes from the start of the query or from
+the catalog, changes with Relation messages, and is kept in the offset. So a restart, a replay, and a reader far behind
+find the same schemas as the first reading.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tailrace.connectors.postgres.protocol.position import LogPosition, lsn_text
 _COMPRESS_FROM = 400
 
 Place = tuple[int, int]
-"""Where a Relation message stands: the commit LSN of its transaction, and the ordinal of the change after it."""
+"""The place of a Relation message: the commit LSN of its transaction, and the ordinal of the change after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """A column by its number in the table (below 0: not known), with the properties that pgoutput does not send.
+    """A column by its number in the table (below 0: unknown), with the properties that pgoutput does not send.
 
-    `filled` says that rows which are older than the column may have a value there, whatever its default is now;
-    `missing` is the value that they all have, as the server writes it, None where nobody knows one.
+    `filled` is True if rows older than the column may have a value there, whatever its default is now. `missing` is the
+    value that all these rows have, as the server writes it; None if it is unknown.
     """
 
     number: int
@@ -46,9 +46,9 @@ class ColumnFacts:
 
 @dataclass(frozen=True, slots=True)
 class IndexFacts:
-    """A unique index over whole rows, by its oid, with the numbers of its columns in its own order.
+    """A unique index over all rows, by its oid, with the numbers of its columns in the index's order.
 
-    `clustered` says that the table is clustered on it. Its name decides among several.
+    `clustered` is True if the table is clustered on it. Among several indexes the name decides.
     """
 
     oid: int
@@ -80,14 +80,14 @@ UNKNOWN_FILE = -1
 class Attributes:
     """The properties of a table that a Relation message does not have, in effect from some position on.
 
-    `file` is the number of the file that has its rows (pg_class.relfilenode), which is another one when the table was
-    written anew; 0 where it has none, or where that is not known. `highest` is the highest number of a column that the
-    table has had: one that comes with a lower number was there before, unpublished. `kinds` are the oids of the
-    columns' types, empty where they are not known.
+    `file` is the number of the file with its rows (pg_class.relfilenode), which changes when the table is rewritten; 0
+    if it has none, or if it is unknown. `highest` is the highest column number that the table has had: a column that
+    arrives with a lower number existed before, unpublished. `kinds` are the oids of the columns' types, empty if they
+    are unknown.
 
-    The catalog shows the present, so `file` may be that of a statement that the log has not brought yet. `past_file` is
-    the newest file that the catalog has shown when no such statement could have made it: UNKNOWN_FILE where there is
-    none, and 0 where it is `file`.
+    The catalog shows the present, so `file` may come from a statement that the log has not brought yet. `past_file` is
+    the newest file that the catalog has shown while no such statement could have made it; UNKNOWN_FILE if there is
+    none, and 0 if it equals `file`.
     """
 
     columns: tuple[ColumnFacts, ...]
@@ -99,8 +99,8 @@ class Attributes:
     past_file: int = 0
 
     def key(self) -> tuple[str, ...]:
-        """The columns of the primary key, else of the unique index that the table is clustered on or that comes first
-        by name; none where there is no such index, or the log does not have all of its columns.
+        """Return the columns of the primary key; else of the unique index on which the table is clustered; else of the
+        first unique index by name. Empty if there is no such index, or if the log lacks one of its columns.
         """
         if not self.indexes:
             return ()
@@ -178,16 +178,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The history as an offset holds it: every known table at the offset's position, and the changes of its batch.
+    """The history in an offset: every known table at the offset's position, and the changes of its batch.
 
-    The changes serve the batch's replay: it takes them as they were found, whatever the catalog says by then.
+    A replay of the batch uses these changes, whatever the catalog shows by then.
     """
 
     tables: tuple[tuple[int, Attributes], ...] = ()
     changes: tuple[Change, ...] = ()
 
     def to_text(self) -> str:
-        """Deterministic text: JSON, or `z:` and its compressed form in base 64 where that is shorter."""
+        """Return a deterministic text: JSON, or if it is long `z:` and its compressed form in base 64."""
         return _to_text(self)
 
     @classmethod
@@ -198,7 +198,7 @@ class History:
 NOTHING = History()
 
 
-# The same few histories are written and read for every batch.
+# Cached, because the same few histories are written and read for every batch.
 @functools.lru_cache(maxsize=16)
 def _to_text(history: History) -> str:
     fields = {
@@ -209,7 +209,7 @@ def _to_text(history: History) -> str:
 
 
 def packed(fields: Any) -> str:
-    """What an offset holds of much: deterministic text of JSON, compressed where that is shorter."""
+    """Return a deterministic text for an offset: JSON, compressed from _COMPRESS_FROM characters on."""
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
     if len(text) < _COMPRESS_FROM:
         return text
@@ -217,7 +217,7 @@ def packed(fields: Any) -> str:
 
 
 def unpacked(text: str) -> Any:
-    """What `packed` made a text of."""
+    """Return the fields of which `packed` made the text."""
     if text.startswith("z:"):
         text = zlib.decompress(base64.b64decode(text[2:])).decode()
     return json.loads(text)
@@ -236,7 +236,7 @@ def _from_text(text: str) -> History:
 
 
 def is_reached(at: Place, position: LogPosition) -> bool:
-    """Whether the change that follows a Relation message at `at` lies within what has been read to `position`."""
+    """Return True if the change that follows a Relation message at `at` has been read at `position`."""
     commit, ordinal = at
     if commit != position.commit_lsn:
         return commit < position.commit_lsn
@@ -244,10 +244,10 @@ def is_reached(at: Place, position: LogPosition) -> bool:
 
 
 class SchemaHistory:
-    """The history of one query while its log is read. The reader's thread adds to it, the planner's takes from it.
+    """The history of one query while its log is read. The reader's thread adds to it, the planner's thread reads it.
 
-    `start` is the position that `history.tables` belong to. With `replayed`, the history and position of the end of a
-    batch that is planned already, nothing up to that position is decided anew.
+    `start` is the position of `history.tables`. `replayed` is the history and position at the end of a batch that is
+    planned already: nothing up to that position is decided anew.
     """
 
     def __init__(
@@ -257,7 +257,7 @@ class SchemaHistory:
         self._tables: dict[int, Attributes] = dict(history.tables)
         self._changes: list[Change] = []
         self._decided: dict[int, Place] = {}
-        # what was added and not kept: the changes, and where each table was decided before them
+        # added and not kept: the changes, and the places up to which each table was decided before them
         self._added: list[Change] = []
         self._decided_before: dict[int, Place | None] = {}
         self._final = start
@@ -266,7 +266,7 @@ class SchemaHistory:
             self._changes.extend(before.changes)
 
     def at(self, oid: int, place: Place) -> Attributes | None:
-        """What was in effect for the table at `place`; None when nothing is known of it."""
+        """Return the attributes in effect for the table at `place`; None if nothing is known about it."""
         with self._lock:
             found = self._tables.get(oid)
             for change in self._changes:
@@ -275,12 +275,12 @@ class SchemaHistory:
             return found
 
     def is_decided(self, oid: int, place: Place) -> bool:
-        """Whether `at` is the last word for `place`: the message there has been seen before."""
+        """Return True if `at` is final for `place`, because the message there has been seen before."""
         known = self._decided.get(oid, (0, -1)) >= place or is_reached(place, self._final)
         return known and self.at(oid, place) is not None
 
     def add(self, oid: int, place: Place, attributes: Attributes) -> None:
-        """The attributes that were found for a Relation message, which comes after all that were added before."""
+        """Add the attributes found for a Relation message, which comes after all that were added before."""
         before = self.at(oid, place)
         with self._lock:
             self._decided_before.setdefault(oid, self._decided.get(oid))
@@ -290,7 +290,7 @@ class SchemaHistory:
                 self._changes.append(self._added[-1])
 
     def keep(self) -> None:
-        """What follows the messages for which something was added is kept, too. No batch can end there before."""
+        """Keep what was added: the changes after its Relation messages are kept too, so batches may end there."""
         with self._lock:
             self._added, self._decided_before = [], {}
 
@@ -307,7 +307,7 @@ class SchemaHistory:
             self._added, self._decided_before = [], {}
 
     def upto(self, start: LogPosition, end: LogPosition) -> History:
-        """The history for the offset of a batch `(start, end]`."""
+        """Return the history for the offset of a batch `(start, end]`."""
         with self._lock:
             reached = [change for change in self._changes if is_reached(change.at, end)]
             return History(
@@ -316,7 +316,7 @@ class SchemaHistory:
             )
 
     def forget(self, position: LogPosition) -> None:
-        """Nothing before `position`, which is committed, will be asked for again."""
+        """Forget the changes up to `position`, which is committed: nothing before it will be asked for again."""
         with self._lock:
             old = [change for change in self._changes if is_reached(change.at, position)]
             if old:

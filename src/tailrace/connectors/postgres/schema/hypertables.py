@@ -1,4 +1,4 @@
-"""HypertableCatalog: asks TimescaleDB's catalog which tables are chunks of which hypertable. Planner."""
+"""Hypertables and their chunks, from TimescaleDB's catalog. Planner."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _WHOSE = "What the transform TimescaleDb asks for"
 
 
 class HypertableCatalog:
-    """What the transforms of a query know of hypertables. `connect` opens sessions, in autocommit mode.
+    """The knowledge that the transforms of a query have of hypertables; `connect` opens sessions in autocommit mode.
 
-    Raises ConfigError where there are two transforms that ask.
+    Raises ConfigError if two transforms ask.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class HypertableCatalog:
 
     @property
     def is_asked(self) -> bool:
-        """Whether there is a transform that needs to know."""
+        """True if a transform needs to know hypertables."""
         return self._asks is not None
 
     def learned(self, known: Hypertables, tables: Iterable[Table]) -> Hypertables:
-        """What is known of these tables of a batch, and of those that were `known` before.
+        """Return what is known about these tables of a batch, and about the tables `known` before.
 
-        The catalog is asked once at the start, and again where it has not named one of the tables yet. Raises
-        TailraceError where it does not answer.
+        The catalog is asked once at the start, and again if it has not named one of the tables yet. Raises
+        TailraceError if it does not answer.
         """
         if self._asks is None:
             return known
@@ -74,7 +74,7 @@ class HypertableCatalog:
         return known if found == known.of else Hypertables(found)
 
     def settings(self, known: Hypertables) -> EventSettings:
-        """The settings for tasks of a batch of which this is `known`."""
+        """Return the settings for the tasks of a batch, whose transforms get `known`."""
         if self._asks is None:
             return self._settings
         if self._given is None or self._given[0] != known:
@@ -83,7 +83,7 @@ class HypertableCatalog:
         return self._given[1]
 
     def close(self) -> None:
-        """End the session, if there is one; the next question opens another, and is asked in any case."""
+        """End the session, if there is one; the next call of `learned` opens another, and asks in any case."""
         if self._connection is not None:
             self._connection.close()
         self._connection, self._has_asked = None, False

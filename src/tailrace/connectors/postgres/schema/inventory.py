@@ -1,7 +1,7 @@
-"""Inventory: the captured tables as a query has last found them, and what has become of them since. Planner.
+"""Inventory of the captured tables as a query last found them, and its differences from the catalog. Planner.
 
-The log does not tell that a table was dropped, is called otherwise or was captured late, nor that a partition came or
-went. So the offset holds the tables by their oids, and each start compares them with the catalog.
+The log does not tell that a table was dropped, was renamed or was captured late, nor that a partition was attached or
+detached. So the offset holds the tables by oid, and each start compares them with the catalog.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _PUBLICATION = "select oid::int8 from pg_catalog.pg_publication where pubname = %s"
-# The transaction that has altered the publication last, and the newest entry of its list of tables.
+# The last transaction that altered the publication, and the newest entry of its list of tables.
 _ALTERATIONS = """
 select p.xmin::text::int8,
   coalesce((select pg_catalog.max(r.oid::int8) from pg_catalog.pg_publication_rel r where r.prpubid = p.oid), 0)
@@ -42,16 +42,19 @@ where c.relkind <> 'p' order by 1, 2
 """
 
 Files = tuple[tuple[str, int], ...]
-"""The names of a table's partitions, each with the number of its file."""
+"""The names of a table's partitions, each with its file's number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """`publication` is the oid of the publication, `highest` the highest oid of a relation, both 0 where they are not
-    known. `tables` are the captured tables under whose names changes arrive, by their oids, and the partitions of those
-    that have any. `altered` is the transaction that has altered the publication last, `newest` the highest oid of an
-    entry of its list; 0 where an earlier version has not kept them. `partial` are the oids of tables that were captured
-    late and have rows that no snapshot has read since."""
+    """The captured tables as a query last found them.
+
+    `publication` is the publication's oid, `highest` the highest oid of a relation; 0: unknown. `tables` are the
+    captured tables under whose names changes arrive: oid, name, and partitions if there are any. `altered` is the last
+    transaction that altered the publication, `newest` the highest oid of an entry of its list; 0 in offsets of earlier
+    versions, which did not keep them. `partial` are the oids of tables that were captured late and have rows that no
+    snapshot has read since.
+    """
 
     publication: int = 0
     highest: int = 0
@@ -61,14 +64,14 @@ class Inventory:
     partial: tuple[int, ...] = ()
 
     def without_partial(self, names: Collection[str] | None = None) -> Inventory:
-        """Return the inventory after a snapshot has read the tables called so, or all tables."""
+        """Return the inventory after a snapshot has read the tables `names`, or all tables."""
         read = {oid for oid, name, _ in self.tables if names is None or name in names}
         return replace(self, partial=tuple(oid for oid in self.partial if oid not in read))
 
     def with_seen(self, names: Collection[tuple[int, str]]) -> Inventory:
-        """Return the inventory with the oids and names of tables that the log has brought besides.
+        """Return the inventory with the oids and names of further tables that the log has brought.
 
-        They may be gone by now, or may have had the name for a while only.
+        These tables may be gone by now, or may have had the name only for a while.
         """
         known = {(oid, name) for oid, name, _ in self.tables}
         new: list[tuple[int, str, Files]] = [(oid, name, ()) for oid, name in names if (oid, name) not in known]
@@ -91,25 +94,25 @@ class Inventory:
         )
 
 
-# Of offsets of earlier versions.
+# Values for the fields that offsets of earlier versions lack.
 _LATER: tuple[Any, ...] = (0, 0, (), 0, 0, ())
 UNKNOWN = Inventory()
 
 
 def publication_of(connection: psycopg.Connection[Any], config: Config) -> int:
-    """Return the oid of the publication, 0 where there is none."""
+    """Return the oid of the publication, 0 if there is none."""
     row = connection.execute(_PUBLICATION, (config["publication.name"],)).fetchone()
     return 0 if row is None else int(row[0])
 
 
 def alterations_of(connection: psycopg.Connection[Any], config: Config) -> tuple[int, int]:
-    """Return `altered` and `newest` of the publication, 0 where there is none."""
+    """Return `altered` and `newest` of the publication, 0 if there is none."""
     row = connection.execute(_ALTERATIONS, (config["publication.name"],)).fetchone()
     return (0, 0) if row is None else (int(row[0]), int(row[1]))
 
 
 def listed_since(connection: psycopg.Connection[Any], config: Config, newest: int) -> list[int]:
-    """Return the oids of the tables that the publication lists by entries behind `newest`."""
+    """Return the oids of the tables that the publication lists by entries newer than `newest`."""
     return [oid for (oid,) in connection.execute(_LISTED_SINCE, (config["publication.name"], newest)).fetchall()]
 
 
@@ -119,7 +122,7 @@ def read(
     captured: Sequence[CapturedTable],
     coverages: Mapping[int, Coverage],
 ) -> Inventory:
-    """Return the inventory as the catalog has it now. `connection` is one of this package's."""
+    """Return the inventory of the present catalog. `connection` is one of this package's."""
     roots = [one.oid for one in coverages.values() if one.is_root and one.arrives]
     files: dict[int, list[tuple[str, int]]] = {}
     for oid, leaf, file in connection.execute(_LEAVES, (roots,)).fetchall() if roots else ():
@@ -138,10 +141,10 @@ def differences(
     has_rows: Callable[[int], bool],
     for_all_tables: bool,
 ) -> Iterator[str]:
-    """Yield a sentence for each table of which the log has not told what has happened since `before`.
+    """Yield a sentence for each event since `before` that the log has not told about a table.
 
-    `names` are those of all tables by their oids, `has_rows` says whether a table has rows now. `for_all_tables` says
-    that every new table is published from its beginning on.
+    `names` are the names of all tables by oid; `has_rows` returns True for a table that has rows now. With
+    `for_all_tables` every new table is published from its creation on.
     """
     if not before.tables:
         return
@@ -149,12 +152,12 @@ def differences(
     for oid, name, files in before.tables:
         called = names.get(oid)
         if called is None:
-            yield f"{name} was dropped: what was made of it stays as it is; the mend is to remove that"
+            yield f"{name} was dropped: copies of it stay as they are; the mend is to remove them"
         elif called != name:
             yield (
-                f"{name} is called {called} now: what was made of it under the old name goes no further; the mend is "
+                f"{name} is called {called} now: the copy of the old name gets no further changes; the mend is "
                 + (
-                    f"to remove that, and to read {called} by a snapshot (signal execute-snapshot)"
+                    f"to remove that copy, and to read {called} by a snapshot (signal execute-snapshot)"
                     if oid in present
                     else f"to rename it back, or to let the lists capture {called}"
                 )
@@ -163,18 +166,18 @@ def differences(
             yield from _partitions(name, files, present[oid][1])
         else:
             yield (
-                f"no change of {name} arrives any more: what was made of it goes no further; the mend is to have it "
+                f"no change of {name} arrives any more, so copies of it stay as they are; the mend is to have it "
                 "logged, published and captured again, and then to read it by a snapshot (signal execute-snapshot)"
             )
     for oid in late(before, now, has_rows, for_all_tables):
         yield (
-            f"{present[oid][0]} is captured from now on, and rows that it has already do not come by the log; the mend "
-            "is to read it by a snapshot (signal execute-snapshot)"
+            f"{present[oid][0]} is captured from now on, but the log does not bring the rows that it already has; the "
+            "mend is to read it by a snapshot (signal execute-snapshot)"
         )
 
 
 def late(before: Inventory, now: Inventory, has_rows: Callable[[int], bool], for_all_tables: bool) -> list[int]:
-    """Return the oids of tables that are captured since `before` and have rows that the log does not bring."""
+    """Return the oids of tables captured since `before` that have rows which the log does not bring."""
     known = {oid for oid, _, _ in before.tables}
     new = [oid for oid, _, _ in now.tables if oid not in known and not (for_all_tables and oid > before.highest)]
     return [oid for oid in new if has_rows(oid)] if known else []
@@ -187,11 +190,11 @@ def _partitions(name: str, before: Files, now: Files) -> Iterator[str]:
     gone = [leaf for leaf in was if leaf not in is_now]
     anew = [leaf for leaf in was if leaf in is_now and was[leaf] != is_now[leaf]]
     if came and before:
-        yield f"{name} has the new partitions {listed(came)}: rows that they had before do not come by the log; {mend}"
+        yield f"{name} has the new partitions {listed(came)}: the log does not bring the rows that they had; {mend}"
     if gone:
         yield f"{name} has lost the partitions {listed(gone)}, whose rows the log does not remove; {mend}"
     if anew:
         yield (
-            f"the partitions {listed(anew)} of {name} were emptied or written anew, and the log does not tell which; "
-            f"{mend}"
+            f"the partitions {listed(anew)} of {name} were emptied or rewritten, and the log does not tell which of "
+            f"the two; {mend}"
         )

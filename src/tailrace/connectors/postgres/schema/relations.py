@@ -1,4 +1,4 @@
-"""Relations: the table version that each Relation message of the log announces. Planner, the reader's thread."""
+"""Table versions from the Relation messages of the log. Planner, the reader's thread."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tailrace.process.runtime import THREADS, Runtime
 log = logging.getLogger("tailrace")
 
 UNCAPTURED = -1
-# How long a transaction that has altered a table may take, in s, to become visible to others after its commit has come
-# from the log: that long the catalog is asked again and again, and then the session ends, to be tried again.
+# Seconds that a transaction which has altered a table may take to become visible after its commit was read from the
+# log. Until then the catalog is asked again and again; after that the session ends with a retriable error.
 UNSEEN_SECONDS = 5.0
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of the tables at one point of the log, by their oids, and of enums."""
+    """The state of tables, by oid, and of enums at one point of the log."""
 
     current: dict[int, tuple[Relation, int]] = field(default_factory=dict)
-    # The oldest transaction whose work on the table was held back, as 32 bits.
+    # The oldest transaction (32 bits) whose work on the table was held back.
     held: dict[int, int] = field(default_factory=dict)
-    # The transaction id that was next when the catalog was read for the table, as 32 bits.
+    # The next transaction id (32 bits) at the time when the catalog was read for the table.
     read_before: dict[int, int] = field(default_factory=dict)
     labels: dict[int, frozenset[tuple[int, str]]] = field(default_factory=dict)
 
@@ -40,10 +40,10 @@ class _Known:
 class Relations:
     """Turns Relation messages into table versions, whose ids are places in `versions`.
 
-    `captured(relation)` says whether a table belongs to the capture; `admit` has the last word on each new schema: it
-    returns the one to use, or raises. `use` comes before everything else, and again for each new session. The catalog
-    is read once for the messages of a run, again while it does not show what a transaction that the log has brought has
-    altered, and not at all for messages that the history has decided.
+    `captured(relation)` returns True for a captured table. `admit` returns the schema to use for a new one, or raises.
+    `use` is called before everything else, and again for each new session. The catalog is read once for the messages of
+    a run; again while it does not yet show the alterations of a transaction that was read from the log; and not at all
+    for messages that the history has decided.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Relations:
         self._present: dict[int, Present] = {}
         self._expected: set[int] = set()
         self._known = _Known()
-        # The same as of the last `keep`, and how many versions there were; None where nothing has come since.
+        # The state at the last `keep` and the number of versions then; None if nothing has changed since.
         self._kept: tuple[_Known, int] | None = None
 
     def use(self, catalog: Catalog) -> None:
@@ -70,7 +70,7 @@ class Relations:
         self._catalog = catalog
 
     def begin(self) -> None:
-        """A run begins. What the one before has brought is taken back, unless it was kept."""
+        """Begin a run, and take back the results of the run before unless they were kept."""
         if self._kept is not None:
             self._known, count = self._kept
             del self.versions[count:]
@@ -78,25 +78,27 @@ class Relations:
             self.history.discard()
 
     def keep(self) -> None:
-        """What the run has brought is kept."""
+        """Keep the results of the run."""
         self._kept = None
         self.history.keep()
 
     def _changing(self) -> None:
-        """Remember what is kept, before the first change after it."""
+        """Save the kept state before the first change to it."""
         if self._kept is None:
             self._kept = self._known, len(self.versions)
             self._known = self._known.copy()
 
     def expect(self, announced: Sequence[Relation]) -> None:
-        """A run begins in which these messages stand. What the catalog says is read anew for them."""
+        """Prepare for a run with these messages: the catalog is read anew for them."""
         self._present.clear()
         self._expected = {relation.relation_id for relation in announced if self._captured(relation)}
         self._watch_labels()
 
     def announce(self, relation: Relation, at: Moment, resent: bool) -> int:
-        """The version id of the table that `relation` announces at `at`, or `UNCAPTURED`; a new one when anything
-        about the table has changed. `resent`: the session has sent one for the table before.
+        """Return the version id of the table that `relation` announces at `at`, or `UNCAPTURED`.
+
+        It is a new id if anything about the table has changed. With `resent` the session has sent a Relation message
+        for the table before.
         """
         if not self._captured(relation):
             return UNCAPTURED
@@ -109,38 +111,39 @@ class Relations:
         return self._version(relation, attributes)
 
     def is_due(self, oid: int, xid: int) -> bool:
-        """Whether a change of the transaction `xid` comes after work that was held back, and that no message announces:
-        a label of an enum, or what a transaction with an older id did late.
+        """Return True if a change of the transaction `xid` comes after work that was held back.
+
+        No message announces such work: a new label of an enum, or work that a transaction with an older id did late.
         """
         held = self._known.held.get(oid)
         return held is not None and is_after(xid, held)
 
     @property
     def has_held(self) -> bool:
-        """Whether `is_due` can be true for any table."""
+        """True if `is_due` can be True for any table."""
         return bool(self._known.held)
 
     def review(self, oid: int, at: Moment) -> int:
-        """The version id of a table for which `is_due` is true, from the change at `at` on."""
+        """Return the version id of a table for which `is_due` is True, from the change at `at` on."""
         self._changing()
         relation, _ = self._known.current[oid]
         if self.history.is_decided(oid, at.place):
             attributes = self._decided(relation, at)
         else:
-            # Whatever was read at the last message and not announced since was before this change.
+            # What the catalog showed at the last message, and no message has announced since, came before this change.
             before = self._known.read_before.get(oid)
             is_later = before is not None and is_after(at.xid, before - 1)
             attributes = self._decide(relation, at, resent=is_later)
         return self._version(relation, attributes)
 
     def _decided(self, relation: Relation, at: Moment) -> Attributes:
-        """What was decided for a message that has been seen before."""
+        """Return the attributes that were decided for a message seen before."""
         found = self.history.at(relation.relation_id, at.place)
         assert found is not None
         if [column.name for column in found.columns] == [column.name for column in relation.columns]:
             return found
-        # The position stands in a transaction that has altered the table. The transaction is read from its beginning,
-        # and the history holds the table as it is at the position. The changes before it are not delivered again.
+        # The start position is inside a transaction that has altered the table. The transaction is read from its
+        # beginning, and the history has the table at the position. Changes before the position are not delivered again.
         return evolve(relation, found, Present(at.xid + 1, at.commit_lsn), at, resent=False)[0]
 
     def _decide(self, relation: Relation, at: Moment, resent: bool) -> Attributes:
@@ -164,9 +167,9 @@ class Relations:
         return attributes
 
     def _read(self, relation: Relation, at: Moment) -> Present:
-        """What the catalog shows of the table, with what the transaction at `at` has altered of it.
+        """Return the catalog's present state of the table, with the alterations of the transaction at `at`.
 
-        Raises ConnectionFailed when others do not see that for too long.
+        Raises ConnectionFailed if these stay invisible to other sessions for too long.
         """
         assert self._catalog is not None
         oid = relation.relation_id
@@ -174,15 +177,15 @@ class Relations:
             self._present = self._catalog.present({oid, *self._expected})
         pause, waited = 0.001, 0.0
         while not self._present[oid].shows(at.xid):
-            # in this order: if it is still in progress in the second, it has held its locks in the first
+            # in this order: a transaction in progress at the second query has held its locks at the first
             alters = self._catalog.alters(oid, at.xid)
             self._present = self._catalog.present({oid, *self._expected})
             if not alters or self._present[oid].shows(at.xid):
                 break
             if waited > UNSEEN_SECONDS:
                 raise ConnectionFailed(
-                    f"The transaction {at.xid} has altered {relation.namespace}.{relation.name}; it has come from the "
-                    "log, and no other session sees yet that it is over.",
+                    f"The transaction {at.xid} has altered {relation.namespace}.{relation.name}: the log has its "
+                    "commit, but no other session sees it yet.",
                     "It waits for a synchronous standby: see pg_stat_replication and synchronous_standby_names.",
                 )
             self._runtime.sleep(pause)
@@ -208,7 +211,7 @@ class Relations:
         return place
 
     def _watch_labels(self) -> None:
-        """A label that is added to an enum is announced by no message: tables that use it are reviewed."""
+        """Look for new labels of enums, which no message announces, and mark the tables that use them for review."""
         if not self._known.labels:
             return
         assert self._catalog is not None

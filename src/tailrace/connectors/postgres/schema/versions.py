@@ -1,4 +1,4 @@
-"""Which version of its table each change of a run of messages belongs to. Planner, the reader's thread."""
+"""Assignment of table versions to the changes of a run of messages. Planner, the reader's thread."""
 
 from __future__ import annotations
 
@@ -21,46 +21,50 @@ _IS_ROW[[ord(kind) for kind in "IUD"]] = True
 
 
 class Tables(Protocol):
-    """Knows the table versions by their ids. Called for each run of messages, in the order of the log.
+    """The table versions by their ids. Called for each run of messages, in the order of the log.
 
-    What a run has brought is taken over by `keep` alone: `begin` takes back what came since the last one.
+    Only `keep` makes the results of a run last: `begin` takes back what came since the last `keep`.
     """
 
     def begin(self) -> None:
-        """A run begins, which follows what was kept."""
+        """Begin a run, which follows what was kept."""
         ...
 
     def keep(self) -> None:
-        """What the run has brought is kept. Fails never."""
+        """Keep the results of the run. Never fails."""
         ...
 
     def expect(self, announced: Sequence[pgoutput.Relation]) -> None:
-        """The Relation messages of the run that begins."""
+        """Prepare for the Relation messages of the run that begins."""
         ...
 
     def announce(self, relation: pgoutput.Relation, at: Moment, resent: bool) -> int:
-        """The version that a Relation message announces, or `UNCAPTURED`; `resent`: not the session's first."""
+        """Return the version that a Relation message announces, or `UNCAPTURED`.
+
+        With `resent` it is not the session's first Relation message for the table.
+        """
         ...
 
     @property
     def has_held(self) -> bool:
-        """Whether `is_due` may be true for any table."""
+        """True if `is_due` may be True for any table."""
         ...
 
     def is_due(self, oid: int, xid: int) -> bool:
-        """Whether a change of the transaction `xid` may be of another version, though no message announced it."""
+        """Return True if a change of the transaction `xid` may be of a version that no message announced."""
         ...
 
     def review(self, oid: int, at: Moment) -> int:
-        """The version of such a change and of those after it."""
+        """Return the version of such a change, and of the table's changes after it."""
         ...
 
 
 @dataclass(slots=True)
 class Run:
-    """Messages as the indexer sees them: `relations` the oids of row messages, `transaction` the place of each in
-    `transactions`, `changes` how many changes of its transaction stand before it, `end_lsn` the commits' end LSNs by
-    their commit LSNs.
+    """Messages as the indexer sees them.
+
+    `relations` are the oids of row messages, `transaction` the place of each message's transaction in `transactions`,
+    `changes` the number of changes of its transaction before it, and `end_lsn` the end LSNs of commits by commit LSN.
     """
 
     data: Bytes
@@ -73,7 +77,7 @@ class Run:
     end_lsn: dict[int, int]
 
     def moment(self, message: int) -> Moment:
-        """Where the message stands. Raises DecodeError when that is outside of transactions."""
+        """Return the moment of the message. Raises DecodeError if it is outside of transactions."""
         transaction = int(self.transaction[message])
         if transaction < 0:
             raise DecodeError("a Relation message outside of a transaction", int(self.offsets[message]))
@@ -84,9 +88,9 @@ class Run:
 
 @dataclass(slots=True)
 class Versions:
-    """The versions in effect in one run: `current` by oid, those before it and at last those at its end.
+    """The table versions in effect in one run; `current` has them by oid, first those before it, then those at its end.
 
-    A new decoding session starts with none.
+    A new decoding session starts with no version.
     """
 
     tables: Tables
@@ -95,7 +99,7 @@ class Versions:
     _steps: list[tuple[int, int, int]] = field(default_factory=list)
 
     def assign(self, run: Run) -> Int32s:
-        """The version of each message: the one that the last Relation message for its table before it announced."""
+        """Return the version of each message, which the last Relation message for its table before it announced."""
         kinds, relations = run.kinds, run.relations
         self._before, self._steps = dict(self.current), []
         version = np.full(len(kinds), UNCAPTURED, np.int32)
@@ -124,7 +128,7 @@ class Versions:
         return version
 
     def at(self, oid: int, message: int) -> int:
-        """The version of the table `oid` at a message of the run."""
+        """Return the version of the table `oid` at a message of the run."""
         found = self._before.get(oid, UNCAPTURED)
         for place, table, version in self._steps:
             if table == oid and place <= message:
@@ -140,7 +144,7 @@ class Versions:
     def _set(
         self, run: Run, is_row: npt.NDArray[np.bool_], version: Int32s, message: int, oid: int, resolved: int
     ) -> None:
-        """The changes of the table `oid` from the message on are of the version `resolved`."""
+        """Assign the version `resolved` to the changes of the table `oid` from the message on."""
         later = is_row & (run.relations == oid)
         later[:message] = False
         version[later] = resolved
@@ -148,7 +152,7 @@ class Versions:
         self._steps.append((message, oid, resolved))
 
     def _review(self, run: Run, is_row: npt.NDArray[np.bool_], version: Int32s, first: int, last: int) -> None:
-        """Let tables have another version from a change in `[first, last)` on, without a Relation message."""
+        """Assign new versions to tables from a change in `[first, last)` on, if due without a Relation message."""
         if not self.tables.has_held:
             return
         rows = first + np.flatnonzero(is_row[first:last] & (version[first:last] != UNCAPTURED))

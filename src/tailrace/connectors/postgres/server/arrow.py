@@ -1,7 +1,7 @@
 """Queries whose rows come as Arrow record batches, over ADBC. Planner and worker.
 
-ADBC's low-level objects are used rather than its DB-API module: that one imports pyarrow's datasets, and pandas
-where there is one, which would be half of what a planner needs to start.
+The module uses ADBC's low-level objects instead of its DB-API module, which imports pyarrow's datasets, and pandas if
+it is installed: that would take half of a planner's start.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from tailrace.errors import ConnectionFailed
 
 
 class ArrowConnection:
-    """A connection in autocommit mode, as `address` says.
+    """A connection to `address`, in autocommit mode.
 
-    Raises adbc_driver_manager.Error, which has the server's `sqlstate`; ConnectionFailed where TLS fails;
-    PrerequisiteError when an initial statement fails. The rows of a query must have been read, or given up with
-    `close`, before the next one.
+    Raises adbc_driver_manager.Error, which has the server's `sqlstate`; ConnectionFailed if TLS fails;
+    PrerequisiteError if an initial statement fails. Read the rows of a query to their end before the next query.
     """
 
     def __init__(self, address: Address) -> None:
@@ -43,7 +42,7 @@ class ArrowConnection:
                 raise
             raise found from None
         self._statement: Any = None
-        # whether a query's rows are still to come
+        # True while rows of a query are still to come
         self._is_reading = False
         try:
             for statement in address.opening():
@@ -51,14 +50,14 @@ class ArrowConnection:
         except BaseException as error:
             ArrowConnection.close(self)
             if isinstance(error, adbc_driver_manager.Error):
-                # the server's words may hold what the statement computed
+                # the server's text may hold values that the statement computed
                 raise initial_statement_failed(f"SQLSTATE {getattr(error, 'sqlstate', None)}") from None
             raise
 
     def query(self, sql: str) -> Iterator[pa.RecordBatch]:
-        """Run `sql` and give its rows as they arrive, in batches of some 16 MB.
+        """Run `sql` and return its rows as they arrive, in batches of some 16 MB.
 
-        Raises ConnectionFailed when the server ends the query half-way: what it says then has no SQLSTATE here.
+        Raises ConnectionFailed when the server ends the query half-way; the driver gives no SQLSTATE then.
         """
         self._finish()
         self._statement = self._driver.AdbcStatement(self._connection)
@@ -83,7 +82,7 @@ class ArrowConnection:
         self._statement.execute_update()
 
     def begin(self, sql: str) -> None:
-        """Run `sql`, which begins a transaction, as the first statement of whoever has got the connection."""
+        """Run `sql`, which begins a transaction, as a task's first statement on the connection."""
         self.execute(sql)
 
     def close(self) -> None:
@@ -97,19 +96,19 @@ class ArrowConnection:
             self._statement = None
 
 
-# How long a connection is kept without use, in s: longer than Spark needs from one batch to the next.
+# Seconds for which a connection is kept without use: longer than Spark needs from one batch to the next.
 KEPT_SECONDS = 10.0
 
 
 class KeptConnection(ArrowConnection):
-    """A connection that outlives its task: `close` ends the transaction and keeps it for the next one. Worker.
+    """A connection that outlives its task: `close` ends the transaction and keeps the connection. Worker.
 
-    The driver reads the server's types whenever it connects, which takes ten times as long as the connection itself.
-    A process keeps one connection, and gives it up after KEPT_SECONDS without use.
+    The driver reads the server's types whenever it connects, which takes ten times as long as connecting. A process
+    keeps one connection, and closes it after KEPT_SECONDS without use.
     """
 
     _kept: KeptConnection | None = None
-    # runs while there has been a kept connection for KEPT_SECONDS or less
+    # runs while a connection has been kept for less than KEPT_SECONDS
     _timer: threading.Timer | None = None
     _lock = threading.Lock()
 
@@ -121,7 +120,7 @@ class KeptConnection(ArrowConnection):
 
     @classmethod
     def take(cls, address: Address) -> KeptConnection:
-        """The connection that is kept for `address`, or a new one. Begin with `begin`: a kept one may have ended."""
+        """Return the connection kept for `address`, or a new one. Call `begin` first: a kept one may have ended."""
         with cls._lock:
             kept, cls._kept = cls._kept, None
         if kept is not None:
@@ -142,7 +141,7 @@ class KeptConnection(ArrowConnection):
             self.execute(sql)
 
     def close(self) -> None:
-        """Keep the connection for the next task; end it where it has rows left to send, or is in another's place."""
+        """Keep the connection for the next task; end it if rows are left to send, or if another one is kept."""
         if not self._is_reading and self._answers():
             with self._lock:
                 if type(self)._kept is None:
@@ -153,7 +152,7 @@ class KeptConnection(ArrowConnection):
         self._end()
 
     def _answers(self) -> bool:
-        """End the transaction, if there is one; whether the server has answered."""
+        """End the transaction, if there is one; return True if the server has answered."""
         try:
             self.execute("rollback")
         except self._driver.Error:
@@ -163,7 +162,7 @@ class KeptConnection(ArrowConnection):
 
     @classmethod
     def _watch(cls, seconds: float) -> None:
-        """Look after so many seconds whether the kept connection is still of use. Called with the lock."""
+        """Check after `seconds` whether the kept connection has expired. Called with the lock."""
         cls._timer = threading.Timer(seconds, cls._expire)
         cls._timer.daemon = True
         cls._timer.start()

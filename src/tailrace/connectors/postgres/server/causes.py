@@ -1,4 +1,4 @@
-"""What PostgreSQL's and libpq's words mean: the error that each stands for, and its remedy. No I/O."""
+"""Causes of failures, from the texts of PostgreSQL and libpq: errors with remedies. No I/O."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
 
 
 def known(causes: tuple[Cause, ...], text: str, names: Mapping[str, Any]) -> TailraceError | None:
-    """Return the first of `causes` that a server's or libpq's words on one line name."""
+    """Return the error of the first of `causes` that matches a server's or libpq's text, on one line; None if none."""
     for expression, kind, message, remedy in causes:
         if re.search(expression, text, re.IGNORECASE):
             return kind(message.format(**names), remedy.format(**names))
     return None
 
 
-# The server names the setting in a hint, and the name is the same in every language.
+# The server's hint has the setting's name, which is the same in every language.
 _LOCKS = re.compile(r"\bmax_(?:pred_)?locks_per_transaction\b")
 
 
 def out_of_locks(error: Exception) -> PrerequisiteError | None:
-    """Return the deliberate error of a statement for whose locks the server has no room; None for other failures.
+    """Return the lasting error of a statement for whose locks the server has no room; None for other failures.
 
-    Another try would need as many locks.
+    A retry would need as many locks.
     """
     hint = getattr(getattr(error, "diag", None), "message_hint", None)
     found = _LOCKS.search(hint or str(error))
     return None if found is None else PrerequisiteError("PostgreSQL has no room for more locks.", more_locks(found[0]))
 
 
-# The server's own words, where they are English: a table's name and no data.
+# The server's text, if it is English: it holds a table's name and no data.
 _HIDDEN = re.compile(r'row-level security policy for table "((?:[^"]|"")+)"')
 
 
 def hidden_rows(error: Exception) -> PrerequisiteError | None:
-    """Return the deliberate error of a read that the server refuses because a policy would hide rows from the role."""
+    """Return the lasting error of a read that is refused because a policy would hide rows from the role."""
     found = _HIDDEN.search(str(error))
     return None if found is None else PrerequisiteError(f"{found[1]}: {HIDES}.", SHOW)
 
@@ -46,12 +46,12 @@ SHOW = "alter role … bypassrls; or leave it out."
 
 
 def deliberate(error: Exception) -> PrerequisiteError | None:
-    """Return the deliberate error of a statement that no other try mends; None for other failures."""
+    """Return the lasting error of a statement that would fail again at each retry; None for other failures."""
     return out_of_locks(error) or hidden_rows(error)
 
 
 def more_locks(setting: str = "max_locks_per_transaction") -> str:
-    """Return the remedy of a server that has too few locks."""
+    """Return the remedy for a server that has too few locks."""
     return (
         f"alter system set {setting} = …; with a larger number, and restart the server. A snapshot takes one lock for "
         "each of its tables and partitions, and one for each index of a table while it looks for rows: or read fewer "
@@ -60,7 +60,7 @@ def more_locks(setting: str = "max_locks_per_transaction") -> str:
 
 
 Cause = tuple[str, type[TailraceError], str, str]
-"""What the words match, the error's kind, its sentence and its remedy."""
+"""An expression for the text, and the error's class, message and remedy."""
 
 TLS: tuple[Cause, ...] = (
     (
@@ -80,8 +80,8 @@ TLS: tuple[Cause, ...] = (
         r"root certificate file .* does not exist|could not read root certificate file",
         ConnectionFailed,
         "TLS with {place} fails: there is no file of authorities to check its certificate with.",
-        "Name one, PEM, in database.sslrootcert; it has to be where the tasks run, too. system: those that the "
-        "operating system trusts.",
+        "Name one, PEM, in database.sslrootcert; it has to exist where the tasks run, too. The value system means the "
+        "authorities that the operating system trusts.",
     ),
     (
         r"certificate verify failed|self-?signed certificate|unable to get (?:local )?issuer",
@@ -93,7 +93,7 @@ TLS: tuple[Cause, ...] = (
         r"alert (?:certificate required|unknown ca|bad certificate|handshake failure)"
         r"|requires a valid client certificate|could not load private key file|certificate file .* does not exist",
         ConnectionFailed,
-        "TLS with {place} fails: the server asks for a client's certificate that it does not get.",
+        "TLS with {place} fails: the server asks for a client certificate and does not get a valid one.",
         "Name certificate and key, PEM, in database.sslcert and database.sslkey, and the key's password in "
         "database.sslpassword; the key may be readable by its owner alone.",
     ),
@@ -165,7 +165,7 @@ CAUSES: tuple[Cause, ...] = (
     (
         r"unsupported startup parameter|replication connections? (?:are|is) not supported|not supported by pgbouncer",
         PrerequisiteError,
-        "What answers at {place} is a pooler of connections, which has no replication connections.",
+        "At {place} a connection pooler answers, which has no replication connections.",
         "Name the server itself in database.hostname and database.port.",
     ),
     (

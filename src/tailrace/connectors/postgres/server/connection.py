@@ -1,6 +1,6 @@
-"""Connections to PostgreSQL: libpq's parameters from a configuration, and its failures in words that help.
+"""Connections to PostgreSQL: libpq's parameters from a configuration, and failures as errors with remedies.
 
-Used by the driver (checks) and the planner. No message ever holds the password.
+Driver (checks) and planner. No message ever holds the password.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-# The text of values depends on these settings of the session, also of a walsender's.
+# The text of values depends on these settings of the session, also in a walsender.
 _OUTPUT = {
     "DateStyle": "ISO",
     "IntervalStyle": "postgres",
@@ -35,25 +35,24 @@ _OUTPUT = {
     "extra_float_digits": "3",
     "xmloption": "content",
 }
-# What a role, a database or the server may set to end sessions that work for long, as those here do. Statements of
+# A role, a database or the server may set these limits, which would end the long sessions here. Statements of
 # database.initial.statements may set them again.
 _LIMITS = {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
-# For copies: the server refuses what it would answer with a part of the rows.
+# For copies: the server refuses a query instead of answering with a part of the rows.
 _WHOLE = {"row_security": "off"}
 _TRANSACTION_LIMIT, _LIMITS_TRANSACTIONS = "transaction_timeout", 170000
-# Names of our own statements mean the server's own functions, operators and types. With any other path an overload
-# whose argument types fit better, in a schema that others may create in, would run as the connector's role.
+# Names in our own statements mean the server's own functions, operators and types. With any other path an overload with
+# better fitting argument types, in a schema where others may create objects, would run as the connector's role.
 _PATH = "pg_catalog, pg_temp"
-# Where a session keeps the path that it would have had: of the role, the database, the server or initial statements.
+# The setting that keeps the session's own path, as role, database, server or initial statements set it.
 _OWN_PATH = "tailrace.search_path"
 PINNED = f"select pg_catalog.set_config('search_path', '{_PATH}', false)"
-"""Names are those of the server again."""
+"""SQL that makes names mean the server's own again."""
 OWN = f"select pg_catalog.set_config('search_path', pg_catalog.current_setting('{_OWN_PATH}', true), false)"
-"""Names are looked for where the role's own search_path says: for SQL that users wrote. In a transaction, until its
-end if that fails."""
+"""SQL that sets the role's own search_path, for SQL that users wrote. A transaction that fails undoes it."""
 OWN_HERE = OWN.replace(", false)", ", true)") + ", pg_catalog.set_config('row_security', 'on', true)"
-"""The same until the transaction's end, whatever comes of it, for what is written: policies are the table's own."""
-# One statement, evaluated from left to right: the walsenders of older servers take no more.
+"""SQL that sets the same until the transaction's end, for writes: row-level security applies as usual."""
+# One statement, evaluated from left to right: walsenders of older servers take only one at a time.
 _PIN = f"select pg_catalog.set_config('{_OWN_PATH}', pg_catalog.current_setting('search_path'), false), " + ", ".join(
     f"pg_catalog.set_config('{name}', '{value}', false)" for name, value in (_OUTPUT | {"search_path": _PATH}).items()
 )
@@ -62,10 +61,10 @@ NO_ENCODING = "SQL_ASCII"
 
 
 def parameters(config: Mapping[str, Any], *, any_bytes: bool = False) -> dict[str, str]:
-    """libpq's connection parameters; those that the configuration leaves open are absent.
+    """Return libpq's connection parameters, without those that the configuration leaves open.
 
-    With `any_bytes`, meant for sessions that read values of a database without an encoding, texts come as they are
-    stored; else the server refuses to send one that is not UTF-8, and the session cannot read past it.
+    `any_bytes` is for sessions that read values of a database without an encoding: texts come as they are stored.
+    Otherwise the server refuses to send a text that is not UTF-8, and the session cannot read past it.
     """
     settings = _OUTPUT | _LIMITS | (_WHOLE if keeps_copies(config) else {})
     timeout_s = -(-config["connection.validation.timeout.ms"] // 1000)
@@ -83,7 +82,7 @@ def parameters(config: Mapping[str, Any], *, any_bytes: bool = False) -> dict[st
         "keepalives": 1 if config["database.tcpKeepAlive"] else 0,
         "connect_timeout": timeout_s,
         "application_name": "tailrace",
-        # A database in another encoding must not leak it into the events.
+        # Events are UTF-8, whatever the database's encoding.
         "client_encoding": NO_ENCODING if any_bytes else "UTF8",
         "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
     }
@@ -91,15 +90,15 @@ def parameters(config: Mapping[str, Any], *, any_bytes: bool = False) -> dict[st
 
 
 def has_no_encoding(connection: psycopg.Connection[Any]) -> bool:
-    """Whether the database's encoding is SQL_ASCII: its texts are whatever bytes clients have stored."""
+    """Return True if the database's encoding is SQL_ASCII: its texts are whatever bytes clients have stored."""
     return connection.info.parameter_status("server_encoding") == NO_ENCODING
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A log-in for drivers that take a libpq address: `uri`, and the statements that each session begins with.
+    """A login for drivers that take a libpq address: `uri`, and the initial statements of each session.
 
-    Holds the password, and what secrets the statements hold: it prints as its name alone. Planner and worker.
+    It holds the password and the statements' secrets, and so prints as its name alone. Planner and worker.
     """
 
     uri: str
@@ -110,12 +109,12 @@ class Address:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], connection: psycopg.Connection[Any]) -> Address:
-        """The same login as that of `connection`, which `connect` gave; it is asked for once."""
+        """Return the login of `connection`, which `connect` returned; its own search_path is queried once."""
         if connection in _addresses:
             return _addresses[connection]
         row = connection.execute(f"select pg_catalog.current_setting('{_OWN_PATH}', true)".encode()).fetchone()
         named = parameters(config, any_bytes=has_no_encoding(connection))
-        # by the start-up packet, because the driver has queries of its own as soon as it is connected
+        # by the start-up packet, because the driver runs queries of its own as soon as it is connected
         settings = [("search_path", _PATH), (_OWN_PATH, (row and row[0]) or "")]
         if connection.info.server_version >= _LIMITS_TRANSACTIONS:
             settings.append((_TRANSACTION_LIMIT, "0"))
@@ -127,7 +126,7 @@ class Address:
         return found
 
     def opening(self) -> tuple[str, ...]:
-        """What a session has to run before anything else."""
+        """Return the statements that a session has to run before anything else."""
         return (OWN, *self.initial, _PIN) if self.initial else ()
 
 
@@ -135,20 +134,20 @@ _addresses: WeakKeyDictionary[psycopg.Connection[Any], Address] = WeakKeyDiction
 
 
 def _escaped(value: str) -> str:
-    """`value` as a part of libpq's `options`, where blanks separate."""
+    """Return `value` as a part of libpq's `options`, in which blanks separate."""
     return re.sub(r"([\\\s])", r"\\\1", value)
 
 
 def initial_statement_failed(reason: str) -> PrerequisiteError:
-    """What is raised for a statement of `database.initial.statements` that fails with `reason`."""
+    """Return the error for a statement of `database.initial.statements` that fails with `reason`."""
     return PrerequisiteError(
         f"A statement of database.initial.statements fails: {reason}.",
-        "Correct the statement: every session runs it, that of the log as well.",
+        "Correct the statement: every session runs it, the session that reads the log as well.",
     )
 
 
 class Connect(Protocol):
-    """What `connect` is."""
+    """The signature of `connect`."""
 
     def __call__(
         self,
@@ -164,14 +163,13 @@ class Connect(Protocol):
 def connect(
     config: Mapping[str, Any], *, replication: bool = False, any_bytes: bool = False, limited: bool = True
 ) -> psycopg.Connection[Any]:
-    """A connection in autocommit mode; with `replication` one that speaks the replication protocol.
+    """Return a connection in autocommit mode; with `replication` one that speaks the replication protocol.
 
-    The statements of `database.initial.statements` have been run. Then names are those of `pg_catalog`, whatever the
-    search_path of the role; `own_path` has that one.
-    Statements may take `database.query.timeout.ms`, unless the connection is not `limited` or for replication.
-    With `any_bytes` psycopg gives texts as bytes, too. Raises ConnectionFailed when the server cannot be reached or
-    refuses the login, PrerequisiteError when it has no such database, refuses a replication connection, or an initial
-    statement fails.
+    The connection has run `database.initial.statements`. After that its search_path is `pg_catalog`; `own_path` sets
+    the role's own. With `limited` a statement may take `database.query.timeout.ms`, except for replication. With
+    `any_bytes` psycopg returns texts as bytes. Raises ConnectionFailed when the server cannot be reached or refuses
+    the login, and PrerequisiteError when it has no such database, refuses a replication connection, or fails an initial
+    statement.
     """
     import psycopg
 
@@ -186,7 +184,7 @@ def connect(
         raise explain(error, config) from None
     try:
         if connection.info.server_version >= _LIMITS_TRANSACTIONS:
-            # not by the start-up packet, in which older servers refuse it
+            # not by the start-up packet, where older servers would refuse the setting
             connection.execute(f"set {_TRANSACTION_LIMIT} = 0".encode())
         for statement in config["database.initial.statements"]:
             try:
@@ -206,10 +204,10 @@ def connect(
 
 @contextmanager
 def own_path(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Inside, names are looked for where the role's own search_path says: for SQL that users wrote, and only for that.
+    """Use the role's own search_path inside, for SQL that users wrote, and only for that.
 
-    What stands around such SQL in the same statement must name its schemas. A transaction that fails inside has to be
-    rolled back, to a savepoint that was set outside or as a whole.
+    The rest of a statement with such SQL must qualify its names. A transaction that fails inside must be rolled back,
+    as a whole or to a savepoint that was set outside.
     """
     from psycopg.pq import TransactionStatus
 
@@ -223,7 +221,7 @@ def own_path(connection: psycopg.Connection[Any]) -> Iterator[None]:
 
 @contextmanager
 def own_policies(connection: psycopg.Connection[Any], config: Mapping[str, Any]) -> Iterator[None]:
-    """Inside, row-level security is as in any session of the role: for statements of users that write."""
+    """Let row-level security apply inside as in any session of the role, for users' statements that write."""
     if not keeps_copies(config):
         yield
         return
@@ -237,8 +235,10 @@ def own_policies(connection: psycopg.Connection[Any], config: Mapping[str, Any])
 
 @contextmanager
 def one_moment(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Inside, all queries of a connection in autocommit mode see what is committed at the first one: a table that is
-    altered meanwhile is not half the old one."""
+    """Let all queries inside, on a connection in autocommit mode, see the state at the first query.
+
+    Otherwise they could see half of the old and half of the new form of a table that is altered meanwhile.
+    """
     connection.execute("begin isolation level repeatable read read only")
     try:
         yield
@@ -248,19 +248,19 @@ def one_moment(connection: psycopg.Connection[Any]) -> Iterator[None]:
 
 
 def hold_open(connection: psycopg.Connection[Any]) -> None:
-    """Let the session keep a transaction open for as long as it takes, whatever initial statements say."""
+    """Let the session keep a transaction open without time limit, whatever initial statements have set."""
     connection.execute("set idle_in_transaction_session_timeout = 0")
     if connection.info.server_version >= _LIMITS_TRANSACTIONS:
         connection.execute(f"set {_TRANSACTION_LIMIT} = 0".encode())
 
 
 def is_lost(connection: psycopg.Connection[Any], runtime: Runtime = THREADS) -> bool:
-    """Whether an idle session has ended, as far as that has arrived: libpq notices it only when it reads."""
+    """Return True if the end of an idle session has arrived; this reads, because libpq notices the end only then."""
     import psycopg
 
     if connection.closed:
         return True
-    # the server's farewell comes first, and the end of the connection behind it
+    # the server's last message comes first, and then the end of the connection
     while runtime.ready((connection.fileno(),), 0):
         try:
             connection.pgconn.consume_input()
@@ -270,7 +270,7 @@ def is_lost(connection: psycopg.Connection[Any], runtime: Runtime = THREADS) -> 
 
 
 def explained(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """`call`, with what PostgreSQL refuses in it raised as a TailraceError."""
+    """Return `call` with psycopg's errors raised as TailraceErrors."""
 
     @functools.wraps(call)
     def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -285,7 +285,7 @@ def explained(call: Callable[Parameters, Result]) -> Callable[Parameters, Result
 
 
 def refused(error: psycopg.Error) -> TailraceError:
-    """The deliberate error that a failed statement stands for; never with what rows hold."""
+    """Return the TailraceError for a failed statement; it never holds values of rows."""
     import psycopg
 
     text = error.diag.message_primary or (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -310,16 +310,16 @@ def refused(error: psycopg.Error) -> TailraceError:
         return PrerequisiteError(
             f"PostgreSQL refuses a statement: {text}.", "See whether a table or column was altered or dropped."
         )
-    # the server's words may hold a value
+    # the server's text may hold a value
     name = type(error).__name__
     return TailraceError(f"A statement failed: {name} (SQLSTATE {error.sqlstate}).", "The server's log says more.")
 
 
 def explain(error: psycopg.Error, config: Mapping[str, Any]) -> TailraceError:
-    """The deliberate error that a failed log-in stands for, with its remedy.
+    """Return the error for a failed login, with its remedy.
 
-    libpq reports most of these without an SQLSTATE, so the server's own wording decides; servers with translated
-    messages fall through to the general sentence, which carries the message itself.
+    libpq reports most of these failures without an SQLSTATE, so the server's English text decides. For servers with
+    translated messages the error is a general one with the server's text.
     """
     text = _first_line(error, config)
     host, place = config["database.hostname"], f"{config['database.hostname']}:{config['database.port']}"
@@ -330,9 +330,10 @@ def explain(error: psycopg.Error, config: Mapping[str, Any]) -> TailraceError:
 
 
 def explain_tls(text: str, address: str) -> TailraceError | None:
-    """The deliberate error, if TLS is what a connection to the libpq address `address` failed with; `text` says what.
+    """Return the error if TLS is the cause for which a connection to the libpq address `address` failed, else None.
 
-    Without what the address holds but host and port: a task has no configuration.
+    `text` is libpq's text. Host and port come from the address, because a task has no configuration; nothing else of
+    the address is in the error.
     """
     named = dict(parse_qsl(urlsplit(address).query))
     names = {"place": f"{named.get('host', '')}:{named.get('port', '')}"}
@@ -340,7 +341,7 @@ def explain_tls(text: str, address: str) -> TailraceError | None:
 
 
 def _first_line(error: Exception, config: Mapping[str, Any]) -> str:
-    """libpq's words on one line, with every secret of the configuration struck out."""
+    """Return libpq's text on one line, with every secret of the configuration replaced."""
     text = " ".join(str(error).split()).rstrip(".")
     for name in ("database.password", "database.sslpassword"):
         secret = config[name]

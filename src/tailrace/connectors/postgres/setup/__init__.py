@@ -1,1 +1,1 @@
-"""What the server needs before its log can be read: publication, slot, replica identities, and whether it has them."""
+"""Prerequisites of reading the log: publication, slot and replica identities, made or checked. Planner and driver."""

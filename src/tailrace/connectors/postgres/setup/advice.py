@@ -1,4 +1,4 @@
-"""What a PostgreSQL server and a role would better not be like, though changes can be captured. Driver; only reads."""
+"""Advice about a server and a role from which changes can be captured all the same. Driver; only reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SESSION = """
 select host(inet_client_addr()), host(inet_server_addr()), (select setting from pg_settings
   where name = 'max_slot_wal_keep_size'), current_setting('idle_replication_slot_timeout', true)
 """
-# Who bypasses row-level security may need to: policies hide rows of captured tables from others.
+# A role with bypassrls may need it: policies hide rows of captured tables from other roles.
 _RIGHTS = """
 select rolsuper, rolcreaterole, rolcreatedb, rolbypassrls and not exists (
   select from pg_class c where c.oid = any(%s::oid[]) and c.relrowsecurity)
@@ -30,7 +30,7 @@ _WORDS = ("superuser", "createrole", "createdb", "bypassrls")
 def advice(
     config: Mapping[str, Any], connection: psycopg.Connection[Any], captured: Sequence[CapturedTable], streams: bool
 ) -> Iterator[Finding]:
-    """Warnings of `tailrace check` alone: none of them keeps a pipeline from its work."""
+    """Yield warnings that only `tailrace check` shows: none of them hinders a pipeline."""
     row = connection.execute(_SESSION).fetchone()
     assert row is not None
     client, server, kept, idle = row
@@ -60,12 +60,12 @@ def advice(
 
 
 def is_open_to_others(client: str | None, server: str | None, encrypted: bool) -> bool:
-    """Whether a session between two addresses, None for a socket of the same machine, crosses a network unencrypted."""
+    """Return True if a session crosses a network unencrypted; an address is None for a socket of the same machine."""
     return not encrypted and client is not None and client != server
 
 
 def least(config: Mapping[str, Any], captured: Sequence[CapturedTable], streams: bool) -> list[str]:
-    """The statements that make a role with no more rights than the configuration needs, and its publication."""
+    """Return statements that make a role with only the rights that the configuration needs, and its publication."""
     role = ROLE
     tables = [qualified(table) for _, table, _ in captured]
     listed = ", ".join(tables[:SHOWN]) + (", …" if len(tables) > SHOWN else "") if tables else "…"

@@ -1,7 +1,7 @@
-"""What a PostgreSQL server must offer before changes can be captured, checked one by one. Driver; only reads.
+"""Checks of a PostgreSQL server's prerequisites for capturing changes. Driver; only reads.
 
-`check` opens its own connections; `demand` turns the errors among the findings into one exception, for the start of
-a pipeline. Nothing is created or changed here.
+`check` opens its own connections; `demand`, for the start of a pipeline, raises the errors among the findings as one
+exception. Nothing is created or changed here.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     import psycopg
 
 OLDEST = 130_000
-"""The oldest server that can be read, as `server_version_num`."""
+"""The oldest supported server, as `server_version_num`."""
 
 
 def check(config: Config) -> list[Finding]:
-    """Everything that was found, in the order of the checks, and then advice.
+    """Return all findings in the order of the checks, and then advice.
 
-    Raises ConnectionFailed or PrerequisiteError when no connection comes about: then there is nothing to look at.
+    Raises ConnectionFailed or PrerequisiteError when no connection can be made.
     """
     return explained(_check)(config)
 
@@ -53,7 +53,7 @@ def _check(config: Config) -> list[Finding]:
 
 
 def demand(config: Config) -> list[Finding]:
-    """The same findings without the advice; raises PrerequisiteError with all errors among them when there are any."""
+    """Return the findings without the advice. Raises PrerequisiteError with all errors among them, if there are any."""
     return demanded(explained(_findings)(config))
 
 
@@ -86,7 +86,7 @@ class _Inspection:
             yield from self.signals()
 
     def row(self, query: str, *parameters: Any) -> tuple[Any, ...]:
-        """The one row of `query`."""
+        """Return the one row of `query`."""
         found = self.connection.execute(query.encode(), parameters or None).fetchone()
         assert found is not None
         return tuple(found)
@@ -118,7 +118,7 @@ class _Inspection:
             )
 
     def role(self) -> Iterator[Finding]:
-        """The right to read the log, by asking for what will be asked for: a replication connection."""
+        """Check the right to read the log, by opening a replication connection."""
         (allowed,) = self.row(
             "select rolsuper or rolreplication or exists (select from pg_roles m where m.rolname in "
             "('rds_replication', 'cloudsqlsuperuser') and pg_has_role(r.oid, m.oid, 'member')) "
@@ -180,7 +180,7 @@ class _Inspection:
         kind, plugin, database, pid, reason, runs_out, held = found
         other = "Choose another slot.name, or drop that slot."
         if kind != "logical":
-            return Finding("error", "slot", f"The slot {name} is a {kind} one.", other)
+            return Finding("error", "slot", f"The slot {name} is a {kind} slot; a logical slot is needed.", other)
         if plugin != "pgoutput":
             return Finding("error", "slot", f"The slot {name} belongs to the plug-in {plugin}, not pgoutput.", other)
         if database != self.database:
@@ -314,7 +314,7 @@ class _Inspection:
         (slot,) = self.row(
             "select exists (select from pg_replication_slots where slot_name = %s)", self.config["slot.name"]
         )
-        # With a slot the snapshot was taken, unless it was interrupted or every start takes one.
+        # If there is a slot, the snapshot was taken, unless it was interrupted or every start takes one.
         level: Level = "warning" if slot and self.mode.reads == "once" and self.streams else "error"
         if unreadable:
             yield Finding(
@@ -326,7 +326,7 @@ class _Inspection:
         yield from (Finding(level, "select", error.message, error.remedy) for error in some)
 
     def _read(self, oids: Sequence[int]) -> list[TableSchema]:
-        """Return tables with the columns that a snapshot reads."""
+        """Return the tables `oids` with the columns that a snapshot reads."""
         settings = EventSettings.from_options(self.config)
         found = Catalog(self.connection, self.database).schemas(oids)
         return [settings.shaping.read(settings.shaping.keyed(table)) for table in found.values()]
@@ -340,7 +340,7 @@ class _Inspection:
             yield Finding(
                 "warning",
                 "locks",
-                f"A snapshot locks its {count} tables at once, and the server is made for {room} locks.",
+                f"A snapshot locks its {count} tables at once, and the server has room for {room} locks.",
                 more_locks(),
             )
 
@@ -349,7 +349,7 @@ class _Inspection:
         yield from collisions(settings, [table for _, table, _ in captured])
 
     def _matching(self, captured: Sequence[CapturedTable], condition: str) -> list[Any]:
-        """The captured tables whose row `c` of pg_class fulfils `condition`."""
+        """Return the captured tables whose row `c` of pg_class meets `condition`."""
         rows = self.connection.execute(
             f"select c.oid::int8 from pg_class c where c.oid = any(%s::oid[]) and ({condition})".encode(),
             ([oid for oid, _, _ in captured],),

@@ -1,4 +1,4 @@
-"""Publication, slot and replica identities: made at the start of a query where they are missing. Planner."""
+"""The publication and the tables' replica identities, prepared at the start of a query. Planner."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ log = logging.getLogger("tailrace")
 
 
 def prepare_publication(connection: psycopg.Connection[Any], config: Config, captured: Sequence[CapturedTable]) -> None:
-    """Create the publication, or bring its tables up to date, as `publication.autocreate.mode` says.
+    """Create the publication, or update its tables, as `publication.autocreate.mode` says.
 
-    Raises PrerequisiteError when it is missing and may not, or cannot, be created.
+    Raises PrerequisiteError when the publication is missing and may not or cannot be created.
     """
     import psycopg
 
@@ -65,7 +65,7 @@ def prepare_publication(connection: psycopg.Connection[Any], config: Config, cap
 
 
 def warn_of_settings(connection: psycopg.Connection[Any], config: Config) -> None:
-    """Warn where the publication is not as the options want it."""
+    """Warn if the publication is not as the options demand."""
     row = connection.execute(_SETTINGS, (config["publication.name"],)).fetchone()
     if row is not None:
         _warn(config, row)
@@ -77,12 +77,12 @@ def _warn(config: Config, row: Sequence[Any]) -> None:
 
 
 def _lacking(config: Config, row: Sequence[Any]) -> Iterator[tuple[str, str]]:
-    """Yield what the publication lacks, as the rest of a sentence, and the statement that mends it."""
+    """Yield each fault of the publication, as the rest of a sentence, and the statement that corrects it."""
     name = quoted(config["publication.name"])
     wanted, present = _published(config), {letter for letter, on in zip("cudt", row[1:5], strict=True) if on}
     if absent := wanted - present:
-        # a copy that gets no deletes keeps what was deleted
-        text = f"does not publish {_operations(absent)}, so that no such change comes, and copies go wrong"
+        # a copy that gets no deletes keeps deleted rows
+        text = f"does not publish {_operations(absent)}, so that no such change arrives, and copies go wrong"
         yield text, f"alter publication {name} set (publish = '{_operations(wanted | present)}')"
     if config["publish.via.partition.root"] and not row[5]:
         text = "publishes changes of partitions under their own names"
@@ -97,13 +97,13 @@ FOR_ALL_TABLES = "select puballtables from pg_catalog.pg_publication where pubna
 
 
 def is_for_all_tables(connection: psycopg.Connection[Any], publication: str) -> bool:
-    """Return True where the publication has every table, also those that are still to be made."""
+    """Return True if the publication has every table, also tables created later."""
     row = connection.execute(FOR_ALL_TABLES, (publication,)).fetchone()
     return row is not None and bool(row[0])
 
 
 def _lists(connection: psycopg.Connection[Any], publication: str, captured: Sequence[CapturedTable]) -> bool:
-    """Whether the publication lists the tables `captured`, whole, and no others: then its owner need not be asked."""
+    """Return True if the publication lists exactly the tables `captured`, each whole: then it need not be altered."""
     rows = connection.execute(
         "select r.prrelid::int8, to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs' "
         "from pg_catalog.pg_publication_rel r join pg_catalog.pg_publication p on p.oid = r.prpubid "
@@ -126,17 +126,18 @@ _PUBLISH = {"c": "insert", "u": "update", "d": "delete", "t": "truncate"}
 
 
 def _narrows(config: Config) -> bool:
-    """Whether a new publication has fewer than all operations.
+    """Return True if a new publication publishes fewer than all operations.
 
-    As in Debezium where the configuration names the skipped ones; neither their default nor Debezium 1.7 narrows it.
-    It shows in events: a transaction of which nothing is published has no BEGIN and END, and no `sequence` knows it.
+    As in Debezium, it does so only if the configuration names the skipped operations; neither their default nor
+    Debezium 1.7 narrows the publication. It shows in events: a transaction of which nothing is published has no BEGIN
+    and END, and no `sequence` has it.
     """
     named = config["event.format"] != "1.7" and config.is_set("skipped.operations")
     return named and _published(config) != set(_PUBLISH)
 
 
 def _published(config: Mapping[str, Any]) -> set[str]:
-    """The operations that the publication must have: those that give events, and the inserts that signals are."""
+    """Return the operations that the publication must have: those that give events, and inserts for signals."""
     signals = {"c"} if config["signal.data.collection"] else set()
     return {letter for letter in _PUBLISH if letter not in config["skipped.operations"]} | signals
 
@@ -161,12 +162,11 @@ where c.oid = %s
 def set_replica_identities(
     connection: psycopg.Connection[Any], values: Sequence[str], captured: Sequence[CapturedTable]
 ) -> list[str]:
-    """`replica.identity.autoset.values`: `expression:FULL|DEFAULT|NOTHING|INDEX name` for each matching table.
+    """Set replica identities by `replica.identity.autoset.values`, `expression:FULL|DEFAULT|NOTHING|INDEX name`.
 
-    The name of an index counts as it is written, in double quotes if it has blanks. What cannot be done for want of
-    rights, and an expression that matches no table, is logged and returned. Raises ConfigError for a value that says
-    something else and for a table that several values want to be different, PrerequisiteError for an index that
-    cannot be used.
+    An index name counts as it is written, in double quotes if it has blanks. Log and return a warning for an identity
+    that the role may not set, and for an expression that matches no table. Raises ConfigError for a value of another
+    form, and for a table that matches contradicting values; PrerequisiteError for an index that cannot be used.
     """
     warnings: list[str] = []
     wanted: dict[str, tuple[CapturedTable, str]] = {}
@@ -197,7 +197,7 @@ def set_replica_identities(
 
 
 def _identify(connection: psycopg.Connection[Any], entry: CapturedTable, identity: str) -> str:
-    """Give a table its replica identity unless it has it; what went wrong for want of rights."""
+    """Give a table its replica identity unless it has it; return a warning if the role may not, else ""."""
     import psycopg
 
     oid, table, _ = entry

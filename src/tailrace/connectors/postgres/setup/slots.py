@@ -1,4 +1,4 @@
-"""The replication slot: found, created, and whether it still leads on from a position. Planner."""
+"""The replication slot: finding, creating and dropping it, and checks of its position. Planner."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger("tailrace")
 
 @dataclass(frozen=True, slots=True)
 class NewSlot:
-    """A slot that was just created: the LSN that it starts at, and the snapshot that shows exactly what is before.
+    """A slot that was just created: its start LSN, and the snapshot that shows exactly the commits before it.
 
     The snapshot lasts as long as the replication connection that created the slot stays idle.
     """
@@ -40,7 +40,7 @@ STATE = f"select active_pid, {invalidation.REASON} from pg_replication_slots s w
 
 
 def find_slot(connection: psycopg.Connection[Any], config: Mapping[str, Any]) -> ForgettableLsn | None:
-    """The LSN that the slot is confirmed to, None when there is no such slot.
+    """Return the slot's confirmed LSN; None if there is no such slot.
 
     Raises PrerequisiteError for a slot of another database, plugin or kind.
     """
@@ -70,11 +70,10 @@ def lost_position(
     reached_lsn: int,
     connect: Connect,
 ) -> str:
-    """Why the slot does not lead on from `position`, as the beginning of a sentence; empty when it does.
+    """Return why the slot does not lead on from `position`, as the beginning of a sentence; empty if it does.
 
-    What was delivered is from the log of `server` up to `reached_lsn`, which a snapshot has ahead of the position.
-
-    A slot that the server has cut off is dropped, so that it can be created anew.
+    The log of `server` was delivered up to `reached_lsn`, which after a snapshot is ahead of the position. A slot that
+    the server has invalidated is dropped, so that it can be created anew.
     """
     name = config["slot.name"]
     stands = find_slot(connection, config)
@@ -97,10 +96,10 @@ def lost_position(
 
 
 def await_free(connection: psycopg.Connection[Any], config: Mapping[str, Any], runtime: Runtime) -> str:
-    """Wait until nobody else reads the slot, as `slot.max.retries` and `slot.retry.delay.ms` say; return the reason for
-    which the server has invalidated it, "" where it can be read or made.
+    """Wait until no other client reads the slot, within `slot.max.retries` and `slot.retry.delay.ms`.
 
-    Raises SlotInUse where another process keeps reading it.
+    Return the reason for which the server has invalidated the slot; "" if it can be read or created. Raises SlotInUse
+    if another process keeps reading it.
     """
     name = config["slot.name"]
     busy = Setback("slot", "", config["slot.max.retries"], 0.2, config["slot.retry.delay.ms"] / 1000)
@@ -119,9 +118,9 @@ def await_free(connection: psycopg.Connection[Any], config: Mapping[str, Any], r
 
 @dataclass(slots=True)
 class SlotStart:
-    """Where a query without checkpoint begins: at the position of its slot, in the log of `server`.
+    """The start of a query without checkpoint: the position of its slot, in the log of `server`.
 
-    `snapshot` was exported by the slot's creation and lasts until `close`; None for a slot that was there before.
+    `snapshot` was exported by the slot's creation and lasts until `close`; None for a slot that existed before.
     """
 
     position: LogPosition
@@ -134,7 +133,7 @@ class SlotStart:
 
 
 def slot_start(connection: psycopg.Connection[Any], config: Mapping[str, Any], connect: Connect) -> SlotStart:
-    """The slot's position; the slot is created where there is none. Raises as `find_slot` and `create_slot`."""
+    """Return the start at the slot, which is created if it is missing. Raises as `find_slot` and `create_slot`."""
     replication = connect(config, replication=True)
     try:
         server = identify(replication)
@@ -149,7 +148,7 @@ def slot_start(connection: psycopg.Connection[Any], config: Mapping[str, Any], c
 
 
 def drop(connection: psycopg.Connection[Any], name: str) -> None:
-    """Drop a slot, where it is there."""
+    """Drop a slot if it exists."""
     connection.execute(
         "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s", (name,)
     )
@@ -158,10 +157,10 @@ def drop(connection: psycopg.Connection[Any], name: str) -> None:
 def create_slot(
     replication: psycopg.Connection[Any], name: str, failover: bool = False, *, temporary: bool = False
 ) -> NewSlot:
-    """Create the slot through a replication connection and export its snapshot; `failover` keeps it on standbys, a
-    `temporary` one goes with the connection.
+    """Create the slot through a replication connection, and export its snapshot.
 
-    Raises PrerequisiteError when the server refuses (wal_level, free slots, rights) or is too old for `failover`.
+    With `failover` standbys keep the slot; a `temporary` slot ends with the connection. Raises PrerequisiteError when
+    the server refuses (wal_level, free slots, rights) or is too old for `failover`.
     """
     import psycopg
 
@@ -178,7 +177,7 @@ def create_slot(
         row = replication.execute(f"CREATE_REPLICATION_SLOT {quoted(name)} {kind} pgoutput {options}".encode())
     except psycopg.Error as error:
         if error.sqlstate is None or error.sqlstate.startswith(("08", "57")):
-            # the session has ended, and says nothing of the slot
+            # the session has ended, which says nothing about the slot
             raise
         raise PrerequisiteError(
             f"The replication slot {name} cannot be created: {error.diag.message_primary or error}.",
@@ -190,7 +189,7 @@ def create_slot(
 
 
 def warn_of_failover(connection: psycopg.Connection[Any], slot: str) -> str:
-    """What is logged, and returned, where slot.failover is wanted and the slot is there without it."""
+    """Log and return a warning if the slot exists without the wanted slot.failover; else return ""."""
     row = connection.execute(
         "select to_jsonb(s) ->> 'failover' from pg_replication_slots s where slot_name = %s", (slot,)
     ).fetchone()

@@ -1,7 +1,6 @@
-"""Stock: what of the captured tables the log carries, and what it has not told, at a start and while a query runs.
+"""The captured tables at a start and while a query runs: warnings of what the log does not carry or tell. Planner.
 
-Planner. The catalog is asked for everything at each start. Later one query now and then says whether anything of it has
-changed since.
+Each start reads everything from the catalog. Later a single query finds out now and then whether any of it has changed.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
-# Everything of the catalog that `Stock` goes by, as one text: names and kinds of tables, files of partitions, the
-# publication, its lists, and the tables that it has by its lists and schemas. A temporary table is nobody's.
+# A hash of everything in the catalog on which `Stock` depends: names and kinds of tables, files of partitions, the
+# publication, its lists, and the tables that it has by lists and schemas. Temporary tables are never captured.
 LOOK = """
 select pg_catalog.md5(pg_catalog.string_agg(line, ';' order by line)) from (
   select pg_catalog.concat_ws(' ', 'p', oid, xmin) as line from pg_catalog.pg_publication where pubname = %s
@@ -49,15 +48,17 @@ select pg_catalog.md5(pg_catalog.string_agg(line, ';' order by line)) from (
 
 
 class Stock:
-    """The captured tables as they were found last. `copies` says that a table is kept equal to its source, `typed` that
-    rows have the columns of one captured table, or of several."""
+    """The captured tables as last found.
+
+    With `copies` a table is kept equal to its source; with `typed` rows have the columns of captured tables.
+    """
 
     def __init__(self, config: Config, copies: bool, typed: bool = False) -> None:
         self._config = config
         self._copies, self._typed = copies, typed
         self._name: str = config["publication.name"]
         self._inventory: Inventory | None = None
-        # oids and names of tables that the log has brought; the reader's thread adds to it
+        # oids and names of tables that the log has brought; the reader's thread adds to them
         self._seen: set[tuple[int, str]] = set()
         self._told: set[str] = set()
         self._looked = ""
@@ -68,12 +69,14 @@ class Stock:
 
     @property
     def inventory(self) -> Inventory | None:
-        """The captured tables, and those that the log has brought since; None before the first start."""
+        """The captured tables, with those that the log has brought since; None before the first start."""
         return None if self._inventory is None else self._inventory.with_seen(self._seen.copy())
 
     def demand_name(self, oid: int, name: str) -> None:
-        """Raise SchemaChanged for a change that arrives under a name which the lists leave out, where rows are typed
-        and the table was captured under another one. Any thread."""
+        """Raise SchemaChanged if rows are typed and the table was captured under another name. Any thread.
+
+        `name` is the name of a change in the log, which the lists leave out.
+        """
         if not self._typed or self._inventory is None:
             return
         for known, before, _ in self._inventory.tables:
@@ -85,34 +88,34 @@ class Stock:
                 )
 
     def note_read(self, names: Collection[str] | None) -> None:
-        """Note that a snapshot has read the tables called so, or all tables."""
+        """Note that a snapshot has read the tables `names`, or all tables."""
         if self._inventory is not None:
             self._inventory = self._inventory.without_partial(names)
 
     # --- the start -----------------------------------------------------------------------------------------------
 
     def is_republished(self, connection: psycopg.Connection[Any], since: Inventory) -> bool:
-        """Return True where the publication is gone, or is another one than the log was read by.
+        """Return True if the publication by which the log was read is gone, or if the present one is another.
 
-        Servers before 18 cannot read a slot by a publication that is younger than what they read. Later ones leave out
-        what was written while there was none.
+        Servers before 18 cannot read a slot by a publication that is younger than the log. Later servers leave out
+        changes that were written while there was no publication.
         """
         return bool(since.publication) and since.publication != inventory.publication_of(connection, self._config)
 
     def republished(self) -> PositionLost:
-        """Return the error of a publication that is another one."""
+        """Return the error for a publication other than the one by which the log was read."""
         slot = self._config["slot.name"]
         return PositionLost(
             f"The publication {self._name} is not the one that the log was read by: it is gone, was dropped and made "
-            "again, or publication.name has changed. What was written meanwhile is lost.",
-            f"Name the publication of before, or select pg_drop_replication_slot('{slot}'); then delete the "
+            "again, or publication.name has changed. Changes written meanwhile are lost.",
+            f"Name the earlier publication, or select pg_drop_replication_slot('{slot}'); then delete the "
             "checkpoint for a new snapshot.",
         )
 
     def warn_of_publication(
         self, connection: psycopg.Connection[Any], captured: Sequence[CapturedTable], since: Inventory
     ) -> None:
-        """Warn where somebody else has altered the publication, before a start sets it right again."""
+        """Warn if another session has altered the publication, before the start corrects it."""
         if not since.tables:
             return
         for text in (*self._lists(connection, captured, since), *self._altered(connection, since)):
@@ -127,7 +130,7 @@ class Stock:
     ) -> None:
         """Warn of what the log does not carry of the captured tables, and of what it has not told since the checkpoint.
 
-        Raises PrerequisiteError where a copy cannot follow a table.
+        Raises PrerequisiteError if a copy cannot follow a table.
         """
         self._looked = self._look(connection)
         covered = coverage.read(connection, self._config, captured)
@@ -139,10 +142,10 @@ class Stock:
     # --- later ---------------------------------------------------------------------------------------------------
 
     def look_again(self, connection: psycopg.Connection[Any]) -> None:
-        """Warn of what the catalog shows otherwise than at the last look.
+        """Warn of what has changed in the catalog since the last look.
 
-        Raises PositionLost where the publication is another one, ConnectionFailed where that is mended by beginning
-        anew, and PrerequisiteError where a copy cannot follow a table any more.
+        Raises PositionLost if the publication is another one, or ConnectionFailed if the snapshot mode allows to start
+        anew then; PrerequisiteError if a copy cannot follow a table any more.
         """
         before, looked = self.inventory, self._look(connection)
         if before is None or looked == self._looked:
@@ -159,7 +162,7 @@ class Stock:
         publications.warn_of_settings(connection, self._config)
         self._keep(connection, catalog, before, inventory.read(connection, self._config, captured, covered))
         if self._config["publication.autocreate.mode"] != "filtered":
-            # those that are new are for the next start
+            # findings about new tables are left to the next start
             of = {oid: one for oid, one in covered.items() if oid in known}
             new = [one for one in coverage.findings(of, copies=self._copies) if one.text not in self._told]
             for one in demanded(new):
@@ -172,7 +175,7 @@ class Stock:
         return "" if row is None else str(row[0])
 
     def _keep(self, connection: psycopg.Connection[Any], catalog: Catalog, before: Inventory, now: Inventory) -> None:
-        """Keep what is found now, and warn of what the log has not told of it since `before`."""
+        """Keep the inventory `now`, and warn of differences from `before` that the log has not told."""
         every = catalog.tables()
         has_rows = functools.cache(lambda oid: _has_rows(connection, next(one for one in every if one[0] == oid)))
         for_all = publications.is_for_all_tables(connection, self._name)
@@ -190,7 +193,7 @@ class Stock:
     def _lists(
         self, connection: psycopg.Connection[Any], captured: Sequence[CapturedTable], since: Inventory
     ) -> Iterator[str]:
-        """Yield a sentence for each table that the publication has not whole, though the next start lists it."""
+        """Yield a sentence for each table that the publication does not have whole, though a start would list it."""
         if self._config["publication.autocreate.mode"] != "filtered":
             return
         known = {oid for oid, _, _ in since.tables}
@@ -198,13 +201,13 @@ class Stock:
             if one.oid in known and not one.is_published_whole:
                 others = f", or under other names ({listed(one.arrives_as)})" if one.arrives_as else ""
                 yield (
-                    f"the publication did not have all of {one.name} for a while: what was written then has not come"
+                    f"the publication did not have all of {one.name} for a while: changes of that time have not arrived"
                     f"{'' if one.arrives else others}; the mend is to read {one.name} by a snapshot (signal "
                     "execute-snapshot)"
                 )
 
     def _altered(self, connection: psycopg.Connection[Any], since: Inventory) -> Iterator[str]:
-        """Yield a sentence where the publication was altered, or lists tables anew: also where all is as before."""
+        """Yield a sentence if the publication was altered, or lists tables anew, even if it is now as before."""
         if not since.altered:
             return
         mend = "the mend is to read these tables by a snapshot (signal execute-snapshot), or tailrace verify --repair"
@@ -212,16 +215,16 @@ class Stock:
         altered, newest = inventory.alterations_of(connection, self._config)
         if altered != since.altered:
             yield (
-                f"the publication {self._name} was altered: kinds of changes, or partitions, that it did not publish "
-                f"for a while have not come to {listed(sorted(set(known.values())))}; {mend}"
+                f"the publication {self._name} was altered: for a while it may not have published some operations or "
+                f"partitions of {listed(sorted(set(known.values())))}; {mend}"
             )
         if newest > since.newest:
             again = inventory.listed_since(connection, self._config, since.newest)
             names = sorted({known[oid] for oid in again if oid in known})
             if names:
                 yield (
-                    f"the publication {self._name} lists {listed(names)} anew: what was written while it did not list "
-                    f"them, or otherwise, has not come; {mend}"
+                    f"the publication {self._name} lists {listed(names)} anew: changes while it did not list them, "
+                    f"or not whole, have not arrived; {mend}"
                 )
 
 
