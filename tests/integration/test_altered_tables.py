@@ -125,7 +125,7 @@ def test_a_table_of_iceberg_follows_its_source(
     columns = "id, w, r, n, v, tags"
     assert made.rows("public.t", columns) == made.source("t", columns)
     database.execute("alter table t alter column v type numeric(12,2)", "update t set v = 1.5 where id = 1")
-    assert "v is of the type decimal(12,2) now, and was of int, which Iceberg does not let" in made.fails()
+    assert "v is now decimal(12,2), and Iceberg cannot widen int to it" in made.fails()
 
 
 @pytest.mark.full

@@ -185,7 +185,7 @@ def test_it_may_die_behind_any_commit(spark: SparkSession, path: Path, monkeypat
 def test_what_is_not_its_own_is_left_alone(spark: SparkSession, path: Path) -> None:
     lake = Lake(spark, path)
     lake.write(0, *FIRST)
-    with pytest.raises(SinkError, match="tailrace_positions is there already, of another pipeline"):
+    with pytest.raises(SinkError, match="tailrace_positions already exists, of another pipeline"):
         lake.write(0, *SECOND, pipeline="two")
     lake.set(mode="history")
     with pytest.raises(SinkError, match="of another mode: latest"):
@@ -198,14 +198,14 @@ def test_what_is_not_its_own_is_left_alone(spark: SparkSession, path: Path) -> N
         lake.write(1, *SECOND)
     lake.set()
     (path / "s.b").rename(path / "away")
-    with pytest.raises(SinkError, match=r"s\.b is gone, and what earlier batches have written"):
+    with pytest.raises(SinkError, match=r"s\.b is gone, with all that earlier batches have written"):
         lake.write(1, SECOND[-1])
     (path / "s.b").mkdir()
     (path / "s.b" / "file").write_text("")
     with pytest.raises(SinkError, match="is no table of Delta Lake"):
         lake.write(1, SECOND[-1])
     other = Lake(spark, path.parent / "other")
-    with pytest.raises(SinkError, match=r"has written 1 batches, and .* is not there"):
+    with pytest.raises(SinkError, match=r"has written 1 batches, and .* does not exist"):
         other.write(1, *SECOND)
     assert not (path.parent / "other").exists()
     assert lake.rows("s.a") == [(1, 1, "x"), (2, 2, "y"), (3, 3, "z")]

@@ -290,7 +290,7 @@ def test_tables_are_rebuilt_up_to_a_position_or_a_time(kept: Kept, monkeypatch: 
                 kept.rebuilt("earlier", wanted)
         if place == "add":
             # its tables are all there, and its moment, which names them, is not
-            with pytest.raises(SinkError, match="was cut off"):
+            with pytest.raises(SinkError, match="was interrupted"):
                 demand_sound(kept.spark, f"{kept.path}/earlier", PIPELINE)
     time = START + datetime.timedelta(seconds=int(kept.middle, 16))
     for at in sized((time,), (kept.middle, time)):
@@ -298,9 +298,9 @@ def test_tables_are_rebuilt_up_to_a_position_or_a_time(kept: Kept, monkeypatch: 
         assert rows_of(made.where("__deleted = 'false'").select("id", "v", "big")) == kept.half
         names = ("id", "v", "big", "extra", "__deleted", "__op")
         assert rows_of(made.select(*names)) == sorted(kept.half_kept.values(), key=repr)
-    with pytest.raises(SinkError, match="no pipeline can go on with"):
+    with pytest.raises(SinkError, match="no pipeline can continue with"):
         demand_sound(kept.spark, f"{kept.path}/earlier", PIPELINE)
-    with pytest.raises(SinkError, match="The log is not whole at 0"):
+    with pytest.raises(SinkError, match="The log is not complete at 0"):
         kept.rebuilt("earlier", RebuildRequest("latest", "0" * 16))
 
 
@@ -308,7 +308,7 @@ def test_nothing_is_overwritten_that_no_rebuild_has_made(kept: Kept) -> None:
     assert kept.lake("latest").path == f"{kept.path}/latest"
     (kept.path / "mine" / "s.t").mkdir(parents=True)
     (kept.path / "mine" / "s.t" / "note.txt").write_text("mine")
-    for name, said in (("mine", "s.t is there already, and no rebuild"), ("latest", "is there already, and no rebuil")):
+    for name, said in (("mine", "s.t already exists, and no rebuild"), ("latest", "already exists, and no rebuild")):
         with pytest.raises(SinkError, match=said):
             kept.rebuilt(name, RebuildRequest("latest"))
     assert (kept.path / "mine" / "s.t" / "note.txt").read_text() == "mine"
@@ -328,7 +328,7 @@ def test_a_pipeline_goes_on_with_rebuilt_tables(kept: Kept, capsys: pytest.Captu
     Lake(kept.spark, kept.path / "next", "latest").write(3, [last for _, last in source.batch(20)])
     assert rows_of(kept.at("next")) == source.table(4)
     demand_sound(kept.spark, f"{kept.path}/next", PIPELINE)
-    for path, said in ((kept.lake("log").path, "has ended"), (f"{kept.path}/as_latest", "has gone on with")):
+    for path, said in ((kept.lake("log").path, "has ended"), (f"{kept.path}/as_latest", "has already continued with")):
         with pytest.raises(SinkError, match=said):
             demand_sound(kept.spark, path, PIPELINE)
     with pytest.raises(SinkError, match="has been written to since"):
@@ -360,5 +360,5 @@ def test_tables_of_iceberg_are_rebuilt(kept: Kept) -> None:
         stored.alter([], {KEY: key})
     stored.alter([ColumnStep("rename", "v", "w")], {})
     assert stored.past(KEY) == (frozenset({'["id"]', '["v"]'}), True)
-    with pytest.raises(SinkError, match="is made of other columns than before"):
+    with pytest.raises(SinkError, match="has had other columns"):
         rebuild(kept.spark, log.path, f"{kept.path}/ice_other", RebuildRequest("latest"))

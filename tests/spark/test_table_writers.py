@@ -87,7 +87,7 @@ def test_a_writer_in_between_is_one_clear_error_and_nothing_is_overwritten(spark
             writing.merge(number, lambda statement=statement: spark.sql(statement))  # type: ignore[misc]
         known = sink.failure(str(caught.value))
         assert isinstance(known, SinkError)
-        assert "Somebody else has written to a table" in str(known)
+        assert "Another process has written to a table" in str(known)
         for key, value in change.items():
             wanted = {other: known for other, known in wanted.items() if other != key}
             wanted |= {} if value is None else {key: value}

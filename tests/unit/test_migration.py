@@ -142,7 +142,7 @@ def test_a_cleaned_connector_says_what_older_names_said(tmp_path: Path, capsys: 
     assert registry.read(target).source.logical_name == "old"
     assert registry.read(target).source.event_format == "1.7"
     assert cli.main(["migrate", "--write", str(path)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_a_servers_file_stays_one_with_its_references(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,7 @@ def test_where_and_when() -> None:
         (["maintain", "/x"], "has nothing to do"),
         (["maintain", "/x", "--vacuum", "--retain", "0"], "between 1 and 168"),
         (["maintain", "/x", "--vacuum", "--retain", "-5.5"], "between 1 and 168"),
-        (["rebuild", "/x", "/y", "--mode", "history", "--upsert-keep-deletes"], "for --mode latest alone"),
+        (["rebuild", "/x", "/y", "--mode", "history", "--upsert-keep-deletes"], "only for --mode latest"),
         (["rebuild", "/x", "/y", "--mode", "latest", "--at", "2024-13-01"], "is no time"),
     ],
 )

@@ -48,7 +48,7 @@ def _rebuild(arguments: argparse.Namespace) -> int:
 
     keeps = arguments.upsert_keep_deletes
     if keeps and arguments.mode != "latest":
-        raise ConfigError("--upsert-keep-deletes is for --mode latest alone.", "Leave it out.")
+        raise ConfigError("--upsert-keep-deletes is only for --mode latest.", "Leave it out.")
     wanted = RebuildRequest(arguments.mode, moment(arguments.at), arguments.table, keeps, arguments.unknown_values)
     source, target = absolute(arguments.source), absolute(arguments.target)
     with _session(source) as spark:

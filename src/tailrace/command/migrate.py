@@ -266,7 +266,7 @@ def _write(path: Path, text: str) -> None:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ConfigError(f"The file {path} is there already.", "Move it away.") from None
+        raise ConfigError(f"The file {path} already exists.", "Move it away.") from None
     except OSError as error:
         raise ConfigError(f"The file {path} cannot be written: {error.strerror}.", "Check the directory.") from None
 

@@ -37,7 +37,7 @@ def test_the_directory_of_a_table() -> None:
     [
         ({"table.name.format": "${topic}"}, "has ${topic}"),
         ({"catalog.name.format": "${schema}.${name}"}, "has ${name}"),
-        ({"catalog.name.format": "${table}"}, "names of a database and a table"),
+        ({"catalog.name.format": "${table}"}, "the name of a database, a dot"),
         ({"route.regex": "a"}, "need each other"),
         ({"route.regex": "a(", "route.replacement": "b"}, "route is wrong"),
         ({"route.regex": "a", "route.replacement": "$1"}, "names no group"),
@@ -56,7 +56,7 @@ def test_two_tables_have_two_targets() -> None:
         made.demand_alone(made.path("/lake", table), table, known)
     for table, said in (
         (("e", "s", "t"), "d.s.t and e.s.t have one target, /lake/s.t"),
-        (("d", "s", "T"), "differ by case alone, /lake/s.t and /lake/s.T"),
+        (("d", "s", "T"), "differ only in case, /lake/s.t and /lake/s.T"),
     ):
         with pytest.raises(SinkError, match=said):
             made.demand_alone(made.path("/lake", table), table, known)

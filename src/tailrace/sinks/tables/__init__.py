@@ -1,1 +1,1 @@
-"""Tables of a lakehouse as a place for records: the sink `tables`, and reading its tables at one source position."""
+"""The sink `tables`, which writes lakehouse tables, and reads of its tables at one source position."""

@@ -1,4 +1,4 @@
-"""What a batch holds of one table: its blocks, opened and reduced by Spark's tasks. Driver."""
+"""One table's part of a batch: its blocks, which Spark's tasks open and reduce. Driver."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ _ROWS_OF_A_TASK = 50_000
 _SMALL_BYTES = 16 << 20
 _KEYS_OF_A_TASK = 400_000
 CHANGES = "-"
-"""In the place of a snapshot's name: changes of the log."""
+"""Stands for changes of the log in place of a snapshot's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableBatch:
-    """The blocks of batch `number` that are of `table` (database, schema, table); `heads` are theirs, of `size` bytes
-    in all, `frame` has the rows of the whole batch, and `into` is the form of the columns that the table holds."""
+    """The blocks of batch `number` for `table` (database, schema, table).
+
+    `heads` are the heads of these blocks, which have `size` bytes in all. `frame` has the rows of the whole batch.
+    `into` is the form of the target table's columns, None before it is known.
+    """
 
     number: int
     table: tuple[str, str, str]
@@ -38,18 +41,18 @@ class TableBatch:
 
     @property
     def form(self) -> Form:
-        """The form of the table's columns, or, before it is known, the newest one of the source's."""
+        """The form of the target table's columns; before it is known, the source's newest form."""
         return self.forms[-1][0] if self.into is None else self.into
 
     @property
     def forms(self) -> list[tuple[Form, Place]]:
-        """The forms of the source's table one after another, each with the place of its first change."""
+        """The forms of the source's table in log order, each with the place of its first change."""
         ordered = sorted(self.heads, key=lambda head: (head.first, head.last))
         runs = groupby(ordered, key=lambda head: head.form)
         return [(form, next(run).first) for form, run in runs]
 
     def parts(self) -> list[TableBatch]:
-        """The batch cut where the key comes to be made of other columns."""
+        """Split the batch where the columns of the key change. Return the parts in log order."""
         ordered = sorted(self.heads, key=lambda head: (head.first, head.last))
         runs = [tuple(run) for _, run in groupby(ordered, key=lambda head: _key(head.form))]
         if len(runs) == 1:
@@ -63,42 +66,42 @@ class TableBatch:
 
     @property
     def snapshot(self) -> str:
-        """The snapshot that all rows are of; CHANGES where not all of them are of one."""
+        """The snapshot of all rows; CHANGES if some row is from the log or the rows are from several snapshots."""
         found = {head.snapshot for head in self.heads}
         return found.pop() or CHANGES if len(found) == 1 else CHANGES
 
     @property
     def truncate(self) -> Place | None:
-        """The place of the last truncate."""
+        """The place of the last truncate; None if there is none."""
         return max((head.truncate for head in self.heads if head.truncate is not None), default=None)
 
     @property
     def missing(self) -> bool:
-        """Whether some row may miss values."""
+        """True if some row may miss values."""
         return any(head.missing for head in self.heads)
 
     @property
     def moved(self) -> bool:
-        """Whether some row that misses values had another key before."""
+        """True if some row that misses values had another key before."""
         return any(head.moved for head in self.heads)
 
     @property
     def small(self) -> bool:
-        """Whether the rows are few enough for each task to hold all of them."""
+        """True if each task can hold all rows in memory."""
         return sum(head.rows for head in self.heads) <= _ROWS_OF_A_TASK and self.size <= _SMALL_BYTES
 
     @property
     def few(self) -> bool:
-        """Whether the rows are few enough for each task to hold the keys of all of them."""
+        """True if each task can hold the keys of all rows in memory."""
         return sum(head.rows for head in self.heads) <= _KEYS_OF_A_TASK
 
     def partitions(self, most: int) -> int:
-        """In how many parts the rows are worth to be worked on; `most` is how many tasks run at once."""
+        """Return a number of partitions that suits the rows. `most` is the number of tasks that run at once."""
         rows = sum(head.rows for head in self.heads)
         return max(min(most, -(-rows // _ROWS_OF_A_TASK)), -(-rows // (4 * _ROWS_OF_A_TASK)), 1)
 
     def opened(self) -> DataFrame:
-        """The rows."""
+        """Return the rows of the blocks."""
         return self._blocks().mapInArrow(Opening(self.form), _declared(self.form))
 
     def _blocks(self) -> DataFrame:
@@ -107,8 +110,10 @@ class TableBatch:
         return self.frame.where(f"op = {literal(BLOCK)} and {named}").select("key", "value")
 
     def reduced(self, keeps_deletes: bool, columns: tuple[str, ...] = ()) -> DataFrame:
-        """The last row of each key, without those that the last truncate has removed, or with these as `t`; of
-        `columns` alone, unless that is empty."""
+        """Return the last row of each key, with only `columns` unless that is empty.
+
+        Rows that the last truncate has removed are left out, or with `keeps_deletes` have the op `t`.
+        """
         form = self.form
         if all(head.apart for head in self.heads) and self.truncate is None:
             opening = OpeningApart(form, keeps_deletes, columns)
@@ -118,7 +123,7 @@ class TableBatch:
         return rows.select(*columns) if columns else rows
 
     def _shuffled(self, keeps_deletes: bool) -> DataFrame:
-        """What `reduced` gives where the rows of a key may be in several blocks."""
+        """Return the rows of `reduced` if the rows of a key may be in several blocks."""
         form, rows = self.form, self.opened()
         if len(self.heads) == 1:
             return rows
@@ -126,7 +131,7 @@ class TableBatch:
         if self.truncate is not None:
             position, ordinal = literal(self.truncate[0]), self.truncate[1]
             behind = f"(position > {position} or (position = {position} and ordinal > {ordinal}))"
-            # what an incremental snapshot has read of a table that is emptied in the same batch is gone, too
+            # Rows that an incremental snapshot has read of a table truncated in the same batch are gone, too.
             rows = rows.where("op <> 'r'" if keeps_deletes else f"op <> 'r' and {behind}")
         rows = self.parted(rows).mapInArrow(Reducing(form, keeps_deletes), _declared(form))
         if behind is None or not keeps_deletes:
@@ -135,7 +140,7 @@ class TableBatch:
         return rows.selectExpr(f"if({behind}, {op}, 't') {op}", *others)
 
     def parted(self, rows: DataFrame) -> DataFrame:
-        """Rows with all that belongs together in one partition."""
+        """Return the rows partitioned so that all rows of a key, and of a row whose key has changed, are together."""
         keys = [f"c{index}" for index in self.form.key]
         together = self.moved or self.truncate is not None
         tasks = 1 if together else self._tasks(rows)
@@ -145,14 +150,16 @@ class TableBatch:
         return self.partitions(rows.sparkSession.sparkContext.defaultParallelism)
 
     def _at_most(self, rows: DataFrame, tasks: int) -> DataFrame:
-        """Rows in no more than so many tasks."""
-        # one task with the log's bytes of several may be larger than a message to an executor
+        """Return the rows in at most `tasks` tasks."""
+        # On a cluster, a task that holds the log's bytes of several may exceed the size of a message to an executor.
         return rows.coalesce(tasks) if is_here() else rows.repartition(tasks)
 
 
 def with_values(into: Form, forms: Sequence[tuple[Form, Place]]) -> Form:
-    """Return the form of the table's columns with the values that rows have which are older than a column, as the
-    newest of these forms tell them: rows that stand before the alteration in the same batch have them too."""
+    """Return `into` with the values that rows older than a column have in it, from the newest of `forms`.
+
+    They also apply to rows that stand before the alteration in the same batch.
+    """
     found: dict[int, str] = {}
     for form, _ in forms:
         places = places_of(form, into)

@@ -1,12 +1,11 @@
-"""How a table follows its source's when that one is altered: what it holds of which column, and the steps. Pure.
+"""Alteration of a table to follow its source's table: the recorded columns, and the steps. No I/O.
 
-A source's column is known by its number, which it keeps when it is renamed, or by its name where the log and the
-catalog do not tell numbers: then a renamed column is one that was dropped and one that was added.
+A source column is identified by its number, which it keeps when it is renamed. If log and catalog have no numbers, it
+is identified by its name; then a rename is the drop of a column and the addition of another one.
 
-The steps of one alteration are several commits. A record in the table's properties goes before them, with the place of
-the alteration, so that older forms are known as such; and each phase of them ends with one. So after a crash at any
-step the same alteration goes on where it was: within a phase no name can be taken for another column's, and a step that
-is done is not needed any more.
+The steps of an alteration are several commits. Before them, a record with the place of the alteration is written to the
+table's properties, so that older forms are recognised. Each phase ends with a record, too. So after a crash at any step
+the alteration continues where it stopped: within a phase no name is ambiguous, and finished steps are skipped.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "narrow": (STOP, IGNORE),
     "key": (EVOLVE, STOP),
 }
-"""The kinds of alterations, and the answers that each may have; the first one is the default."""
+"""Kinds of alterations with their supported policies, the default first."""
 
 SENSELESS = {
     ("widen", IGNORE): "values of the wider type need not fit into the column",
     ("narrow", EVOLVE): "a column cannot be made narrower than the values that it has",
-    ("key", IGNORE): "deletes tell the new key alone",
+    ("key", IGNORE): "deletes have only the new key",
 }
-"""Why the other answers make no sense."""
+"""Reasons against the other policies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The answer to each kind of alteration, and whether a new column with a default is an error."""
+    """The policy for each kind of alteration. With `stops_at_defaults`, a new column with a default is an error."""
 
     add: str = EVOLVE
     drop: str = EVOLVE
@@ -55,7 +54,7 @@ DEFAULTS = Policies()
 
 
 class Unfollowed(Exception):
-    """What an alteration asks for that the table cannot do, or that its policy does not let it do."""
+    """An alteration that the table does not support or that its policy forbids, with the reason and a remedy."""
 
     def __init__(self, why: str, remedy: str = "") -> None:
         super().__init__(why)
@@ -64,9 +63,9 @@ class Unfollowed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HeldColumn:
-    """A column of the source's table, by its number and name there, and what it is called in the table.
+    """A column of the source's table: its number and name there (`source`), and its name in the table.
 
-    `name` is empty where the table leaves it out. `gone` says that the source has it no more.
+    `name` is "" if the table leaves the column out. `gone` is True if the source no longer has the column.
     """
 
     number: int
@@ -77,10 +76,10 @@ class HeldColumn:
 
 @dataclass(frozen=True, slots=True)
 class HeldTable:
-    """What a table holds of the source's table `relation`, whose form is this one from the place `since` on.
+    """The columns that a table holds of the source's table `relation`, whose form this is since the place `since`.
 
-    `key` are the names, in the table, of the columns of its key. `shards` are the columns of each table of the source
-    that is put into it, where these are several.
+    `key` holds the names of the key's columns in the table. `shards` holds the columns of each source table if several
+    are routed into this table.
     """
 
     columns: tuple[HeldColumn, ...]
@@ -90,14 +89,14 @@ class HeldTable:
     shards: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def text(self) -> str:
-        """The record as a property of the table."""
+        """Return the record as the text of a table property."""
         columns = [[held.number, held.source, held.name, int(held.gone)] for held in self.columns]
         told = {"columns": columns, "key": self.key, "relation": self.relation, "since": self.since}
         return json.dumps(told | ({"shards": self.shards} if self.shards else {}))
 
     @classmethod
     def of(cls, text: str) -> HeldTable:
-        """The record that `text` gave."""
+        """Return the record that `text` has written."""
         told = json.loads(text)
         columns = tuple(HeldColumn(number, source, name, bool(gone)) for number, source, name, gone in told["columns"])
         shards = tuple((shard, tuple(names)) for shard, names in told.get("shards", ()))
@@ -105,19 +104,19 @@ class HeldTable:
 
     @classmethod
     def first(cls, form: Form, since: Place) -> HeldTable:
-        """That of a table which is made for `form`."""
+        """Return the record of a table that is created for `form`."""
         columns = tuple(HeldColumn(form.number(place), name, name) for place, name in enumerate(form.names))
         key = tuple(form.names[place] for place in form.key)
         return cls(columns, key, form.relation, since).with_shard(form)
 
     def with_shard(self, form: Form) -> HeldTable:
-        """The record that knows the columns of the form's shard, where it has one."""
+        """Return the record with the columns of the form's shard, if it has one."""
         if not form.shard:
             return self
         return replace(self, shards=tuple(sorted((dict(self.shards) | {form.shard: form.names}).items())))
 
     def find(self, number: int, name: str) -> HeldColumn | None:
-        """What is known of a column of the source's."""
+        """Return the record of a source column, by number or by name; None if it is unknown."""
         for held in self.columns:
             if number and held.number == number:
                 return held
@@ -125,14 +124,14 @@ class HeldTable:
         return next((held for held in named if not number or not held.number), None)
 
     def called(self, names: Mapping[str, str]) -> HeldTable:
-        """The record after columns of the table have got other names."""
+        """Return the record after a rename of columns in the table."""
         columns = tuple(replace(held, name=names.get(held.name, held.name)) for held in self.columns)
         return replace(self, columns=columns, key=tuple(names.get(name, name) for name in self.key))
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnStep:
-    """One change of a column: `drop`, `rename` (`to` is its name then), `widen` or `add` (`to` is the type)."""
+    """One change of a column: `drop`, `rename` (`to` is the new name), `widen` or `add` (`to` is the type)."""
 
     what: str
     name: str
@@ -141,8 +140,8 @@ class ColumnStep:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Steps, and the record that is true after them. `fills` are columns with the value, in SQL, that all rows get in
-    them before the record is true."""
+    """Steps, and the record that holds after them. `fills` are columns and their values, as SQL, which all rows must
+    get before the record holds."""
 
     steps: tuple[ColumnStep, ...]
     record: HeldTable
@@ -151,8 +150,10 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A column of the form: what is known of it, what it becomes, and what it is called in the table now, if it is
-    there. `to` is the type that it is widened to, or added with, `fill` the value that rows get which are there."""
+    """A column of the form: its old and its new record, and its present name in the table, "" if it is not there.
+
+    `to` is the type that it is widened to or added with, `fill` the value for existing rows; "" for none.
+    """
 
     was: HeldColumn | None
     held: HeldColumn
@@ -162,15 +163,16 @@ class _Move:
 
     @property
     def aside(self) -> str:
-        """What the column is called while another one leaves its next name."""
+        """The column's temporary name while its next name still belongs to another column."""
         return f"__tailrace_{self.held.number}"
 
 
 class Alteration:
-    """The way from a record to a form, which holds from `since` on.
+    """The alteration of a table from its record to a form, which holds since the place `since`.
 
-    `types` are the table's columns, `own` those of them that no column of the source is. Raises Unfollowed where the
-    policies, or the table, are against it. `can_fill` says that rows which are there can get a value in a new column.
+    `types` holds the table's columns, `own` the names of columns that are not the source's. `can_fill` is True if the
+    table supports values of new columns in existing rows. Raises Unfollowed if the policies forbid the alteration or
+    the table does not support it.
     """
 
     def __init__(
@@ -188,8 +190,8 @@ class Alteration:
         self._record, self._form, self._since = record, form, since
         self._types, self._policies = types, policies
         self.unfilled: list[str] = []
-        """The new columns in which rows that nobody writes may have values, and get null."""
-        # the value of a shard's column is not that of the other shards' rows
+        """New columns in which existing rows get null, though they may have values in the source."""
+        # A shard's value for its column does not apply to the rows of other shards.
         self._can_fill = can_fill and not form.shard
         self._elsewhere = {name for shard, names in record.shards if shard != form.shard for name in names}
         self._demand_shard()
@@ -205,17 +207,17 @@ class Alteration:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The names in the table of the columns of the key; with `moves_key` others than before."""
+        """The names of the key's columns in the table; different ones than before if `moves_key`."""
         return self._key
 
     @property
     def is_nothing(self) -> bool:
-        """Whether the record says already what it would say then, but for the place."""
+        """True if the alteration would change nothing in the record except the place."""
         *before, last = self.phases()
         return not before and not last.steps and replace(last.record, since=self._record.since) == self._record
 
     def phases(self) -> Iterator[Phase]:
-        """What is to be done, in order. The last phase may be without a step."""
+        """Yield the phases in order. The last phase may have no steps."""
         record = replace(self._record, since=self._since)
         if self._dropped:
             record = replace(record, columns=tuple(held for held in record.columns if held not in self._dropped))
@@ -245,12 +247,12 @@ class Alteration:
         if not fills:
             yield Phase((*widened, *added), last)
             return
-        # the record lacks the columns until they are filled: after a crash that is done again
+        # The record lacks the columns until they are filled, so that a crash repeats the fill.
         yield Phase((*widened, *added), record)
         yield Phase((), last, fills)
 
     def _demand_shard(self) -> None:
-        """Raise Unfollowed where the form's shard was altered so that the table cannot follow it alone."""
+        """Raise Unfollowed if the table cannot follow an alteration of the form's shard."""
         before = dict(self._record.shards).get(self._form.shard)
         if before is None:
             return
@@ -258,8 +260,8 @@ class Alteration:
         came = [name for name in self._form.names if name not in before]
         if gone and came:
             raise Unfollowed(
-                f"{self._form.shard} has {', '.join(came)} in the place of {', '.join(gone)}, and where several tables "
-                "are put into one a column that was renamed is not known"
+                f"{self._form.shard} has {', '.join(came)} in place of {', '.join(gone)}, and renamed columns are not "
+                "recognised if several tables are routed into one"
             )
         late = [name for name in came if self._form.names.index(name) in self._form.added]
         if late and self._policies.stops_at_defaults:
@@ -267,8 +269,11 @@ class Alteration:
         self.unfilled += late
 
     def _goes_aside(self, move: _Move, moves: Sequence[_Move]) -> bool:
-        """Whether a column is renamed in two steps: its next name is another's still, or its name the next one of
-        another. So a name that is recorded is never that of two columns."""
+        """Return True if a column must be renamed in two steps, by way of a temporary name.
+
+        This is the case if its next name still belongs to another column, or if another column gets its present name.
+        So a recorded name never stands for two columns.
+        """
         if move.now == move.aside:
             return True
         if move.now == move.held.name:
@@ -278,13 +283,13 @@ class Alteration:
         return move.held.name.lower() in taken or move.now.lower() in wanted
 
     def _gone(self, found: Sequence[HeldColumn]) -> tuple[list[HeldColumn], list[HeldColumn]]:
-        """The columns of the record to drop, and those that stay though the source has them no more."""
+        """Return the recorded columns to drop, and the columns to keep although the source no longer has them."""
         dropped, kept = [], []
         for held in self._record.columns:
             if held in found:
                 continue
             if held.source in self._elsewhere:
-                # another shard has it still
+                # Another shard still has it.
                 kept.append(held)
                 continue
             if held.gone:
@@ -292,7 +297,7 @@ class Alteration:
             elif not held.name:
                 dropped.append(held)
             else:
-                otherwise = "" if held.number else ", or is called otherwise"
+                otherwise = "" if held.number else " or renamed"
                 self._demand("drop", f"its column {held.source} was dropped{otherwise}")
                 if self._policies.drop == IGNORE:
                     kept.append(replace(held, gone=True))
@@ -301,7 +306,7 @@ class Alteration:
         return dropped, kept
 
     def _moved(self, place: int, was: HeldColumn | None) -> _Move:
-        """What becomes of a column of the form."""
+        """Return the move of a column of the form."""
         form = self._form
         name, number, kind = form.names[place], form.number(place), statements.type_of(form.types[place])
         if was is None:
@@ -310,13 +315,13 @@ class Alteration:
         if not was.name:
             return _Move(was, held)
         if was.source != name:
-            self._demand("rename", f"its column {was.source} is called {name} now")
+            self._demand("rename", f"its column {was.source} is now called {name}")
             if self._policies.rename == EVOLVE:
                 held = replace(held, name=name)
         move = _Move(was, held)
         now = next((known for known in (was.name, move.aside, held.name) if known in self._types), "")
         if not now:
-            raise Unfollowed(f"somebody else has dropped or renamed the table's column {was.name}")
+            raise Unfollowed(f"another program has dropped or renamed the table's column {was.name}")
         return replace(move, now=now, to=self._wider(name, self._types[now], kind))
 
     def _added(self, place: int, held: HeldColumn, kind: str) -> _Move:
@@ -337,12 +342,12 @@ class Alteration:
     @staticmethod
     def _untold(column: str) -> Unfollowed:
         return Unfollowed(
-            f"rows that nobody writes may have values in its new column {column}, which the log does not tell",
+            f"existing rows may have values in its new column {column}, which the log does not contain",
             "Set debezium.sink.tables.added.default = null, and read the table anew by an incremental snapshot",
         )
 
     def _leaves(self, name: str) -> bool:
-        """Whether the column of that name gets another one."""
+        """Return True if the table's column `name` is renamed in this alteration."""
         for place, source in enumerate(self._form.names):
             was = self._record.find(self._form.number(place), source)
             if was is not None and was.name == name and was.source != source:
@@ -350,10 +355,10 @@ class Alteration:
         return False
 
     def _wider(self, column: str, old: str, new: str) -> str:
-        """The type that a column is widened to; empty where it stays as it is."""
+        """Return the type to widen a column to; "" if it stays unchanged."""
         if old == new:
             return ""
-        why = f"its column {column} is of the type {new} now, and was of {old}"
+        why = f"the type of its column {column} is now {new}, and was {old}"
         if statements.widens(old, new):
             self._demand("widen", why)
             return new
@@ -363,22 +368,22 @@ class Alteration:
         return ""
 
     def _keyed(self) -> tuple[tuple[str, ...], bool]:
-        """The key, and whether it is another one than before."""
+        """Return the names of the key's columns in the table, and True if the key has other columns than before."""
         names = {_name(move.was): move.held.name for move in self._moves if move.was is not None}
         before = tuple(names.get(name, name) for name in self._record.key)
         key = [self._moves[place] for place in self._form.key]
         now = tuple(move.held.name for move in key)
         if set(before) == set(now):
             return before, False
-        self._demand("key", "its key is made of other columns than before")
+        self._demand("key", "its key has other columns than before")
         for move in key:
             if not move.now:
                 source = move.held.source
-                raise Unfollowed(f"its new key has the column {source}, of which the table does not have the values")
+                raise Unfollowed(f"its new key has the column {source}, whose values the table does not have")
         return now, True
 
     def _demand(self, kind: str, why: str) -> None:
-        """Raise Unfollowed where the policy says stop."""
+        """Raise Unfollowed if the policy is stop."""
         if getattr(self._policies, kind) == STOP:
             others = " or ".join(word for word in CHOICES[kind] if word != STOP)
             raise Unfollowed(
@@ -389,14 +394,13 @@ class Alteration:
 
 
 def demand_names(names: Sequence[str], others: Sequence[str]) -> None:
-    """Raise Unfollowed where two columns have one name, as Spark compares names; `others` are not the source's."""
+    """Raise Unfollowed if two columns have the same name in Spark, ignoring case. `others` are not the source's."""
     seen = {name.lower(): name for name in others}
     for name in names:
         other = seen.setdefault(name.lower(), name)
         if other != name or name in others:
             raise Unfollowed(
-                f"the columns {other} and {name} cannot be in one table: Spark tells names apart by more than their "
-                "case",
+                f"the columns {other} and {name} cannot be in one table: Spark ignores the case of names",
                 "Leave one of them out with column.exclude.list",
             )
 

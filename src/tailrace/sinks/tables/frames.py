@@ -1,4 +1,4 @@
-"""Frames that outlive the plan they come from: rows computed once, and rows in another session. Driver."""
+"""DataFrames detached from their plan or session: rows computed once, and rows in another session. Driver."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 @contextmanager
 def computed(rows: DataFrame, eager: bool = True) -> Iterator[DataFrame]:
-    """The rows, computed once however often they are read: now, or, unless `eager`, when they are first read."""
+    """Yield the rows so that they are computed only once: now, or on their first read if not `eager`."""
     if not is_here():
-        # an executor may be lost, and its part computed anew
+        # If an executor is lost, its part can be computed anew.
         kept = rows.persist()
         try:
             yield kept
         finally:
             kept.unpersist()
         return
-    # The plan of a batch has the bytes of the log in it, and Spark writes them into the tasks of each job that reads
-    # the plan, though its rows are kept: a MERGE of 190 MB of the log took half a JVM of 2 GB. Here the plan ends.
-    # Rows are kept as such. As the bytes that Java makes of each row (PySpark's MEMORY_AND_DISK) keeping and reading
-    # them took 1.6 times as long.
+    # The plan of a batch holds bytes of the log, and Spark copies the plan into the tasks of every job that reads it,
+    # even if the rows are persisted: a MERGE of 190 MB of the log took half a JVM of 2 GB. A checkpoint cuts the plan.
+    # It keeps rows as objects. Storing them serialised (PySpark's MEMORY_AND_DISK) and reading them took 1.6 times as
+    # long.
     kept = rows.localCheckpoint(eager=eager)
     try:
         yield kept
@@ -33,7 +33,7 @@ def computed(rows: DataFrame, eager: bool = True) -> Iterator[DataFrame]:
 
 
 def is_here() -> bool:
-    """Whether Spark runs, and its tasks in the driver's own JVM."""
+    """Return True if Spark runs with its tasks in the driver's own JVM."""
     from pyspark import SparkContext
 
     context: Any = SparkContext._active_spark_context
@@ -41,7 +41,7 @@ def is_here() -> bool:
 
 
 def in_session(session: SparkSession, frame: DataFrame) -> DataFrame:
-    """The rows of `frame` in another session of the same JVM."""
+    """Return `frame` as a DataFrame of another session of the same JVM."""
     from pyspark.sql.classic.dataframe import DataFrame as Classic
 
     made: Any = session._jvm.org.apache.spark.sql.classic.Dataset  # type: ignore[union-attr]

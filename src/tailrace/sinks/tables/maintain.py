@@ -1,7 +1,7 @@
-"""Maintenance of tables beside the pipeline that keeps them: small files put together, old files and moments removed.
+"""Maintenance of tables during the run of their pipeline: compaction, and removal of old files and moments. Driver.
 
-A pipeline never fails for it. Where both write at once, one of them loses: maintenance tries again, or leaves the table
-for the next time; and a merge that loses against it is run again (`Stored.merge`). Driver.
+It never makes a pipeline fail. If both commit at once, one of them loses: maintenance retries and finally leaves the
+table for the next time; a merge that loses against maintenance is run again (`Stored.merge`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TRIES, _PAUSE_S = 5, 0.5
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is to be done. `hours` is how long the versions of tables are kept that moments are made of."""
+    """The tasks of maintenance. `hours` is the time for which moments and their table versions are kept."""
 
     optimize: bool
     vacuum: bool
@@ -35,9 +35,9 @@ class Work:
 
 
 def maintain(spark: SparkSession, path: str, work: Work, pause: Callable[[float], None] = time.sleep) -> list[str]:
-    """Maintain all tables under `path`; what was done, in lines. `pause` waits so many seconds.
+    """Maintain all tables under `path`. Return a report as lines. `pause` sleeps for a number of seconds.
 
-    Raises SinkError where the sink has not written there.
+    Raises SinkError if the sink has not written there.
     """
     session = spark.newSession()
     positions = positions_under(session, path)
@@ -66,7 +66,7 @@ _BUSY = "left as it is: its pipeline was writing each time"
 
 
 def _patiently(work: Callable[[], T], kind: TableFormat, pause: Callable[[float], None]) -> T | None:
-    """What `work` gives; None where the pipeline is in the way each time."""
+    """Return the result of `work`; None if a commit of the pipeline has conflicted with every try."""
     for number in range(_TRIES):
         try:
             return work()
@@ -78,8 +78,10 @@ def _patiently(work: Callable[[], T], kind: TableFormat, pause: Callable[[float]
 
 
 def _forget(positions: Stored, hours: int, is_log: bool) -> int:
-    """Remove the moments that are older, but for the newest whole one and what is behind it, and the first of a log:
-    from there on it can be rebuilt."""
+    """Remove moments older than `hours`, and return their number.
+
+    Keep the newest whole moment and all moments after it; of a log also its first one, from which it can be rebuilt.
+    """
     whole = positions.rows().where("whole").selectExpr("min(batch) as a", "max(batch) as b")
     first, last = whole.collect()[0]
     if last is None:
@@ -90,7 +92,7 @@ def _forget(positions: Stored, hours: int, is_log: bool) -> int:
 
 
 def _needed(positions: Stored) -> Mapping[str, int]:
-    """The oldest version of each table that a moment is made of."""
+    """Return the oldest version of each table that a moment refers to."""
     from pyspark.sql.functions import expr
 
     oldest = "min_by(version, batch) as version"

@@ -1,7 +1,7 @@
-"""The modes of the sink `tables`. Driver.
+"""The modes of the sink `tables`: `latest`, `history` and `log`. Driver.
 
-`latest` holds the rows that the source has, `history` every version of them, and `log` every change. Each mode writes
-the batches of one table, in the same steps.
+`latest` holds the rows of the source, `history` every version of them, and `log` every change. All modes write the
+batches of a table in the same steps.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 
 
 class Kept(ABC):
-    """A table in one mode: `mode` is its word, `source` the source's table. `write` is called for each batch;
-    `is_known` says that earlier batches are in the table.
+    """A table in one mode, for the source's table `source`. `write` is called for each batch.
 
-    A mode says which columns rows have beside those of the source (`own`), what these are of an appended row, and how
-    a batch comes in that cannot be appended.
+    `own` are the columns besides the source's. `is_known` is True if earlier batches are in the table. A subclass
+    defines the values of `own` for appended rows (`marks`), and the merge of a batch that cannot be appended.
     """
 
     mode: ClassVar[str]
@@ -45,9 +44,9 @@ class Kept(ABC):
         self._target: Target | None = None
 
     def write(self, session: SparkSession, batch: TableBatch) -> int:
-        """Bring the table to the end of the batch; its version then. `session` is used for nothing else.
+        """Write the batch to the table. Return the table's new version. Only this table uses `session`.
 
-        Raises SinkError where the table cannot follow the source, or is not this pipeline's.
+        Raises SinkError if the table cannot follow the source or belongs to another pipeline.
         """
         stored = self._owner.format.table(session, self.path)
         if self._target is None:
@@ -63,15 +62,15 @@ class Kept(ABC):
         return target.version(batch.number)
 
     def parts(self, batch: TableBatch) -> Sequence[TableBatch]:
-        """The parts of a batch that are brought in one after another."""
+        """Return the parts of a batch that are written one after another."""
         return batch.parts()
 
     def _bring(self, stored: Stored, part: TableBatch, number: int | None = None) -> None:
-        """Bring a part of a batch in; `number` is that of one which is not the last."""
+        """Write a part of a batch. `number` is the part's number, None for the last part."""
         assert self._target is not None
         self.demand(part)
         into = self._target.prepare(part.forms)
-        # a log has each change as it was
+        # A log keeps each change unaltered.
         batch = replace(part, into=into if self.mode == "log" else with_values(into, part.forms))
         written = self._target.written(batch.number)
         told = metadata(batch.number, batch.snapshot, self._target.run)
@@ -88,25 +87,25 @@ class Kept(ABC):
         stored.append(in_session(stored.session, batch.opened().selectExpr(*columns)), once)
 
     def demand(self, batch: TableBatch) -> None:
-        """Raise SinkError where the mode cannot keep such a table."""
+        """Raise SinkError if the mode does not support the table."""
         if not batch.form.key:
             raise SinkError(
-                f"The table {self.source} has no key, and the mode {self.mode} knows rows by their keys.",
+                f"The table {self.source} has no key, and the mode {self.mode} identifies rows by their keys.",
                 "Give it a primary key, name columns in message.key.columns, leave it out, or use the mode log.",
             )
 
     def appends(self, batch: TableBatch, written: str) -> bool:
-        """Whether the rows are new, all of them; `written` is what `Target.written` says."""
-        # Rows of one snapshot have different keys. Those of the next one may be there already.
+        """Return True if all rows are new. `written` is the result of `Target.written`."""
+        # Rows of one snapshot have different keys. Rows of another snapshot may already be in the table.
         return batch.snapshot != CHANGES and written in ("", batch.snapshot)
 
     @abstractmethod
     def marks(self, batch: TableBatch) -> Sequence[str]:
-        """The values of `own` in an appended row, in SQL over the columns of an opened row."""
+        """Return the values of `own` for an appended row, as SQL over the columns of an opened row."""
 
     @abstractmethod
     def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
-        """Bring rows in that the table may have already."""
+        """Write rows that the table may already have."""
 
 
 # --- latest -----------------------------------------------------------------------------------------------------------
@@ -117,10 +116,10 @@ _ROWS, _FILLED = "tailrace_rows", "tailrace_filled"
 
 
 class Latest(Kept):
-    """A table, kept by appends of the initial snapshot and a MERGE for each batch after it.
+    """A table of the source's rows: the initial snapshot is appended, each later batch is a MERGE.
 
-    `unknown` says what a value becomes that nobody has; `again` reads such values from the source. Deleted rows stay
-    where the owner keeps deletes.
+    `unknown` is the policy for values that neither the log nor the table has; `again` reads such values from the
+    source. Deleted rows are kept if the owner keeps deletes.
     """
 
     mode = "latest"
@@ -159,9 +158,9 @@ _VERSIONS, _NEWS, _LASTING, _CHANGES = "tailrace_rows", "tailrace_news", "tailra
 
 
 class History(Kept):
-    """A table of versions, kept by appends of the initial snapshot and a MERGE for each batch after it.
+    """A table of versions: the initial snapshot is appended, each later batch is a MERGE.
 
-    `unknown` says what a value becomes that nobody has.
+    `unknown` is the policy for values that neither the log nor the table has.
     """
 
     mode = "history"
@@ -211,14 +210,14 @@ CHANGE = (
     ("__committed_at", "timestamp"),
     ("__missing", "array<string>"),
 )
-"""The columns of a change beside those of its row, which come after them."""
+"""The columns of a change that precede the columns of its row."""
 
 
 class Log(Kept):
-    """A table of changes. `(__position, __ordinal, __part)` orders them, and identifies each.
+    """A table of changes, ordered and identified by `(__position, __ordinal, __part)`.
 
-    `__missing` names the columns whose values neither the log nor an earlier change of the same batch had: they are
-    those of the change of the row before, and null here.
+    `__missing` names the columns whose values neither the log nor an earlier change of the same batch had. They are
+    null here; their values are those of the row's previous change.
     """
 
     mode = "log"
@@ -227,7 +226,7 @@ class Log(Kept):
         super().__init__(path, source, owner, CHANGE)
 
     def demand(self, batch: TableBatch) -> None:
-        """A table without a key has changes, too."""
+        """Accept every table: changes need no key."""
 
     def parts(self, batch: TableBatch) -> Sequence[TableBatch]:
         return [batch]

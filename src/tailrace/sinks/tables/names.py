@@ -1,4 +1,4 @@
-"""Where tables are, and what they are called in Spark's catalog. Driver."""
+"""Paths of tables, and their names in Spark's catalog. Driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPTIONS = (
     "route.key.enforce.uniqueness",
 )
 FIELD = "__dbz__physicalTableIdentifier"
-"""The column that tells the tables apart whose rows are in one, called as ByLogicalTableRouter calls it."""
+"""The column that tells which of several tables a row of a shared table is from; named as in ByLogicalTableRouter."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PLACE = re.compile(r"\$\{([^}]*)\}")
@@ -36,13 +36,13 @@ Table = tuple[str, str, str]
 """A table of the source: database, schema, table."""
 
 Known = dict[str, tuple[str, Table, bool]]
-"""The targets by their paths in lower case: the path, the table, and whether others are put into it."""
+"""Targets by path in lower case: the path, the source's table, and True if other tables are routed into it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """`folder` makes the directory of a table, `catalog` its name in Spark's catalog, "" for none; `routing` says which
-    tables of the source are put into which."""
+    """The rules for a table's directory (`folder`), its name in Spark's catalog (`catalog`, "" for none), and the
+    routing of several tables of the source into one."""
 
     folder: str
     catalog: str
@@ -50,7 +50,7 @@ class Names:
 
     @classmethod
     def of(cls, given: Settings) -> Names:
-        """What the options say. Raises SinkError."""
+        """Read the options. Raises SinkError."""
         made = {"table.name.format": "${schema}.${table}", "catalog.name.format": ""}
         for name, default in made.items():
             made[name] = given.text(name, default)
@@ -59,24 +59,24 @@ class Names:
                     raise given.wrong(name, f"has ${{{part}}}: known are ${{database}}, ${{schema}}, ${{table}}")
         catalog = made["catalog.name.format"]
         if catalog and catalog.count(".") != 1:
-            raise given.wrong("catalog.name.format", "must be the names of a database and a table, with a dot between")
+            raise given.wrong("catalog.name.format", "must be the name of a database, a dot and the name of a table")
         return cls(made["table.name.format"], catalog, _routing(given))
 
     def path(self, root: str, table: Table) -> str:
-        """Where a table is."""
+        """Return the path of a table."""
         return f"{root}/{statements.folder(_filled(self.folder, table))}"
 
     def demand_alone(self, path: str, table: Table, known: Known, routed: bool = False) -> None:
-        """Raise SinkError where another table of `known` has this path, or one that differs by the case of its letters
-        alone; else add it there. `routed` says that others of the source are put into it."""
+        """Add a table to `known`. Raises SinkError if another table has this path, or one that differs only in case.
+
+        `routed` is True if other tables of the source are routed into this one.
+        """
         source = ".".join(table)
         if path.rpartition("/")[2].lower() == NAME:
-            raise SinkError(
-                f"{source} would be written over {NAME}.", "Set debezium.sink.tables.table.name.format otherwise."
-            )
+            raise SinkError(f"{source} would be written over {NAME}.", "Change debezium.sink.tables.table.name.format.")
         other, of, was_routed = known.setdefault(path.lower(), (path, table, routed))
         if (other, of) != (path, table):
-            how = f"one target, {path}" if other == path else f"targets that differ by case alone, {other} and {path}"
+            how = f"one target, {path}" if other == path else f"targets that differ only in case, {other} and {path}"
             raise SinkError(
                 f"{'.'.join(of)} and {source} have {how}.",
                 "Set debezium.sink.tables.table.name.format to tell them apart, or route one of them to another name.",
@@ -88,7 +88,7 @@ class Names:
             )
 
     def register(self, spark: SparkSession, path: str, table: Table) -> None:
-        """Let Spark's catalog know a table that is there. Raises SinkError where it knows another one by that name."""
+        """Register an existing table in Spark's catalog. Raises SinkError if the name belongs to another table."""
         if not self.catalog:
             return
         database, name = (statements.quoted(_filled(part, table)) for part in self.catalog.split("."))
@@ -100,12 +100,12 @@ class Names:
         if _qualified(spark, known) != _qualified(spark, path):
             raise SinkError(
                 f"Spark's catalog knows {called} as a table at {known}.",
-                "Set debezium.sink.tables.catalog.name.format otherwise, or drop that table from the catalog.",
+                "Change debezium.sink.tables.catalog.name.format, or drop that table from the catalog.",
             )
 
 
 def absolute(path: str) -> str:
-    """A path as table formats take it: absolute, or with a scheme."""
+    """Return a path as table formats need it: absolute, or with a scheme."""
     path = path.rstrip("/") or "/"
     return path if _SCHEME.match(path) else str(Path(path).absolute())
 
@@ -116,7 +116,7 @@ def _filled(text: str, table: Table) -> str:
 
 
 def _qualified(spark: SparkSession, path: str) -> str:
-    """A path with its scheme."""
+    """Return a path with its scheme."""
     made: Any = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
     system = made.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
     return str(system.makeQualified(made).toString()).rstrip("/")

@@ -1,4 +1,4 @@
-"""`tailrace_positions`: at which version of each table all of them are at one position of the source. Driver."""
+"""The table `tailrace_positions`: the versions of all tables at positions of the source, and reads at them. Driver."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 NAME = "tailrace_positions"
 """The name of the table, under the sink's path."""
 
-# The most tables of which a commit tells the versions: Iceberg keeps what commits say in one file.
+# Most tables whose versions a commit's metadata holds: Iceberg keeps the metadata of all commits in one file.
 _TOLD = 100
-# Maintenance makes a few commits behind the last row.
+# Maintenance may make a few commits after the last row's.
 _COMMITS = 10
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,12 +44,12 @@ COLUMNS = (
     ("whole", "boolean"),
     ("versions", "map<string,bigint>"),
 )
-"""Its columns."""
+"""The columns of the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Where a batch ends: the place of its last change and the time of its commit."""
+    """The end of a batch: the place of its last change, and the newest commit time."""
 
     batch: int
     position: str
@@ -58,7 +58,7 @@ class Moment:
 
     @classmethod
     def of(cls, number: int, rows: Sequence[Any]) -> Moment | None:
-        """The end of a batch with these blocks; None where no table has one."""
+        """Return the end of a batch with these blocks; None without blocks."""
         if not rows:
             return None
         last = max(rows, key=lambda row: (row["position"], row["ordinal"]))
@@ -67,7 +67,7 @@ class Moment:
 
 
 class Positions:
-    """The table at `path`, to which each batch of the query adds a row after its tables are written."""
+    """The table of positions at `path`. Each batch of the query adds a row after its tables are written."""
 
     def __init__(self, path: str, query: str, pipeline: str, kind: TableFormat) -> None:
         self.path, self._query, self._pipeline, self._format = path, query, pipeline, kind
@@ -75,19 +75,20 @@ class Positions:
         self._highest = ""
         self._lock = Lock()
         self.until = ""
-        """The position up to which rows that were read again may be newer than the log; after `open`."""
+        """Up to this position, rows that were read again may be newer than the log. Valid after `open`."""
         self._session: SparkSession | None = None
         self._is_open = False
 
     def find(self, spark: SparkSession) -> None:
-        """Read the table, where it is there. Raises SinkError where it is another pipeline's."""
+        """Read the table if it exists. Raises SinkError if it belongs to another pipeline."""
         if self._versions is None:
             self._versions = self._known(self._own(spark))
 
     def open(self, spark: SparkSession, number: int) -> None:
-        """Find the table, or make it, before the first batch is written whose number is `number`.
+        """Find or create the table before the first batch, `number`, is written.
 
-        Raises SinkError where it is another pipeline's, or is gone although the checkpoint has written batches.
+        Raises SinkError if it belongs to another pipeline, or if it is missing though the checkpoint has written
+        batches.
         """
         if self._is_open:
             return
@@ -95,39 +96,41 @@ class Positions:
         if self._versions is None:
             self._versions = self._made(self._own(spark), number)
         else:
-            # a JVM that has outlived its driver may have been at work when the table was found
+            # A JVM that has outlived its driver may have written since the table was found.
             self.until = self._format.table(self._own(spark), self.path).properties().get(AGAIN, "")
         self._is_open = True
 
     def load(self, spark: SparkSession, most: int) -> None:
-        """Have Spark know what the next batch asks of the tables that were written before, where these are `most` at
-        most; after `find`, by any thread."""
+        """Load the state of the tables that were written before, if there are at most `most`, for the next batch.
+
+        Call it after `find`, from any thread.
+        """
         known = sorted(self._versions or ())
         for name in known if len(known) <= most else ():
             self._format.table(spark, f"{self.path.removesuffix(NAME)}{name}").load()
 
     def knows(self, table: str) -> bool:
-        """Whether a table, by its path below the sink's, has been written; after `open`."""
+        """Return True if a table, by its path relative to the sink's, has been written. Call it after `open`."""
         return self._versions is not None and table in self._versions
 
     def keep(self, spark: SparkSession, position: str) -> None:
-        """Keep in the table up to where rows may be newer than the log; after `open`, by any thread."""
+        """Raise `until` to a position, and write it to the table. Call it after `open`, from any thread."""
         with self._lock:
             if position > self.until:
                 self._format.table(spark.newSession(), self.path).announce((), {AGAIN: position})
                 self.until = position
 
     def add(self, spark: SparkSession, moment: Moment, whole: bool, versions: Mapping[str, int]) -> None:
-        """Add the row of a batch, once, after `open`; `versions` are those of the tables that it has written."""
+        """Add the row of a batch, once. `versions` are the versions of the tables that the batch has written."""
         assert self._versions is not None
         session = self._own(spark)
         self._versions |= versions
-        # rows of a snapshot, and those that were read again, may be newer than the log that is read after them
+        # Snapshot rows, and rows that were read again, may be newer than the log that is read after them.
         whole = whole and moment.position > self.until
         whole, self._highest = whole and moment.position >= self._highest, max(moment.position, self._highest)
         at = (moment.at.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
         query, position, known = map(statements.literal, (self._query, moment.position, json.dumps(self._versions)))
-        # a frame made of Python's rows takes Spark longer to plan and to write
+        # Spark plans and writes a DataFrame of Python rows more slowly.
         row = session.sql(
             f"select {query} query, {moment.batch}L batch, {position} position, {moment.ordinal}L ordinal, "
             f"timestamp_micros({at}) committed_at, {whole} whole, from_json({known}, 'map<string,bigint>') versions"
@@ -137,21 +140,21 @@ class Positions:
         self._format.table(session, self.path).append(row, once)
 
     def _own(self, spark: SparkSession) -> SparkSession:
-        """The session in which the table is read and written."""
+        """Return the session in which the table is read and written."""
         if self._session is None:
             self._session = spark.newSession()
             self._session.conf.set("spark.sql.shuffle.partitions", "1")
         return self._session
 
     def _known(self, session: SparkSession) -> dict[str, int] | None:
-        """The versions of the last row; None where there is no table."""
+        """Return the versions in the last row; None if there is no table."""
         stored = self._format.table(session, self.path)
         if not stored.is_there():
             return None
         properties = stored.properties()
         if properties.get(PIPELINE) != self._pipeline:
             raise SinkError(
-                f"{self.path} is there already, of another pipeline.", "Name another debezium.sink.tables.path."
+                f"{self.path} already exists, of another pipeline.", "Name another debezium.sink.tables.path."
             )
         last = _last(stored)
         if last is not None:
@@ -163,20 +166,22 @@ class Positions:
         return dict(found["versions"] or {})
 
     def _made(self, session: SparkSession, number: int) -> dict[str, int]:
-        """Make the table, of which the batch `number` is the first."""
+        """Create the table before batch `number`. Raises SinkError if that is not the checkpoint's first batch."""
         if number > 0:
             raise SinkError(
-                f"The checkpoint has written {number} batches, and {self.path} is not there: they are in other "
-                "tables, and those that would begin here would lack them.",
-                "Name the debezium.sink.tables.path of before, or begin anew with another checkpoint.",
+                f"The checkpoint has written {number} batches, and {self.path} does not exist: the batches are in "
+                "other tables, and tables that begin here would lack them.",
+                "Name the previous debezium.sink.tables.path, or begin anew with another checkpoint.",
             )
         self._format.table(session, self.path).create(COLUMNS, {PIPELINE: self._pipeline})
         return {}
 
 
 def _last(positions: Stored) -> dict[str, Any] | None:
-    """What the commit of the last row says of it: the job of Spark that reads the rows takes a second. None where the
-    commit does not say it, or somebody else has changed rows since then."""
+    """Return the last row from its commit's metadata, since a Spark job to read it takes a second.
+
+    Return None if the metadata does not hold it, or if others have changed rows since then.
+    """
     for commit in positions.commits(_COMMITS):
         own = told(commit.metadata)
         if own is not None:
@@ -188,9 +193,9 @@ def _last(positions: Stored) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class ReadAt:
-    """All tables at one moment of the source: their names and frames, and where the moment is.
+    """All tables at one moment of the source: the moment, and the DataFrames by name.
 
-    Everything that the source has committed up to `(position, ordinal)` is in them, and nothing behind it.
+    They hold everything that the source has committed up to `(position, ordinal)`, and nothing after it.
     """
 
     position: str
@@ -200,11 +205,11 @@ class ReadAt:
 
 
 def read_at(spark: SparkSession, path: str, position: str | None = None, timestamp: datetime | None = None) -> ReadAt:
-    """The tables under `path`, where the sink has written them, at the newest recorded moment up to a position or time.
+    """Return the sink's tables under `path` at the newest whole moment up to a position or a time. Driver.
 
-    Without both it is the newest moment of all. Only moments count at which no transaction was half written. With a
-    time it is the last moment before the first one that has a commit after it, so none of its changes is later.
-    Raises SinkError where there is no such moment, or where the tables do not keep it any more. Driver.
+    Without both it is the newest whole moment. A moment is whole if no transaction was half written. With a time it is
+    the last moment before the first one that holds a later commit, so that none of its changes is later. Raises
+    SinkError if there is no such moment, or if the tables no longer keep its versions.
     """
     found = whole_moments(spark, path)
     known = found
@@ -220,8 +225,8 @@ def read_at(spark: SparkSession, path: str, position: str | None = None, timesta
         first = known.orderBy("batch").first()
         kept = "none" if first is None else f"that at {first['position']}, committed at {first['committed_at']}"
         raise SinkError(
-            f"{path} has no moment up to there; the oldest that it keeps is {kept}.",
-            "Name a later one, or wait for the pipeline.",
+            f"{path} has no moment up to there; the oldest moment that it keeps is {kept}.",
+            "Name a later moment, or wait for the pipeline.",
         )
     under = path.rstrip("/")
     kind = found_at(spark, f"{under}/{NAME}")
@@ -233,26 +238,26 @@ def read_at(spark: SparkSession, path: str, position: str | None = None, timesta
 
 
 def complete_until(spark: SparkSession, path: str, slack: timedelta = timedelta(seconds=1)) -> datetime:
-    """The time, in UTC, up to which the tables under `path` have all that the source has committed.
+    """Return the time, in UTC, up to which the tables under `path` hold all commits of the source. Driver.
 
-    It is the newest time of a commit in them, less `slack`. A server stamps a commit shortly before it writes it to its
-    log, so that a commit may have an earlier time than one that is before it in the log. `slack` is how much earlier at
-    most; where a clock was set back by more, positions alone say what is in. Without commits the time stays where it
-    is. Raises SinkError where there is no moment yet. Driver.
+    It is the newest commit time in them, less `slack`. A server stamps a commit shortly before it writes the commit to
+    its log, so that a commit may have an earlier time than its predecessor in the log, at most by `slack`. If a clock
+    was set back by more, only positions tell what the tables hold. Without new commits the time does not advance.
+    Raises SinkError if there is no whole moment yet.
     """
     row = whole_moments(spark, path).selectExpr("max(unix_micros(committed_at)) as micros").collect()[0]
     if row["micros"] is None:
-        raise SinkError(f"{path} has no whole moment yet.", "Let its pipeline run on until the snapshot is over.")
+        raise SinkError(f"{path} has no whole moment yet.", "Let its pipeline run until the snapshot is complete.")
     return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=row["micros"]) - slack
 
 
 def whole_moments(spark: SparkSession, path: str) -> DataFrame:
-    """The rows of the table of positions under `path` that are of whole moments. Raises SinkError without the table."""
+    """Return the rows of whole moments from the table of positions under `path`. Raises SinkError without the table."""
     return positions_under(spark, path).rows().where("whole")
 
 
 def positions_under(spark: SparkSession, path: str) -> Stored:
-    """Return the table of positions under `path`. Raises SinkError where no batch has been written there."""
+    """Return the table of positions under `path`. Raises SinkError if no batch has been written there."""
     place = f"{path.rstrip('/')}/{NAME}"
     stored = found_at(spark, place).table(spark, place) if has_files(spark, place) else None
     if stored is None or not stored.is_there():
@@ -266,9 +271,9 @@ _GONE = re.compile(r"DELTA_(?:VERSION_NOT_FOUND|\w*LOG_FILE_NOT_FOUND\w*|STATE_R
 
 
 def _at_version(table: Stored, version: int) -> DataFrame:
-    """The table as a version of it. Raises SinkError where that is not kept any more."""
+    """Return the table's rows at a version. Raises SinkError if the table no longer keeps it."""
     gone = SinkError(
-        f"The table {table.path} does not keep its version {version} any more.",
+        f"The table {table.path} no longer keeps its version {version}.",
         "Name a newer moment; tailrace maintain --vacuum keeps the versions of all moments that it keeps.",
     )
     try:
@@ -284,7 +289,7 @@ def _at_version(table: Stored, version: int) -> DataFrame:
 
 
 def _has_files(spark: SparkSession, frame: DataFrame) -> bool:
-    """Whether the files that a frame reads are there."""
+    """Return True if all files that a DataFrame reads exist."""
     wanted: dict[str, set[str]] = {}
     for file in frame.inputFiles():
         folder, _, name = file.rpartition("/")

@@ -1,7 +1,7 @@
-"""Rebuild: tables of the mode `latest` or `history` out of those of the mode `log`, without the database. Driver.
+"""Rebuild of tables of the mode `latest` or `history` from tables of the mode `log`, without the database. Driver.
 
-The tables that are made name what they were rebuilt from. A pipeline may go on with them where that is sound: where
-they hold all that its checkpoint has delivered into the log, and nothing else has gone on from there.
+The rebuilt tables name their origin. A pipeline may continue with them if they hold all that its checkpoint has
+delivered into the log, and if neither the log's pipeline nor another rebuild has continued from there.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 REBUILT, CONTINUED = "tailrace.rebuilt", "tailrace.continued"
-"""Properties: what a table was rebuilt from; and, of the positions of a log, where its pipeline has gone on."""
+"""Properties: the origin of a rebuilt table; on the positions of a log, the path where its pipeline has continued."""
 
 _COPIED = ("tailrace.", "delta.feature.", "delta.enable")
 _MAPPING = "delta.columnMapping.mode"
 _COMMITS = 1000
-"""How far back writes of others are looked for."""
+"""Number of commits that are searched for writes of others."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildRequest:
-    """What is to be made: the mode `latest` or `history`; `at`, a position or a time, None for the newest moment; and
-    the tables by their names, none for all. The others are as the options of the sink."""
+    """A request: the mode `latest` or `history`; `at`, a position or a time, None for the newest moment; the names of
+    the tables, () for all. `keeps_deletes` and `unknown` are as in the sink's options."""
 
     mode: str
     at: str | datetime | None = None
@@ -50,8 +50,8 @@ class RebuildRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Logged:
-    """A table of the log as it is at the moment: its name, its changes, its properties, and whether columns of it were
-    renamed, None where its own log does not reach back so far."""
+    """A table of the log at a moment: its name, changes and properties. `renamed` is True if columns were renamed, None
+    if the table's own history does not reach back far enough to tell."""
 
     name: str
     rows: DataFrame
@@ -63,7 +63,7 @@ class _Logged:
         return [(field.name, field.dataType.simpleString()) for field in self.rows.schema.fields]
 
     def shape(self, unknown: str) -> ReplayedForm:
-        """What its rows are made of. Raises SinkError where it has no key."""
+        """Return the form of its rows. Raises SinkError if it has no key."""
         if not json.loads(self.properties[KEY]):
             raise SinkError(f"The table {self.name} has no key, and only the mode log needs none.", "Name the others.")
         own = {name for name, _ in CHANGE}
@@ -73,15 +73,15 @@ class _Logged:
 
 
 def rebuild(spark: SparkSession, source: str, target: str, wanted: RebuildRequest) -> list[str]:
-    """Make tables under `target` of the log under `source`; their names.
+    """Rebuild tables under `target` from the log under `source`. Return their names.
 
-    What an earlier rebuild has made there, whole or not, is made anew. Raises SinkError where `source` is no log, or
-    has no such moment; where `target` has tables of others, which stay as they are; or where a value is lacking.
+    Tables of an earlier rebuild, complete or not, are replaced. Raises SinkError if `source` is not a log or has no
+    such moment; if `target` has tables of others, which stay unchanged; or if a value is lacking.
     """
-    # formats set in a session how it writes
+    # Formats set the options of a write in the session.
     spark = spark.newSession()
     if source == target:
-        raise SinkError("A rebuild cannot have the log's own path.", "Name another path to rebuild to.")
+        raise SinkError("A rebuild cannot write to the log's own path.", "Name another path to rebuild to.")
     first, newest = _moments(spark, source)
     names = sorted(newest["versions"])
     unknown = sorted(set(wanted.tables).difference(names))
@@ -117,49 +117,52 @@ def rebuild(spark: SparkSession, source: str, target: str, wanted: RebuildReques
 
 
 def demand_sound(spark: SparkSession, path: str, pipeline: str) -> None:
-    """Raise SinkError where a pipeline cannot go on with what is under `path`: where that is a log which it has left,
-    or was rebuilt, not wholly or not to where the pipeline's checkpoint is."""
+    """Raise SinkError if a pipeline cannot continue with the tables under `path`.
+
+    It cannot continue with a log that its pipeline has left, with an incomplete rebuild, or with a rebuild that ends at
+    another point than the checkpoint.
+    """
     positions = _stored(spark, f"{path}/{NAME}")
     if positions is None:
         return
     told = positions.properties()
     if CONTINUED in told:
         raise SinkError(
-            f"The log under {path} has ended: its pipeline has gone on with {told[CONTINUED]}.", "Name that path."
+            f"The log under {path} has ended: its pipeline has continued with {told[CONTINUED]}.", "Name that path."
         )
     if REBUILT not in told:
         return
     mark = json.loads(told[REBUILT])
     if not mark["continues"]:
         raise SinkError(
-            f"The tables under {path} were rebuilt from {mark['from']} at {mark['position']}: no pipeline can go on "
-            "with them.",
-            "Name another path, or rebuild all of the tables at their newest moment.",
+            f"The tables under {path} were rebuilt from {mark['from']} at {mark['position']}: no pipeline can "
+            "continue with them.",
+            "Name another path, or rebuild all tables at their newest moment.",
         )
     newest = _newest_batch(positions)
     if told[PIPELINE] != pipeline or newest > mark["batch"]:
         return
     if newest < mark["batch"]:
-        raise SinkError(f"The rebuild of {mark['from']} under {path} was cut off.", "Rebuild the tables again.")
+        raise SinkError(f"The rebuild of {mark['from']} under {path} was interrupted.", "Rebuild the tables again.")
     log = _stored(spark, f"{mark['from']}/{NAME}")
     if log is None:
         raise SinkError(
-            f"{mark['from']}, from which the tables under {path} were rebuilt, is not there to be compared.",
-            "Bring it back, or begin with a new path and a new checkpoint.",
+            f"{mark['from']}, from which the tables under {path} were rebuilt, does not exist for a comparison.",
+            "Restore it, or begin with a new path and a new checkpoint.",
         )
     elsewhere = log.properties().get(CONTINUED, path)
     if elsewhere != path:
-        raise SinkError(f"This pipeline has gone on with {elsewhere} already.", "Name that path.")
+        raise SinkError(f"This pipeline has already continued with {elsewhere}.", "Name that path.")
     if _newest_batch(log) > mark["batch"]:
         raise SinkError(
-            f"The log under {mark['from']} has gone on since the tables under {path} were rebuilt.",
-            "Rebuild them again; its pipeline must have delivered whole transactions alone before.",
+            f"The log under {mark['from']} has grown since the tables under {path} were rebuilt.",
+            "Rebuild them again, after the log's pipeline has ended between two transactions.",
         )
     log.announce((), {CONTINUED: path})
 
 
 def _stored(spark: SparkSession, path: str) -> Stored | None:
-    """The table at a path; None where there is none."""
+    """Return the table at a path; None if there is none."""
     storage = HadoopStorage(spark)
     kinds = (kind for kind in FORMATS.values() if storage.sizes(f"{path}/{kind.marker}", "*.json"))
     found = (kind.table(spark, path) for kind in kinds)
@@ -172,11 +175,11 @@ def _newest_batch(positions: Stored) -> int:
 
 
 def _moments(spark: SparkSession, source: str) -> tuple[Any, Any]:
-    """The first and the newest whole moment of a log."""
+    """Return the first and the newest whole moment of a log. Raises SinkError if there is none."""
     rows = whole_moments(spark, source).orderBy("batch")
     first, newest = rows.first(), rows.orderBy("batch", ascending=False).first()
     if first is None or newest is None:
-        raise SinkError(f"{source} has no whole moment yet.", "Let its pipeline run on until the snapshot is over.")
+        raise SinkError(f"{source} has no whole moment yet.", "Let its pipeline run until the snapshot is complete.")
     return first, newest
 
 
@@ -192,14 +195,14 @@ def _logged(spark: SparkSession, source: str, name: str, version: int) -> _Logge
     keys, renamed = stored.past(KEY)
     if len(keys) > 1:
         raise SinkError(
-            f"The key of the table {path} is made of other columns than before, or of columns that had other names.",
+            f"The key of the table {path} has had other columns, or columns with other names, before.",
             "Leave the table out by naming the others, or read the database anew.",
         )
     return _Logged(name, stored.rows(version), told, renamed)
 
 
 def _until(tables: Sequence[_Logged], moments: tuple[Any, Any], at: str | datetime | None) -> tuple[str, Moment]:
-    """Which changes are up to `at`, as a condition, and where that is."""
+    """Return an SQL condition for the changes up to `at`, and the moment of the last of them."""
     first, newest = moments
     if at is None:
         return "true", Moment(newest["batch"], newest["position"], newest["ordinal"], newest["committed_at"])
@@ -215,7 +218,8 @@ def _until(tables: Sequence[_Logged], moments: tuple[Any, Any], at: str | dateti
         known = cut is None or cut > lowest
     if not known:
         raise SinkError(
-            f"The log is not whole at {at}: it is from {lowest} to {newest['position']}.", "Name a moment in between."
+            f"The log is not complete at {at}: it reaches from {lowest} to {newest['position']}.",
+            "Name a moment in between.",
         )
     last = [
         table.rows.where(until)
@@ -229,27 +233,27 @@ def _until(tables: Sequence[_Logged], moments: tuple[Any, Any], at: str | dateti
 
 
 def _demand_rebuilt(spark: SparkSession, place: str) -> None:
-    """Raise SinkError where something is at `place` that no rebuild has made, or that a pipeline has gone on with."""
+    """Raise SinkError if `place` holds something that no rebuild has made, or that a pipeline has continued with."""
     stored = _stored(spark, place)
     begun = {kind.marker for kind in FORMATS.values()}
     if stored is None and begun.issuperset(HadoopStorage(spark).sizes(place)):
         return
     properties = {} if stored is None else stored.properties()
     if stored is None or REBUILT not in properties:
-        raise SinkError(f"{place} is there already, and no rebuild has made it.", "Name another path, or move it away.")
+        raise SinkError(f"{place} already exists, and no rebuild has made it.", "Name another path, or move it away.")
     batch = json.loads(properties[REBUILT])["batch"]
     if any(commit.changes and not _is_rebuilt(told(commit.metadata), batch) for commit in stored.commits(_COMMITS)):
         raise SinkError(f"{place} was rebuilt, and has been written to since.", "Name another path.")
 
 
 def _is_rebuilt(said: dict[str, Any] | None, batch: int) -> bool:
-    """Whether a commit says of itself that a rebuild up to `batch` has made it: a pipeline's tables name its run."""
+    """Return True if a commit's metadata is that of a rebuild up to `batch`. A pipeline's commit also names its run."""
     return said is not None and "run" not in said and said["batch"] == batch
 
 
 @dataclass(frozen=True, slots=True)
 class _Making:
-    """How tables of a format are made: of the changes of which `until` is true, with the properties `mark`."""
+    """A maker of tables of a format, from the changes that fulfil `until`, with the properties `mark`."""
 
     spark: SparkSession
     kind: TableFormat
@@ -259,7 +263,7 @@ class _Making:
     once: Once
 
     def make(self, path: str, table: _Logged, shape: ReplayedForm) -> int:
-        """Make one table; its version. Raises SinkError where a value is lacking."""
+        """Make one table and return its version. Raises SinkError if a value is lacking."""
         found = replay.changes(table.rows.where(self.until), shape)
         replay.demand_keys(found, shape, table.name)
         own: Columns
@@ -284,14 +288,14 @@ class _Making:
         return stored.commits(1)[0].version
 
     def _properties(self, table: _Logged) -> dict[str, str]:
-        """Those of the log's table, with what is other here."""
+        """Return the properties of the log's table, adapted to the rebuilt table."""
         kept = {name: text for name, text in table.properties.items() if name.startswith(_COPIED) or name == _MAPPING}
         deletes = "true" if self.wanted.keeps_deletes else "false"
         return {**kept, **self.mark, MODE: self.wanted.mode, DELETES: deletes}
 
 
 def _columns(log: Sequence[tuple[str, str]], own: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The columns in the order in which the sink would have them: those that came later behind its own."""
+    """Return the columns in the sink's order: its own columns stand before source columns that were added later."""
     change = [name for name, _ in CHANGE]
     found: list[tuple[str, str]] = []
     for name, kind in log:

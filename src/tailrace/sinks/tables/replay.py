@@ -1,8 +1,8 @@
-"""What a table of every change says: the rows that the source had, or every version of them. Driver, by windows.
+"""Replay of a table of changes (mode `log`) into the rows of the source, or every version of them. Driver.
 
-Changes have the columns op, position, ordinal, part, at and missing, as blocks have them, but `missing` names columns;
-those of the row are c0, c1, …. They are shuffled once, by the key, and Spark's windows do the rest. A *life*
-of a key lasts from the change that made its row to the one that ended it; an *era* from a truncate to the next one.
+Changes have the columns op, position, ordinal, part, at and missing as in blocks, but `missing` names columns; the
+columns of the row are c0, c1, …. They are shuffled once, by the key; the rest is Spark's window functions. A *life* of
+a key lasts from the change that creates its row to the change that ends it; an *era* from one truncate to the next.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _ORDER = "order by position, ordinal, part"
 
 @dataclass(frozen=True, slots=True)
 class ReplayedForm:
-    """The columns of a table's rows, and the numbers of those of its key. `unknown` is what a value becomes that no
-    change has: `stop` or `null`; `renamed` says whether columns had other names before, None where nobody knows."""
+    """The columns of a table's rows, and the indexes of its key's columns. `unknown` is the policy for values that no
+    change has: `stop` or `null`. `renamed` is True if columns were renamed before, None if that is unknown."""
 
     names: tuple[str, ...]
     key: tuple[int, ...]
@@ -37,27 +37,27 @@ class ReplayedForm:
 
     @property
     def keys(self) -> str:
-        """The columns of the key in SQL."""
+        """The columns of the key as SQL."""
         return ", ".join(f"c{place}" for place in self.key)
 
     @property
     def values(self) -> str:
-        """All columns in SQL."""
+        """All columns as SQL."""
         return ", ".join(f"c{place}" for place in range(len(self.names)))
 
     def named(self) -> list[str]:
-        """The columns under the names of the table, in SQL."""
+        """Return the columns under their names in the table, as SQL."""
         return [f"c{place} as {quoted(name)}" for place, name in enumerate(self.names)]
 
 
 def changes(log: DataFrame, shape: ReplayedForm) -> DataFrame:
-    """The changes of a table of the mode `log`."""
+    """Return the changes in a table of the mode `log`, under the columns' names here."""
     own = [f"{quoted(name)} as {column}" for (name, _), column in zip(CHANGE, _OWN, strict=True)]
     return log.selectExpr(*own, *(f"{quoted(name)} as c{place}" for place, name in enumerate(shape.names)))
 
 
 def last_rows(found: DataFrame, shape: ReplayedForm, keeps_deletes: bool) -> DataFrame:
-    """The row of each key behind all changes, as the mode `latest` keeps it."""
+    """Return the row of each key after all changes, as in the mode `latest`."""
     emptied = _truncates(found)
     rows = found.where("op <> 't'")
     if emptied and not keeps_deletes:
@@ -76,12 +76,12 @@ def last_rows(found: DataFrame, shape: ReplayedForm, keeps_deletes: bool) -> Dat
 
 
 def every_version(found: DataFrame, shape: ReplayedForm) -> DataFrame:
-    """Every version of every row, as the mode `history` keeps them."""
+    """Return every version of every row, as in the mode `history`."""
     emptied = _truncates(found)
     rows, absent = _filled(_in_eras(found.where("op <> 't'"), emptied), shape)
     within = f"over (partition by era, {shape.keys} {_ORDER})"
     before = (f"lag(op) {within} as op_before", f"lag(struct({shape.values})) {within} as row_before")
-    # a row that a later snapshot has read is a version where it is another than the one before
+    # A row that a later snapshot has read is a new version only if it differs from the version before.
     kinds = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     columns = [f"c{place}" for place in range(len(shape.names))]
     pairs = [(told_apart(c, kinds[c]), told_apart(f"row_before.{c}", kinds[c])) for c in columns]
@@ -97,7 +97,7 @@ def every_version(found: DataFrame, shape: ReplayedForm) -> DataFrame:
 
 
 def demand_keys(found: DataFrame, shape: ReplayedForm, table: str) -> None:
-    """Raise SinkError where changes do not have the key that the table has now."""
+    """Raise SinkError if changes lack a column of the table's present key."""
     unkeyed = " or ".join(f"c{place} is null" for place in shape.key)
     if not found.where(f"op <> 't' and ({unkeyed})").isEmpty():
         raise SinkError(
@@ -107,7 +107,7 @@ def demand_keys(found: DataFrame, shape: ReplayedForm, table: str) -> None:
 
 
 def _truncates(found: DataFrame) -> list[Any]:
-    """The places of all truncates, in order."""
+    """Return the places of all truncates in order."""
     rows = found.where("op = 't'").selectExpr("position", "ordinal", "unix_micros(at) as micros").distinct()
     return rows.orderBy("position", "ordinal").collect()
 
@@ -123,7 +123,7 @@ def _as_place(place: Any) -> str:
 
 
 def _in_eras(rows: DataFrame, emptied: Sequence[Any]) -> DataFrame:
-    """Rows with how many truncates were before each."""
+    """Return rows with the column `era`: the number of truncates before each row."""
 
     def searched(low: int, high: int) -> str:
         if low == high:
@@ -135,8 +135,10 @@ def _in_eras(rows: DataFrame, emptied: Sequence[Any]) -> DataFrame:
 
 
 def _filled(rows: DataFrame, shape: ReplayedForm) -> tuple[DataFrame, list[int]]:
-    """Rows with the values that they miss, from the change of the same row before, and the columns that some row
-    misses. `lacks` has those of which no change has the value."""
+    """Fill missing values from earlier changes of the same row. Return the rows and the columns that some row misses.
+
+    The column `lacks` lists the columns of a row whose value no change has.
+    """
     absent = _absent(rows, shape)
     if not absent:
         return rows.selectExpr("*", "cast(null as array<int>) as lacks"), []
@@ -164,7 +166,7 @@ def _misses(shape: ReplayedForm, place: int) -> str:
 
 
 def _absent(rows: DataFrame, shape: ReplayedForm) -> list[int]:
-    """The columns that some row misses."""
+    """Return the columns that some row misses, without the key's. Raises SinkError if they may have been renamed."""
     found = {row["name"] for row in rows.selectExpr("explode(missing) as name").distinct().collect()}
     gone = sorted(found.difference(shape.names))
     if (found and shape.renamed) or (gone and shape.renamed is None):
@@ -176,8 +178,10 @@ def _absent(rows: DataFrame, shape: ReplayedForm) -> list[int]:
 
 
 def _with_lives(rows: DataFrame, shape: ReplayedForm, absent: Sequence[int]) -> DataFrame:
-    """Rows with the number of their life, and `head`: the place of its first change where that is the second half of a
-    change of the key. `k0` and so on are what their life has of the columns up to there: structs, null where nothing.
+    """Return rows with three kinds of columns about their life.
+
+    `life` is its number. `head` is the place of its first change if that is the second half of a key change, else
+    null. `k0`, … are structs with the column's last value in the life up to the row, null if there is none.
     """
     within = f"over (partition by era, {shape.keys} {_ORDER} rows between unbounded preceding and current row)"
     begins = f"(op in ('c', 'r') or coalesce(lag(op) over (partition by era, {shape.keys} {_ORDER}), 'd') = 'd')"
@@ -197,7 +201,10 @@ def _with_lives(rows: DataFrame, shape: ReplayedForm, absent: Sequence[int]) -> 
 
 
 def _moved(lives: DataFrame, absent: Sequence[int]) -> DataFrame | None:
-    """What rows had under the key before, by the place `own` of the change of the key; None where none misses it."""
+    """Return the values that rows had under their previous key, by the place `own` of the key change.
+
+    Return None if no row misses values at its key change.
+    """
     own = "struct(position, ordinal) as own"
     moved = lives.where("op = 'c' and part = 1 and missing is not null").selectExpr(own).localCheckpoint()
     if moved.isEmpty():
@@ -207,7 +214,7 @@ def _moved(lives: DataFrame, absent: Sequence[int]) -> DataFrame | None:
     )
     found = ended.join(moved, "own").localCheckpoint()
     unknown = " or ".join(f"m{place} is null" for place in absent)
-    # a row may have moved again and again: each round looks twice as far back
+    # A row may have changed its key many times: each round looks twice as far back.
     while not found.where(f"up is not null and ({unknown})").isEmpty():
         further = [f"coalesce(a.m{place}, b.m{place}) as m{place}" for place in absent]
         joined = found.alias("a").join(found.alias("b"), _expr("a.up = b.own"), "left")
@@ -222,7 +229,7 @@ def _expr(text: str) -> Any:
 
 
 def _with_last_values(rows: DataFrame, shape: ReplayedForm) -> DataFrame:
-    """Rows of deletes with the values that their rows had."""
+    """Return the rows, where deletes have the values of the deleted rows."""
     within = f"over (partition by era, {shape.keys} {_ORDER})"
     rows = rows.selectExpr("*", f"lag(struct(op, lacks, {shape.values})) {within} as row_before")
     kept = "op = 'd' and coalesce(row_before.op, 'd') <> 'd'"
@@ -231,7 +238,7 @@ def _with_last_values(rows: DataFrame, shape: ReplayedForm) -> DataFrame:
 
 
 def _known(rows: DataFrame, shape: ReplayedForm, absent: Sequence[int]) -> DataFrame:
-    """Rows that end the query where a value is lacking, unless it may be null."""
+    """Return rows that raise an error for each lacking value, unless `unknown` is `null`."""
     if shape.unknown == "null" or not absent:
         return rows
     values = []

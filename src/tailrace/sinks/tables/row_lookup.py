@@ -1,13 +1,13 @@
 """Values that neither the log nor a table has, read again from the source. Driver and workers.
 
-What is read is a row as it is now, which may be newer than the batch. So the position behind all that was read is kept
-by the table of positions (`Positions.until`), from before the rows are written. Up to there
+A row is read in its present state, which may be newer than the batch. So a position after all that was read is kept in
+the table of positions (`Positions.until`) before the rows are written. Up to this position
 
 - no moment is whole,
-- a row that changes its key takes no value over from the table, where that may be another row's: it is read anew.
+- a row that changes its key is read anew: it takes no value from the table, where the old key may be another row's.
 
-A row that is not found has been deleted or has another key by now, which the log shows later: it is left out until
-then. So whatever comes between, the tables equal the source once the log has passed that position.
+A row that is not found has since been deleted or got another key, which the log shows later; it is left out until then.
+So the tables equal the source once the log has passed the position.
 """
 
 from __future__ import annotations
@@ -41,22 +41,25 @@ _LEFT = "s.op, s.position, s.ordinal, s.part, s.at, s.missing"
 
 
 class Again:
-    """Reads values again for all tables of a sink. `open_present` opens a session with the source. Where that is not
-    `wanted`, it is done as long as an earlier run's reading is ahead of the log: values of its rows may be lost."""
+    """A reader of unknown values for all tables of a sink. `open_present` opens a session with the source.
+
+    If it is not `wanted`, it still reads while rows that an earlier run has read may be newer than the log, because
+    values of such rows may be lost.
+    """
 
     def __init__(self, open_present: Callable[[], PresentTables], positions: Positions, wanted: bool) -> None:
         self._open, self._positions, self._wanted = open_present, positions, wanted
 
     def reads(self, batch: TableBatch) -> bool:
-        """Whether values that nobody has are read again."""
+        """Return True if unknown values in the batch are read again."""
         return self._wanted or self.is_doubtful(batch)
 
     def is_doubtful(self, batch: TableBatch) -> bool:
-        """Whether rows of the table may be newer than a change of the batch, and so be other rows of the same key."""
+        """Return True if rows of the table may be newer than the batch, and so be other rows with the same key."""
         return min(head.first for head in batch.heads)[0] <= self._positions.until
 
     def merge(self, stored: Stored, batch: TableBatch, once: Once, reduced: Reduced, rows: str) -> None:
-        """Bring a batch in some of whose rows miss values that nobody has. `rows` is the view of its reduced rows."""
+        """Merge a batch with unknown values, which are read again. `rows` is the view of its reduced rows."""
         form, session, table = batch.form, stored.session, stored.name()
         marked = session.sql(told(table, reduced, rows, self.is_doubtful(batch))).persist()
         try:
@@ -80,14 +83,16 @@ class Again:
         finally:
             marked.unpersist()
         log.warning(
-            "%d rows of %s were read again from the source, of %d that miss values: tables are at one moment again "
-            "behind %s",
+            "%d rows of %s were read again from the source, of %d that miss values: the tables are at one moment again "
+            "after position %s",
             found, ".".join(filter(None, batch.table)), wanted, self._positions.until,
         )  # fmt: skip
 
     def _filled(self, session: SparkSession, batch: TableBatch, lost: DataFrame) -> DataFrame:
-        """Rows with the values that are read for them, kept in memory, and the position behind those in the table of
-        positions. Whoever asks lets the rows go."""
+        """Return rows with values read from the source, and keep the position after the read in the table of positions.
+
+        The rows are persisted; the caller must unpersist them.
+        """
         present = self._open()
         try:
             reading = Filling(batch.form, present.table(batch.table))
@@ -100,7 +105,7 @@ class Again:
 
 
 def told(table: str, reduced: Reduced, rows: str, doubtful: bool) -> str:
-    """The query for the rows of a batch and, as `lost`, whether nobody has what one misses."""
+    """Return the query for the rows of a batch with the column `lost`, true if neither log nor table has a value."""
     form = reduced.form
     first = quoted(form.names[form.key[0]])
     joined = " and ".join(
@@ -116,8 +121,8 @@ def told(table: str, reduced: Reduced, rows: str, doubtful: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """Gives rows the values that they miss, of the source's table as it is now, and leaves out those that are not
-    there. Worker."""
+    """A function that fills missing values from the source's table in its present state, and leaves out rows that the
+    table no longer has. Worker."""
 
     form: Form
     table: PresentTable
@@ -142,7 +147,7 @@ class Filling:
 
 
 def _by_missing(batch: pa.RecordBatch) -> dict[tuple[int, ...], list[int]]:
-    """The rows by the columns that they miss."""
+    """Return the indexes of rows by the columns that they miss."""
     found: dict[tuple[int, ...], list[int]] = {}
     for row, missed in enumerate(batch["missing"].to_pylist()):
         found.setdefault(tuple(missed or ()), []).append(row)

@@ -1,7 +1,7 @@
-"""Blocks opened into rows, and rows of several blocks reduced to the last of each key. Workers.
+"""Opening of blocks into rows, and reduction of the rows of several blocks to the last row of each key. Workers.
 
-Rows have the columns of `tailrace.columns.blocks`, those of the table as `target` numbers them, and `since`: the place
-of their block's first change, by which what stands before a block is told from what stands in it.
+Rows have the columns of `tailrace.columns.blocks`, with the table's columns numbered as in `target`, and `since`: the
+place of their block's first change, which separates rows before the block from rows in it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _SINCE = pa.field("since", pa.string())
 
 
 def row_schema(target: Form) -> pa.Schema:
-    """The schema of opened rows of a table."""
+    """Return the schema of opened rows of a table."""
     schema = target.schema
     return pa.schema([*FIXED, _SINCE, *list(schema)[len(FIXED) :]])
 
 
 def place_text(place: Place) -> str:
-    """A place as a text that sorts as it does."""
+    """Return a place as a text with the same sort order."""
     return f"{place[0]}:{place[1]:020d}"
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Opens blocks, rows with their columns `key` and `value`, for a table whose columns are those of `target`."""
+    """A function that opens blocks, given as rows with `key` and `value`, into rows with the columns of `target`."""
 
     target: Form
 
@@ -41,7 +41,7 @@ class Opening:
             yield from rows.to_batches()
 
     def blocks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """The rows of each block."""
+        """Yield the rows of each block."""
         for batch in batches:
             for key, value in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True):
                 yield self._opened(Head.of(key), read(value))
@@ -68,8 +68,10 @@ class Opening:
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
     def _origin(self, form: Form, origin: pa.StructArray, places: Sequence[int]) -> pa.Array:
-        """The keys that rows had before, as the table's key is made; null where that is of other columns, which the
-        mode log alone has, and it does not read them."""
+        """Return the previous keys of rows in the form of the table's key.
+
+        They are null if the table's key has other columns. That happens only in the mode log, which does not read them.
+        """
         kind = row_schema(self.target).field("origin").type
         columns = [places[index] for index in self.target.key]
         if origin.null_count == len(origin) or set(columns) != set(form.key):
@@ -80,8 +82,10 @@ class Opening:
 
 
 def places_of(form: Form, target: Form) -> tuple[int, ...]:
-    """Where each column of `target` is in `form`, -1 where it is not: by its number, or by its name where one of them
-    does not tell numbers."""
+    """Return the index in `form` of each column of `target`, -1 if it is not there.
+
+    Columns are compared by number, or by name if one of the two forms has no numbers.
+    """
     numbers = {form.number(place): place for place in range(len(form.names)) if form.number(place)}
     names = {name: place for place, name in enumerate(form.names)}
     found = []
@@ -93,14 +97,14 @@ def places_of(form: Form, target: Form) -> tuple[int, ...]:
 
 
 def _renumbered(missing: pa.ListArray, count: int, places: Sequence[int]) -> pa.Array:
-    """The columns that rows miss, out of `count`, by the numbers that they have in the table."""
-    # what no column of the form is nobody misses
+    """Return the columns that rows miss, of `count` columns of the form, by their indexes in the table."""
+    # No row misses a column that the form does not have.
     flags = np.vstack([flagged(missing, count), np.zeros((1, len(missing)), np.bool_)])
     return listed(flags[list(places)])
 
 
 def _constant(text: str | None, kind: pa.DataType, count: int) -> pa.Array:
-    """So many times the value that `Form.values` writes as `text`, or null."""
+    """Return an array of `count` equal values. `text` is the value's text in `Form.values`, or None for null."""
     if text is None:
         return pa.nulls(count, kind)
     value = pa.array([int(text)]) if pa.types.is_timestamp(kind) and kind.tz is not None else pa.array([text])
@@ -108,19 +112,21 @@ def _constant(text: str | None, kind: pa.DataType, count: int) -> pa.Array:
 
 
 def _as(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    """Values in the type of the table's column, which has room for all of them."""
+    """Return values in the type of the table's column, which can hold all of them."""
     return values if values.type.equals(kind) else values.cast(kind)
 
 
 def is_value(name: str) -> bool:
-    """Whether a column of a block's rows has values of a column of the source's."""
+    """Return True if a column of a block's rows holds values of a source column."""
     return name[0] == "c" and name[1:].isdigit()
 
 
 @dataclass(frozen=True, slots=True)
 class Reducing:
-    """Leaves the last row of each key of all rows of a partition, with values that it misses from those before it;
-    with `keeps_deletes` rows that are gone, too."""
+    """A function that reduces a partition to the last row of each key, with missing values from earlier rows.
+
+    With `keeps_deletes`, deleted rows keep their values, too.
+    """
 
     target: Form
     keeps_deletes: bool = False
@@ -134,8 +140,10 @@ class Reducing:
 
 @dataclass(frozen=True, slots=True)
 class OpeningApart:
-    """Opens blocks and leaves the last row of each key, where no other partition has rows of the same keys;
-    with `keeps_deletes` rows that are gone, too. Of `columns` alone, unless that is empty."""
+    """A function that opens blocks and reduces them to the last row of each key, with only `columns` unless empty.
+
+    No other partition may have rows of the same keys. `keeps_deletes` is as in Reducing.
+    """
 
     target: Form
     keeps_deletes: bool = False
@@ -148,9 +156,11 @@ class OpeningApart:
         yield from (part.select(self.columns) for part in rows) if self.columns else rows
 
     def _is_reduced(self, blocks: Sequence[pa.Table]) -> bool:
-        """Whether each key has one row, and no row misses values: so it often is, since what later changes of a key
-        make superfluous is not even decoded."""
-        # a block has one row of a key
+        """Return True if each key has one row and no row misses values.
+
+        That is frequent, since changes that a later change of the same key makes superfluous are not even decoded.
+        """
+        # A block has one row of a key.
         if len(blocks) < 2:
             return True
         if any(rows["missing"].null_count < rows.num_rows for rows in blocks):
@@ -161,11 +171,11 @@ class OpeningApart:
 
 
 def gathered(batches: Iterator[pa.RecordBatch], target: Form) -> pa.Table:
-    """All rows of a partition. Behind a filter Spark calls columns not null that the schema lets be null."""
+    """Return all rows of a partition in the declared schema. After a filter, Spark marks nullable columns not null."""
     schema = row_schema(target)
 
     def as_declared(batch: pa.RecordBatch) -> pa.RecordBatch:
-        # a cast does not take a variant that is null, even to its own type
+        # A cast fails for a null variant, even to its own type.
         columns = [_as(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -173,7 +183,7 @@ def gathered(batches: Iterator[pa.RecordBatch], target: Form) -> pa.Table:
 
 
 def reduced(rows: pa.Table, target: Form, keeps_deletes: bool = False) -> pa.Table:
-    """The last row of each key, of rows in order; `keeps_deletes` as in Reducing."""
+    """Return the last row of each key. The rows must be in log order; `keeps_deletes` is as in Reducing."""
     keys = [rows[f"c{index}"].combine_chunks() for index in target.key]
     group = groups(keys)
     left = lasts(group)
@@ -199,8 +209,10 @@ def reduced(rows: pa.Table, target: Form, keeps_deletes: bool = False) -> pa.Tab
 def missed(
     rows: pa.Table, target: Form, previous: Int64s, keeps_deletes: bool = False
 ) -> tuple[Flags, Flags, dict[int, Int64s]]:
-    """Which columns the rows miss, and which of these no row before has either; for each column that some row misses,
-    the rows that the values are in. Of rows that are gone nothing is known and nothing wanted, unless deletes are kept.
+    """Return the columns that rows miss, those of them that no earlier row has, and where the values are.
+
+    The last item maps each column that some row misses to the row indexes of the values. Deleted rows give no values
+    and need none, unless deletes are kept.
     """
     misses = flagged(rows["missing"].combine_chunks(), len(target.names))
     ops = rows["op"].combine_chunks()
@@ -214,7 +226,7 @@ def missed(
 
 
 def link(rows: pa.Table, keys: Sequence[pa.Array], origins: pa.StructArray, previous: Int64s) -> None:
-    """Lead each row that had another key before its block to the last row of that key before the block."""
+    """Set `previous` of each row that had another key before its block to the last row of that key before the block."""
     moved = np.flatnonzero(origins.is_valid())
     if not len(moved):
         return
@@ -224,10 +236,10 @@ def link(rows: pa.Table, keys: Sequence[pa.Array], origins: pa.StructArray, prev
     ordinals = pc.utf8_lpad(pc.cast(rows["ordinal"], pa.string()), 20, "0")
     at = pc.binary_join_element_wise(rows["position"], ordinals, ":").combine_chunks()
     since = rows["since"].combine_chunks().take(pa.array(moved))
-    # rows are in order: of those that stand before a block there is a last one
+    # The rows are in order, so the rows before a block are those below a limit.
     ranks = pc.rank(pa.concat_arrays([at, since]), sort_keys="ascending", tiebreaker="min").to_numpy().astype(np.int64)
     limits = np.searchsorted(ranks[:count], ranks[count:])
-    # the places of rows, group by group
+    # Group and index of each row in one number, sorted.
     places = np.sort(group[:count] * (count + 1) + np.arange(count))
     wanted = group[count:] * (count + 1)
     found = places[np.maximum(np.searchsorted(places, wanted + limits) - 1, 0)] - wanted
@@ -235,7 +247,7 @@ def link(rows: pa.Table, keys: Sequence[pa.Array], origins: pa.StructArray, prev
 
 
 def former(keys: Sequence[pa.Array], origins: pa.StructArray, first: Int64s, wanted: Flags) -> pa.Array:
-    """The keys that rows had before all blocks, by `first`, the first row of each; null where it is not `wanted`."""
+    """Return the keys that rows had before all blocks, by `first`, the first row of each; null unless `wanted`."""
     count = len(first)
     place = pa.array(np.where(np.asarray(origins.is_valid())[first], first, count + first))
     parts = [pa.concat_arrays([origins.field(number), key]).take(place) for number, key in enumerate(keys)]

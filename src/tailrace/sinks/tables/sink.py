@@ -1,4 +1,4 @@
-"""The sink `tables`: every captured table as a table of a lakehouse, exactly once. Driver."""
+"""The sink `tables`: a lakehouse table for every captured table, exactly once. Driver."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 _CODE = {"spark.sql.codegen.cache.maxEntries": "1000"}
-"""Spark makes Java of each plan and keeps the newest 100 classes, unless this is set. The batches of one table have
-some 65; those of several would be made anew for each batch, and Java would compile them again."""
+"""Size of Spark's cache of generated classes, by default 100. The batches of one table have some 65 classes; those of
+several tables would be generated and compiled anew for each batch."""
 
 _MODES = ("latest", "history", "log")
 _WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": "none"}
-"""Options that would leave changes out, and the words under which they do not."""
+"""Options with values that would leave changes out, and the allowed values."""
 _BATCH_BYTES, _BATCH_IN_FILES = 128 << 20, 512 << 20
-"""Most of the log in a batch of `latest` in Spark's plan, and of `latest` and `log` in files of the planner: a MERGE of
-many changes takes hardly longer than one of few, and of the changes of a key one leaves the tasks. All changes of a
-batch of `history` are shuffled and joined, at most those of 128 MB."""
+"""Most bytes of the log in a batch: of `latest` in Spark's plan and of `history` anywhere; of `latest` and `log` in
+files of the planner. A MERGE of many changes takes hardly longer than a MERGE of few, and only one change per key
+leaves the tasks. Batches of `history` are smaller because all their changes are shuffled and joined."""
 _QUERY_SECONDS = 0.2
-"""How long Spark's JVM takes to start a query."""
+"""Time that Spark's JVM needs to start a query."""
 _LOADED_TABLES = 4
-"""Where a pipeline has so many tables at most, what Spark has to know of them is read before the first batch, but for
-the mode `log`, whose appends ask nothing of the rows that are there."""
+"""Most tables whose state Spark reads before the first batch; with more tables, none is read ahead. In the mode `log`
+none is read either, since appends need nothing about existing rows."""
 _MEMORY = {
     "spark.sql.autoBroadcastJoinThreshold": "1MB",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "10MB",
@@ -67,17 +67,17 @@ _MEMORY = {
     "parquet.block.size": str(16 << 20),
     "spark.sql.execution.arrow.maxBytesPerBatch": str(4 << 20),
 }
-"""Spark estimates the size of a table's rows by that of its files, and rows that compress well are far larger: keys of
-3,000,000 rows ended a JVM of 2 GB as a broadcast. What an adaptive plan goes by has been measured. Of Parquet each task
-holds a row group of a file and as many rows as are named here, of Arrow one batch for Python and one back."""
+"""Limits of memory. Spark estimates the size of rows by the size of their files, but rows that compress well are far
+larger: a broadcast of the keys of 3,000,000 rows ended a JVM of 2 GB. The adaptive threshold can be higher, because it
+applies to measured sizes. Of Parquet, each task holds one row group and one batch of the given number of rows; of
+Arrow, one batch to Python and one back."""
 
 
 class TablesSink(Sink):
-    """A table, of Delta Lake or Iceberg, for each captured table, under `path`.
+    """A sink that keeps a table of Delta Lake or Iceberg under `path` for each captured table.
 
-    `mode` is `latest` (the rows that the source has), `history` (every version of them) or `log` (every change,
-    appended). The source is asked for blocks of typed rows in place of events, so that what is said of events alone
-    has no effect here.
+    `mode` is `latest` (the rows of the source), `history` (every version of them) or `log` (every change, appended).
+    The source gives blocks of typed rows instead of events, so that options of events have no effect.
     """
 
     name = "tables"
@@ -100,7 +100,7 @@ class TablesSink(Sink):
         self.mode = given.choice("mode", "latest", _MODES)
         self.keeps_deletes = given.flag("upsert-keep-deletes")
         if self.keeps_deletes and self.mode != "latest":
-            raise given.wrong("upsert-keep-deletes", "is for the mode latest alone")
+            raise given.wrong("upsert-keep-deletes", "is only for the mode latest")
         self.at_once = given.number("tables.at.once", 4, least=1, most=64)
         self.unknown = given.choice("unknown.values", "stop", ("stop", "null", "reselect"))
         self._source: Config | None = None
@@ -111,11 +111,11 @@ class TablesSink(Sink):
         self._gathers, self._lie_in_plan = False, False
         self.names = Names.of(given)
         if self.names.catalog and self.format.name != Delta.name:
-            raise given.wrong("catalog.name.format", f"is for the format {Delta.name} alone")
+            raise given.wrong("catalog.name.format", f"is only for the format {Delta.name}")
         if self.unknown == "reselect" and self.mode != "latest":
-            raise given.wrong("unknown.values", "can be reselect in the mode latest alone")
+            raise given.wrong("unknown.values", "can be reselect only in the mode latest")
         if self.unknown == "reselect" and self.names.routing is not None:
-            raise given.wrong("unknown.values", "cannot be reselect where tables are put into one")
+            raise given.wrong("unknown.values", "cannot be reselect if tables are routed into one")
 
     @property
     def folder(self) -> str:
@@ -130,29 +130,27 @@ class TablesSink(Sink):
         self.can_read_again = present and self.mode == "latest" and self.names.routing is None
         if self.unknown == "reselect" and not present:
             raise SinkError(
-                f"unknown.values = reselect is not there for the connector {source.connector}.", "Set it to stop."
+                f"unknown.values = reselect is not supported for the connector {source.connector}.", "Set it to stop."
             )
         self._gathers = source.get("max.batch.size.in.bytes") is not None
         self._lie_in_plan = source.is_set("tasks.in.files") and not source["tasks.in.files"]
         for name in ("transforms", "post.processors"):
             if source.get(name):
-                raise SinkError(f"The sink tables takes no {name}: they are of events.", f"Leave {name} out.")
+                raise SinkError(f"The sink tables supports no {name}: they apply to events.", f"Leave {name} out.")
         for name, kept in _WHOLE.items():
             if source.get(name) not in (None, kept):
-                raise SinkError(f"{name} would leave changes out of the tables.", f"Let it be {kept}.")
+                raise SinkError(f"{name} would leave changes out of the tables.", f"Set it to {kept}.")
         snapshot = snapshot_mode(source)
         if snapshot.reads == "each start" or snapshot.mends:
             raise SinkError(
-                f"snapshot.mode={source['snapshot.mode']} may take a second snapshot, which knows nothing of rows that "
+                f"snapshot.mode={source['snapshot.mode']} may take a second snapshot, which does not show rows that "
                 "were deleted before it: they would stay in the tables.",
-                "Let it be initial. Where the log no longer reaches the checkpoint, begin anew with another path and "
-                "another checkpoint.",
+                "Set it to initial. If the log no longer reaches back to the checkpoint, begin anew with another path "
+                "and another checkpoint.",
             )
         skipped = set(source.get("skipped.operations") or ()) if source.is_set("skipped.operations") else set()
         if skipped & set("cud"):
-            raise SinkError(
-                "skipped.operations names changes that the sink tables cannot do without.", "Let it be t or none."
-            )
+            raise SinkError("skipped.operations skips changes that the sink tables needs.", "Set it to t or none.")
 
     def source_options(self) -> dict[str, str]:
         held = EVERY if self.mode != "latest" else KEPT if self.keeps_deletes else LAST
@@ -172,7 +170,7 @@ class TablesSink(Sink):
         }
 
     def present(self) -> PresentTables:
-        """A session with the source, which reads rows as they are now."""
+        """Open a session with the source that reads rows in their present state."""
         assert self._source is not None
         source = self._source
         texts = {name: text for name, text in self.source_defaults().items() if not source.is_set(name)}
@@ -186,13 +184,13 @@ class TablesSink(Sink):
         if unknown is not None:
             return SinkError(
                 f"Neither the log nor the table has the value of the column {unknown} of a row.",
-                "Read the row's table by an incremental snapshot first, set its replica identity to FULL, or set "
-                "debezium.sink.tables.unknown.values to reselect or null.",
+                "Read the row's table by an incremental snapshot first, set the table's replica identity to FULL, or "
+                "set debezium.sink.tables.unknown.values to reselect or null.",
             )
         if self.format.conflict.search(text):
             return SinkError(
-                f"Somebody else has written to a table under {self.path} at the same time.",
-                "Let this pipeline alone write there, then start again: the batch is repeated.",
+                f"Another process has written to a table under {self.path} at the same time.",
+                "Let only this pipeline write there, then start again: the batch is repeated.",
             )
         return None
 
@@ -211,7 +209,7 @@ class TablesSink(Sink):
         return stream.option("checkpointLocation", str(checkpoint)).foreachBatch(briefly(writer.write)).start()
 
     def _is_whole(self, storage: HadoopStorage, checkpoint: str, number: int) -> bool:
-        """Whether a batch ends between two transactions, and with no snapshot half read."""
+        """Return True if a batch ends between two transactions and not within a snapshot."""
         lines = (storage.read(f"{checkpoint}/offsets/{number}") or "").splitlines()
         try:
             offset = json.loads(lines[-1]) if lines else {}
@@ -221,7 +219,7 @@ class TablesSink(Sink):
 
 
 class Writer:
-    """Writes batches: the tables of one side by side, then the row that makes them one moment."""
+    """A writer of batches: first a batch's tables, in parallel, then the row that records them as one moment."""
 
     def __init__(self, sink: TablesSink, pipeline: str, query: str, is_whole: Callable[[int], bool]) -> None:
         self._sink, self._is_whole = sink, is_whole
@@ -238,8 +236,8 @@ class Writer:
             self._again = Again(sink.present, self._positions, sink.unknown == "reselect")
 
     def prepare(self, spark: SparkSession) -> None:
-        """Read what there is to know of the tables while the planner starts, which takes one core, and while the first
-        batch is read; once the JVM has started the query, which needs it."""
+        """Read the state of the tables in the background, while the planner starts on another core and the first batch
+        is read. Begin only after the JVM has started the query."""
         from pyspark import inheritable_thread_target
 
         pool = ThreadPoolExecutor(1, "tailrace-positions")
@@ -253,7 +251,7 @@ class Writer:
             try:
                 self._positions.load(session, _LOADED_TABLES)
             except Exception as error:
-                # the batch meets it as well, and says so
+                # The batch fails with the same error and reports it.
                 log.debug("%s", error)
 
         self._found = pool.submit(inheritable_thread_target(spark)(find))
@@ -262,8 +260,8 @@ class Writer:
         pool.shutdown(wait=False)
 
     def write(self, batch: DataFrame, number: int) -> None:
-        """The function of foreachBatch. Raises SinkError where a table cannot be written."""
-        # the question for the heads of the blocks computes them
+        """Write one batch, as the function of foreachBatch. Raises SinkError if a table cannot be written."""
+        # The query for the heads of the blocks computes the blocks.
         with computed(batch, eager=False) as kept:
             if self._found is not None:
                 self._wanted.set()
@@ -287,7 +285,7 @@ class Writer:
             self._positions.add(kept.sparkSession, moment, self._is_whole(number), versions)
 
     def _write(self, parts: Sequence[TableBatch]) -> dict[str, int]:
-        """Write the tables of a batch; their versions, by their paths below the sink's."""
+        """Write the tables of a batch. Return their versions by their paths relative to the sink's path."""
         from pyspark import inheritable_thread_target
 
         work = [(part, self._table(part)) for part in parts]
@@ -302,7 +300,7 @@ class Writer:
         return {table.path.removeprefix(f"{self._sink.path}/"): at for (_, table), at in zip(work, found, strict=True)}
 
     def _register(self, part: TableBatch, table: Kept) -> None:
-        """Let Spark's catalog know a table, when it is first written."""
+        """Register a table in Spark's catalog when it is first written."""
         if table.path not in self._registered:
             self._sink.names.register(part.frame.sparkSession, table.path, part.table)
             self._registered.add(table.path)
@@ -323,7 +321,7 @@ class Writer:
         return self._tables[path]
 
     def _in_own_session(self, part: TableBatch, table: Kept) -> int:
-        """Write one table's part of a batch, in the table's session. Formats read settings of a write from there."""
+        """Write one table's part of a batch in the table's session, whose settings control the format's writes."""
         session = self._sessions.get(table.path)
         if session is None:
             session = self._sessions[table.path] = part.frame.sparkSession.newSession()
@@ -335,7 +333,7 @@ class Writer:
 
 
 def _policy(given: Settings, kind: str) -> str:
-    """The answer to a kind of alteration."""
+    """Return the policy for a kind of alteration. Raises SinkError for a policy that the kind does not support."""
     name, words = f"schema.{kind}", CHOICES[kind]
     why = SENSELESS.get((kind, given.text(name).lower()))
     if why is not None:

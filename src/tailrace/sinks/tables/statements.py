@@ -1,4 +1,4 @@
-"""The SQL that keeps a table: names, types and the statement that merges a batch. Pure, driver."""
+"""SQL for tables: names, types, and the statement that merges a batch. No I/O. Driver."""
 
 from __future__ import annotations
 
@@ -15,55 +15,55 @@ _SPECIAL = re.compile(r"[ ,;{}()\n\t=]")
 _ESCAPED = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|%`\'$#\[\]{}^~&]|^[._]')
 
 DELETED, OP, SOURCE_TS = "__deleted", "__op", "__source_ts_ns"
-"""The columns of soft deletes, called as debezium-server-iceberg calls them."""
+"""The columns of soft deletes, named as in debezium-server-iceberg."""
 
 KEPT = ((DELETED, "string"), (OP, "string"), (SOURCE_TS, "bigint"))
 
 GONE = "s.op in ('d', 't')"
-"""Whether a row of a batch is one that the source has no more, in SQL."""
+"""SQL condition: a row of a batch no longer exists in the source."""
 
 _KEPT_VALUES = (f"if({GONE}, 'true', 'false')", "s.op", "unix_micros(s.at) * 1000")
 
 
 def quoted(name: str) -> str:
-    """A name in SQL."""
+    """Return a name as an SQL identifier."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal(text: str) -> str:
-    """A text in SQL, in which Spark puts nothing in the place of `${name}`."""
+    """Return a text as an SQL literal, in which Spark does not substitute `${name}`."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"
 
 
 def constant(kind: str, text: str) -> str:
-    """A value of a type in SQL, of the text that `Form.values` has."""
+    """Return a value of an SQL type as SQL. `text` is its text in `Form.values`."""
     if kind == "timestamp":
         return f"timestamp_micros({int(text)})"
     return f"cast({literal(text)} as {kind})"
 
 
 def at_path(path: str) -> str:
-    """The table of Delta Lake at a path, in SQL."""
+    """Return the SQL name of the Delta Lake table at a path."""
     return f"delta.{quoted(path)}"
 
 
 def folder(name: str) -> str:
-    """A table's name as the name of a directory; what file systems or Spark read otherwise is escaped."""
+    """Return a table's name as a directory name, with characters escaped that file systems or Spark misread."""
     return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", name)
 
 
 def type_of(kind: pa.DataType) -> str:
-    """Spark's type for a column."""
+    """Return Spark's SQL type for a column."""
     from pyspark.sql.pandas.types import from_arrow_type
 
     return str(from_arrow_type(kind, prefer_timestamp_ntz=True).simpleString())
 
 
 def told_apart(value: str, kind: str) -> list[str]:
-    """Return expressions in SQL that are all the same, null as null, for values that are the same, and else are not.
+    """Return SQL expressions that all agree, with null equal to null, exactly if two values are identical.
 
-    `kind` is the type that SQL has for the value. The JSON tells the two zeros apart, and takes NaN for itself; the
-    value itself has the digits beyond milliseconds, which JSON leaves out. Maps and variants are compared as JSON.
+    `kind` is the value's SQL type. In JSON the two zeros differ and NaN equals NaN; the value itself has the digits
+    beyond milliseconds, which JSON omits. Maps and variants are compared only as JSON.
     """
     parts = [f"to_json(struct({value} as v))"]
     if kind == "variant":
@@ -72,35 +72,35 @@ def told_apart(value: str, kind: str) -> list[str]:
 
 
 def needs_mapping(names: Sequence[str]) -> bool:
-    """Whether a column is called as Parquet cannot call one."""
+    """Return True if a column's name is illegal in Parquet, so that the table needs column mapping."""
     return any(_SPECIAL.search(name) for name in names)
 
 
 def create(path: str, columns: Sequence[tuple[str, str]], properties: Mapping[str, str]) -> str:
-    """The statement that makes a table."""
+    """Return the statement that creates a table."""
     listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns)
     told = ", ".join(f"{literal(name)} = {literal(text)}" for name, text in properties.items())
     return f"create table {at_path(path)} ({listed}) using delta tblproperties ({told})"
 
 
 def add_columns(path: str, columns: Sequence[tuple[str, str]]) -> str:
-    """The statement that adds columns."""
+    """Return the statement that adds columns."""
     listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns)
     return f"alter table {at_path(path)} add columns ({listed})"
 
 
 def drop_column(path: str, name: str) -> str:
-    """The statement that drops a column."""
+    """Return the statement that drops a column."""
     return f"alter table {at_path(path)} drop column {quoted(name)}"
 
 
 def rename_column(path: str, name: str, to: str) -> str:
-    """The statement that gives a column another name."""
+    """Return the statement that renames a column."""
     return f"alter table {at_path(path)} rename column {quoted(name)} to {quoted(to)}"
 
 
 def widen_column(path: str, name: str, kind: str) -> str:
-    """The statement that gives a column a wider type."""
+    """Return the statement that widens a column's type."""
     return f"alter table {at_path(path)} alter column {quoted(name)} type {kind}"
 
 
@@ -117,7 +117,7 @@ _FLOATS = {"float": ("tinyint", "smallint"), "double": ("tinyint", "smallint", "
 
 
 def widens(old: str, new: str) -> bool:
-    """Whether Delta Lake lets a column of the type `old` become one of the type `new`, without touching its files."""
+    """Return True if Delta Lake can widen a column from `old` to `new` without rewriting files."""
     wanted = _DECIMAL.fullmatch(new)
     if wanted is None:
         return new in _WIDER.get(old, ())
@@ -129,7 +129,7 @@ def widens(old: str, new: str) -> bool:
 
 
 def holds(old: str, new: str) -> bool:
-    """Whether a column of the type `old` has room for every value of the type `new`, unchanged."""
+    """Return True if a column of the type `old` can hold every value of the type `new` unchanged."""
     if old == "string":
         return new in _DIGITS or new in ("boolean", "date") or _DECIMAL.fullmatch(new) is not None
     if old in _DIGITS:
@@ -147,29 +147,29 @@ def holds(old: str, new: str) -> bool:
 
 
 def doubled(table: str, key: Sequence[str], where: str) -> str:
-    """The query that finds a row that has no whole key of these columns, or the same one as another row."""
+    """Return the query for a row with a null in the key's columns, or with the same key as another row."""
     listed = ", ".join(map(quoted, key))
     empty = " or ".join(f"{quoted(name)} is null" for name in key)
     return f"select 1 from {table} where {where} group by {listed} having count(*) > 1 or {empty} limit 1"
 
 
 def fill(path: str, values: Mapping[str, str], where: str) -> str:
-    """The statement that puts values, in SQL, into the columns of rows."""
+    """Return the statement that sets columns to values, given as SQL."""
     told = ", ".join(f"{quoted(name)} = {value}" for name, value in values.items())
     return f"update {at_path(path)} set {told} where {where}"
 
 
 def set_properties(path: str, properties: Mapping[str, str]) -> str:
-    """The statement that sets properties."""
+    """Return the statement that sets properties."""
     told = ", ".join(f"{literal(name)} = {literal(text)}" for name, text in properties.items())
     return f"alter table {at_path(path)} set tblproperties ({told})"
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """What becomes of rows for which `condition` holds ("": of all): they get `values`, SQL by the names of columns.
+    """A change of the rows that fulfil `condition`, or of all rows if it is "".
 
-    None in place of values deletes them.
+    The rows get `values`, SQL by column name. None deletes the rows.
     """
 
     condition: str = ""
@@ -178,14 +178,15 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The rows of the view `view`, `s`, against those of the table, `t`; no two rows of `s` may be `on` one of `t`.
+    """A merge of the rows of the view `view`, alias `s`, into a table, alias `t`.
 
-    The first of the clauses `matched` that holds says what becomes of a row of the table that has a row of the view,
-    `inserted` which other rows of the view become rows of the table (None: none), `beyond` what becomes of the other
-    rows of the table (None: they stay). `small` says that each task of Spark may hold all rows of the view: then the
-    table's rows, perhaps many more, need not be shuffled; `few` says so of what the rows are matched by alone.
-    `whole` says that no value of a row depends on the table: those of its rows that have a row of the view go, and the
-    rows of the view that `inserted` takes come, whether or not there was one in their place.
+    `on` is the condition of a match; at most one row of `s` may match a row of `t`. The first of the clauses `matched`
+    whose condition holds applies to a matched row of the table. `inserted` applies to unmatched rows of the view; None
+    inserts none. `beyond` applies to unmatched rows of the table; None keeps them.
+
+    `small`: each task can hold all rows of the view, so that the table's rows need not be shuffled. `few`: each task
+    can hold the columns that the rows are matched by. `whole`: no new value depends on the table, so that matched rows
+    of the table can be deleted, and all rows that `inserted` selects inserted, whether or not they matched.
     """
 
     view: str
@@ -198,7 +199,7 @@ class Merge:
     whole: bool = False
 
     def statement(self, table: str) -> str:
-        """The MERGE of SQL; `table` is the table's name there."""
+        """Return the SQL MERGE into `table`, a name in SQL."""
         rows = f"(select /*+ broadcast(v) */ * from {self.view} v)" if self.small else self.view
         parts = [f"merge into {table} t using {rows} s on {self.on}"]
         parts += [f"when matched{_and(clause)} then {_done(clause)}" for clause in self.matched]
@@ -223,11 +224,11 @@ def _done(clause: Clause) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """The merge that brings a table to the state after a batch, whose reduced rows are the view `view`.
+    """The merge of a batch whose reduced rows are the view `view`.
 
-    `missing` says that some row misses values, which the table keeps; `keeps_deletes` that deleted rows stay, marked;
-    `emptied` that the table was truncated before these rows. `unknown` is what a value becomes that neither the batch
-    nor the table has: `stop` or `null`.
+    `missing`: some row misses values, which the table keeps. `keeps_deletes`: deleted rows are marked, not removed.
+    `emptied`: the table was truncated before these rows. `unknown` is the policy for values that neither the batch nor
+    the table has: `stop` or `null`.
     """
 
     form: Form
@@ -239,17 +240,17 @@ class Reduced:
 
     @property
     def whole(self) -> bool:
-        """Whether no value of a row depends on the table."""
+        """True if no value of a row depends on the table."""
         return not self.missing and not self.emptied
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the view that the merge reads; empty where these may be all."""
+        """The columns of the view that the merge reads; () if it may read all."""
         values = (f"c{place}" for place in range(len(self.form.names)))
         return ("op", *(["at"] if self.keeps_deletes else []), *values) if self.whole else ()
 
     def merge(self) -> Merge:
-        """The merge."""
+        """Return the merge."""
         names = self.form.names
         keys = " and ".join(f"t.{quoted(names[place])} = s.c{place}" for place in self.form.key)
         updated = {name: self._kept(place) for place, name in enumerate(names)}
@@ -280,22 +281,22 @@ class Reduced:
 
 
 UNKNOWN = "tailrace: neither the log nor the table has the value of column"
-"""The beginning of what the statement raises for a value that nobody has."""
+"""Start of the error that a statement raises for a value that neither the log nor the table has."""
 
 _UNKNOWN = re.compile(re.escape(UNKNOWN) + r' \\?"(?P<column>.*?)\\?"')
 
 
 def unknown_column(text: str) -> str | None:
-    """The column that the text of a failure names as one whose value nobody has; None for other failures."""
+    """Return the column whose value is unknown according to a failure's text; None for other failures."""
     found = _UNKNOWN.search(text)
     return None if found is None else found["column"]
 
 
 def moved(table: str, form: Form, view: str, unknown: str = "null", doubtful: bool = False) -> str:
-    """The query that gives rows that had another key before the batch the values that the table has under that key.
+    """Return the query that fills missing values of rows whose key has changed from the table's row of the old key.
 
-    Unless `unknown` is `null` it raises where the table has none. With `doubtful` those of the table
-    may be of later rows, and none is taken over.
+    Unless `unknown` is `null`, the query raises an error if the table has no such row. With `doubtful` the table's row
+    may be a later one, and its values are not used.
     """
     first = quoted(form.names[form.key[0]])
     joined = " and ".join(f"o.{quoted(form.names[index])} = s.origin.k{place}" for place, index in enumerate(form.key))
@@ -306,7 +307,7 @@ def moved(table: str, form: Form, view: str, unknown: str = "null", doubtful: bo
         held = f"o.{first} is not null and array_contains(s.missing, {place})"
         own = f"s.c{place}"
         if unknown != "null" and place not in form.key:
-            # what the table has under the new key is another row's
+            # The table's row of the new key is another row, whose values must not be used.
             told, kind = literal(f"{UNKNOWN} {json.dumps(name)}"), type_of(form.types[place])
             strange = f"s.origin is not null and not {GONE} and array_contains(s.missing, {place})"
             own = f"if({strange}, cast(raise_error({told}) as {kind}), {own})"

@@ -1,4 +1,4 @@
-"""A table that one pipeline keeps: made, found again, altered as the source's is. Driver."""
+"""A table that a pipeline writes: its creation, its ownership, and its alteration along with the source's. Driver."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ log = logging.getLogger("tailrace")
 
 PIPELINE, SOURCE, MODE, KEY = "tailrace.pipeline", "tailrace.source", "tailrace.mode", "tailrace.key"
 DELETES, COLUMNS = "tailrace.upsert-keep-deletes", "tailrace.columns"
-"""Properties of a table: whose it is, which table of the source, how it is kept, the columns of its key, whether
-deleted rows stay, and the Record of its columns."""
+"""Properties of a table: the pipeline, the source's table, the mode, the columns of the key, whether deleted rows are
+kept, and the HeldTable with its columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who keeps a table: the pipeline's checkpoint by its id, and how. `policies` are the answers to alterations;
-    `keeps_deletes` says that deleted rows stay. The table is stored in `format`."""
+    """The owner of tables and its way to keep them: `pipeline` is the id of the checkpoint, `policies` are the
+    policies for alterations. With `keeps_deletes` deleted rows are kept."""
 
     pipeline: str
     mode: str
@@ -40,9 +40,9 @@ class Owner:
 
 
 class Target:
-    """A table, of the source's table `source`. `own` are the columns that it has beside those.
+    """A table for the source's table `source`, with additional columns `own`.
 
-    `prepare` comes first in each batch. `stored` is the table itself, in the session of the batch.
+    `stored` is the table itself in the session of the current batch. Each batch begins with `prepare`.
     """
 
     def __init__(self, stored: Stored, source: str, owner: Owner, own: Columns = ()) -> None:
@@ -53,26 +53,26 @@ class Target:
         self._written: str | None = None
         self._newest = -1
         self.run = uuid4().hex
-        """By what commits of this object are told from those of another process."""
+        """An id that distinguishes commits of this object from commits of other processes."""
 
     @property
     def path(self) -> str:
-        """Where the table is."""
+        """The table's path."""
         return self.stored.path
 
     def demand(self, is_known: bool) -> None:
-        """Raise SinkError where the table is not there, though earlier batches are known to be in it."""
+        """Raise SinkError if the table is missing although earlier batches were written to it (`is_known`)."""
         if is_known and not self.stored.is_there():
             raise SinkError(
-                f"The table {self.path} is gone, and what earlier batches have written with it.",
-                "Put it back, or begin anew with another path and another checkpoint.",
+                f"The table {self.path} is gone, with all that earlier batches have written to it.",
+                "Restore it, or begin anew with another path and another checkpoint.",
             )
 
     def prepare(self, forms: Sequence[tuple[Form, Place]]) -> Form:
-        """Make the table, or let it follow its source's through these forms, each with the place of its first change.
+        """Create the table, or alter it to follow `forms`, each given with the place of its first change.
 
-        Gives the form of the table's columns. Raises SinkError where the table is another pipeline's, or cannot follow,
-        or is not to.
+        Return the form of the table's columns. Raises SinkError if the table belongs to another pipeline, if it cannot
+        follow, or if a policy forbids it.
         """
         self._find()
         for given, since in forms:
@@ -80,7 +80,7 @@ class Target:
             if self._record is None:
                 self._record = self._make(form, since)
             elif form != self._seen and since >= self._record.since:
-                # an older form comes again with a batch that is repeated, or behind a second snapshot
+                # An older form, from a replayed batch or after a second snapshot, is skipped.
                 self._alter(self._record, form, since)
             else:
                 continue
@@ -94,8 +94,10 @@ class Target:
         return self._form(self._record)
 
     def is_beyond(self, forms: Sequence[tuple[Form, Place]], number: int) -> bool:
-        """Whether an alteration behind these forms has begun that is of the batch `number` too: what is before it in
-        the batch is in the table."""
+        """Return True if the batch `number` has already begun an alteration that follows these forms.
+
+        The part of the batch before the alteration is then in the table.
+        """
         self._find()
         record = self._record
         if record is None or any(since >= record.since for _, since in forms):
@@ -108,13 +110,13 @@ class Target:
             self._record = self._found()
 
     def written(self, number: int) -> str:
-        """What `note` was given at the last write that the table knows of; "" where nothing was written yet.
+        """Return what the table's last write passed to `note`; "" if nothing was written yet.
 
-        Raises SinkError where that was a batch behind `number`, which is to be written.
+        Raises SinkError if the table holds a later batch than `number`, the batch to write.
         """
         if self._written is None:
             commits, is_all = self._last()
-            # somebody else's rows, or too many other commits: what is known of the pipeline's own holds no more
+            # After commits of others that changed rows, or too many other commits, the last own write is unknown.
             self._written = "" if is_all else _FOREIGN
             for commit in commits:
                 own = told(commit.metadata)
@@ -129,7 +131,7 @@ class Target:
         return self._written
 
     def _last(self) -> tuple[list[Commit], bool]:
-        """The last commits, as many as it takes to find one that has changed rows, and whether these are all."""
+        """Return the last commits, back to one that has changed rows, and True if these are all commits."""
         for limit in (1, _COMMITS, 50 * _COMMITS):
             commits = self.stored.commits(limit)
             if len(commits) < limit or any(commit.changes for commit in commits):
@@ -138,32 +140,32 @@ class Target:
 
     def _demand_order(self, number: int, newest: int) -> None:
         if newest > number:
-            # Delta would take the batches up to that one for done, whatever is in them
+            # Delta would skip all batches up to the newest one as already written.
             raise SinkError(
-                f"The table {self.path} holds batch {newest}, and its checkpoint is at batch {number}: it was put back "
-                "to an earlier state.",
+                f"The table {self.path} holds batch {newest}, and its checkpoint is at batch {number}: the checkpoint "
+                "was put back to an earlier state.",
                 "Name another path and another checkpoint.",
             )
 
     def _demand_alone(self, number: int, newest: int, run: str) -> None:
-        # a batch that was there when this object came is one that is repeated
+        # A batch that was in the table before this object's first write is a replay, not a write of another process.
         if run != self.run and newest >= number > self._newest:
             raise SinkError(
                 f"Another process has written batch {newest} to the table {self.path}, with a copy of this pipeline's "
                 "checkpoint.",
-                "Let one of the two run alone, and begin with the other anew, with another path and another "
-                "checkpoint.",
+                "Stop one of the two pipelines, and begin it anew with another path and another checkpoint.",
             )
 
     def note(self, snapshot: str) -> None:
-        """Keep in mind what was written last: the snapshot, "-" for changes."""
+        """Remember the snapshot of the last write, "-" for changes."""
         self._written = snapshot
 
     def version(self, number: int) -> int:
-        """The table's version after the batch `number`: that of the newest commit of this pipeline, for what others
-        have done since is not of the source; the newest of all where the pipeline has none.
+        """Return the table's version after the batch `number`.
 
-        Raises SinkError where somebody else has written the batch under this pipeline's id: nothing was written then.
+        It is the version of this pipeline's newest commit, because later commits of others are not from the source;
+        without one, the newest version. Raises SinkError if another process has written the batch under this
+        pipeline's id; then this process has written nothing.
         """
         commits: Sequence[Commit] = ()
         for limit in (1, _COMMITS):
@@ -176,7 +178,7 @@ class Target:
         return commits[0].version if commits else 0
 
     def _found(self) -> HeldTable | None:
-        """What the table that is there holds; None where there is none."""
+        """Return the record of the existing table; None if there is no table."""
         if not self.stored.is_there():
             return None
         told = self.stored.properties()
@@ -184,25 +186,25 @@ class Target:
         self._columns = self.stored.columns()
         lost = [name for name, _ in self.own if name not in self._columns]
         if lost or COLUMNS not in told:
-            raise self._stop(Unfollowed("somebody else has altered the table"))
+            raise self._stop(Unfollowed("another program has altered the table"))
         return HeldTable.of(told[COLUMNS])
 
     def _demand_own(self, told: Mapping[str, str]) -> None:
-        """Raise SinkError where the table's properties say that it is another one than this pipeline's."""
+        """Raise SinkError if the table's properties, `told`, do not name this pipeline, source and mode."""
         wanted = self._own_properties()
         for name, what in ((PIPELINE, "pipeline"), (SOURCE, "source's table"), (MODE, "mode")):
             if told.get(name) != wanted[name]:
                 other = f": {told[name]}" if name in told else ", or of none"
                 raise SinkError(
-                    f"The table {self.path} is there already, of another {what}{other}.",
+                    f"The table {self.path} already exists, of another {what}{other}.",
                     "Name another debezium.sink.tables.path, or move the table away.",
                 )
         deletes = told.get(DELETES, "false")
         if deletes != wanted[DELETES]:
             raise SinkError(
-                f"The table {self.path} is there already, made with debezium.sink.tables.upsert-keep-deletes = "
+                f"The table {self.path} already exists, created with debezium.sink.tables.upsert-keep-deletes = "
                 f"{deletes}.",
-                "Set it so again, or begin anew with another path and another checkpoint.",
+                "Set the option to that value, or begin anew with another path and another checkpoint.",
             )
 
     def _own_properties(self) -> dict[str, str]:
@@ -222,7 +224,7 @@ class Target:
         return record
 
     def _alter(self, record: HeldTable, form: Form, since: Place) -> None:
-        """Let the table follow from its record to a form; nothing is done where it is that one already."""
+        """Alter the table from its record to a form, unless it already has this form."""
         try:
             own = [name for name, _ in self.own]
             types = {name: kind.simpleString() for name, kind in self._columns.items()}
@@ -233,7 +235,7 @@ class Target:
             return
         if alteration.unfilled:
             log.warning(
-                "%s: rows that nobody writes have null in the new column %s of %s, whatever the source has; the "
+                "%s: existing rows have null in the new column %s of %s, whatever the source has; the "
                 "mend is to read %s by a snapshot (signal execute-snapshot)",
                 self.source, ", ".join(alteration.unfilled), self.path, self.source,
             )  # fmt: skip
@@ -242,7 +244,7 @@ class Target:
         phases = list(alteration.phases())
         steps = [step for phase in phases for step in phase.steps]
         if steps:
-            # from here on older forms count as such, should their batch be repeated
+            # From here on, `prepare` recognises older forms if their batch is replayed.
             self.stored.announce(steps, _recorded(replace(record, since=since)))
         for phase in phases:
             if phase.fills and self.owner.mode != "log":
@@ -252,16 +254,16 @@ class Target:
         self._columns = self.stored.columns()
 
     def _demand_key(self, key: Sequence[str]) -> None:
-        """Raise SinkError where the rows that are there cannot be told apart by these columns."""
+        """Raise SinkError if the columns do not identify the existing rows."""
         if self.owner.mode == "log":
             return
         where = "__valid_to is null" if self.owner.mode == "history" else "true"
         if self.stored.session.sql(statements.doubled(self.stored.name(), key, where)).collect():
-            why = f"its key is made of {', '.join(key)} now, and rows of the table have no values there, or the same"
+            why = f"its key is now {', '.join(key)}, and rows of the table have null or equal values there"
             raise self._stop(Unfollowed(why))
 
     def _form(self, record: HeldTable) -> Form:
-        """The form of the columns that the table holds of the source's."""
+        """Return the form of the source's columns that the table has."""
         from pyspark.sql.pandas.types import to_arrow_type
 
         held = [held for held in record.columns if held.name]
@@ -289,7 +291,7 @@ _COMMITS = 20
 
 
 def metadata(batch: int, snapshot: str, run: str = "", last: Mapping[str, Any] | None = None) -> str:
-    """What a commit to a table says of itself; `run` is that of its Target, `last` what Positions know behind it."""
+    """Return the metadata of a commit. `run` is the Target's id, `last` the state of Positions after the commit."""
     said: dict[str, Any] = {"batch": batch, "snapshot": snapshot}
     more = {name: value for name, value in (("run", run), ("last", last)) if value}
     return json.dumps({"tailrace": said | more})

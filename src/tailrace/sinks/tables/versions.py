@@ -1,7 +1,7 @@
-"""Every version of a table's rows: what follows what, and the SQL that adds a batch's versions to those before.
+"""Versions of rows for the mode `history`: their ends, and the SQL that adds a batch's versions to the table.
 
-A row is a version from its change on until the next change of its key. Rows of a batch get, in tasks, the place where
-each ends within the batch; the table's open version of a key ends where the key's first change of the batch is.
+A row is a version from its change until the next change of its key. Tasks add to the rows of a batch the place where
+each ends within the batch. The table's open version of a key ends at the key's first change in the batch.
 """
 
 from __future__ import annotations
@@ -37,19 +37,20 @@ VALIDITY = (
     ("__valid_to_ordinal", "bigint"),
     ("__valid_to_at", "timestamp"),
 )
-"""The columns of a version beside those of its row. Of the version that is current the last three are null."""
+"""The columns of a version besides the columns of its row. The last three are null for the current version."""
 
 
 def version_schema(target: Form) -> pa.Schema:
-    """The schema of rows that know where they end."""
+    """Return the schema of rows with their ends."""
     return pa.schema([*row_schema(target), *_UNTIL])
 
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
-    """Says of all rows of a partition, which has every change of its keys and every truncate, how long each lasts.
+    """A function that adds its end to each row of a partition. Worker.
 
-    The rows are those of `news`, with `alike` and `hashes` behind the others.
+    The partition has every change of its keys and every truncate. The rows are those of `news`, with `alike` and
+    `hashes` as the last columns.
     """
 
     target: Form
@@ -74,18 +75,17 @@ class Lasting:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What `news` says of rows and the table's open versions."""
+    """The columns that `news` adds to compare rows with the table's open versions."""
 
     alike: pa.Array
     hashes: pa.Array
 
 
 def lasting(rows: pa.Table, target: Form, known: Known) -> pa.Table:
-    """Rows in order, with the values that those before them have, and where each ends; without rows of snapshots that
-    are as the ones before them.
+    """Return rows with their ends and with missing values from earlier rows. The rows must be in log order.
 
-    `opens` says that a row is its key's first, so that the version of before ends there. What is still missing is that
-    of the key in `origin`, before the batch.
+    Snapshot rows that equal the version before are left out. `opens` is true for the first row of a key, where the
+    table's open version ends. A value that is still missing is in the table's version of the key in `origin`.
     """
     keys, previous = _chained(rows, target)
     columns, linked = _filled(rows, keys, previous, target)
@@ -98,10 +98,10 @@ def lasting(rows: pa.Table, target: Form, known: Known) -> pa.Table:
 
 
 def _chained(rows: pa.Table, target: Form) -> tuple[list[pa.Array], Int64s]:
-    """The key's columns, and of each row the one of its key before it."""
+    """Return the key's columns, and for each row the index of the previous row of its key."""
     keys = [rows[f"c{index}"].combine_chunks() for index in target.key]
     group = groups(keys)
-    # a truncate is of no key
+    # A truncate belongs to no key.
     truncates = np.flatnonzero(_emptying(rows))
     group[truncates] = NONE - 1 - np.arange(len(truncates))
     return keys, before(group)
@@ -112,9 +112,9 @@ def _emptying(rows: pa.Table) -> Flags:
 
 
 def _repeated(rows: pa.Table, chains: tuple[Int64s, Int64s], target: Form, known: Known) -> Flags:
-    """Which rows a later snapshot has read that are as the row before them, of the batch or else of the table.
+    """Return a mask of snapshot rows that equal the row before them, in the batch or else in the table.
 
-    `chains` lead each row to the one of its key before it, and to the one that its row was.
+    `chains` holds for each row the index of the previous row of its key, and the index of its row's previous version.
     """
     previous, linked = chains
     count = rows.num_rows
@@ -126,13 +126,13 @@ def _repeated(rows: pa.Table, chains: tuple[Int64s, Int64s], target: Form, known
     emptied = np.searchsorted(np.flatnonzero(_emptying(rows)), np.arange(count))
     earlier = previous[reads]
     first = earlier == NONE
-    # what a truncate lies between is another row
+    # Rows with a truncate between them are different rows.
     same = np.where(first, emptied[reads] == 0, emptied[reads] == emptied[earlier])
     same &= first | ~np.asarray(pc.equal(ops, "d"))[earlier]
     places, others = pa.array(reads), pa.array(np.where(first, 0, earlier))
     table = flagged(known.alike.take(places), len(target.names))
     unknown = flagged(rows["missing"].combine_chunks().take(others), len(target.names))
-    # what nobody has in the batch is what the table has under the key that the row had before it
+    # A value that no row of the batch has is the table's value under the key that the row had before the batch.
     sides = known.hashes.take(places), known.hashes.take(pa.array(roots(linked)).take(others))
     for index in range(len(target.names)):
         values = rows[f"c{index}"].combine_chunks()
@@ -146,13 +146,13 @@ def _repeated(rows: pa.Table, chains: tuple[Int64s, Int64s], target: Form, known
 
 
 def _alike(values: pa.Array, others: pa.Array) -> Flags:
-    """Which values are the same: null as null, NaN as NaN, and 0 is not -0."""
+    """Return a mask of equal values: null equals null, NaN equals NaN, and 0 differs from -0."""
     if pa.types.is_floating(values.type):
         bits = pa.int32() if values.type.bit_width == 32 else pa.int64()
         nan = pa.scalar(float("nan"), values.type)
         values, others = (pc.if_else(pc.is_nan(side), nan, side).view(bits) for side in (values, others))
     if pa.types.is_nested(values.type):
-        # numbers, since Python knows no year before 1 and none behind 9999
+        # As numbers, since Python has no years before 1 or after 9999.
         values, others = (side.cast(with_numbers(side.type)) for side in (values, others))
         pairs = zip(values.to_pylist(), others.to_pylist(), strict=True)
         return np.array([value == other for value, other in pairs], np.bool_)
@@ -162,14 +162,14 @@ def _alike(values: pa.Array, others: pa.Array) -> Flags:
 
 
 def _ended(rows: pa.Table, previous: Int64s, target: Form) -> pa.Table:
-    """Rows with where each ends, and whether it is its key's first."""
+    """Return the rows with the end of each, and `opens`."""
     count = rows.num_rows
     emptying = _emptying(rows)
     truncates = np.flatnonzero(emptying)
     following = np.full(count, count, np.int64)
     known = previous != NONE
     following[previous[known]] = np.flatnonzero(known)
-    # the first truncate behind each row, where it comes before the next change of the key
+    # A row ends at the first truncate after it if that precedes the next change of the key.
     after = np.searchsorted(truncates, np.arange(count), side="right")
     emptied = np.append(truncates, count)[after]
     until = np.minimum(following, emptied)
@@ -183,14 +183,15 @@ def _ended(rows: pa.Table, previous: Int64s, target: Form) -> pa.Table:
 
 
 def _filled(rows: pa.Table, keys: list[pa.Array], previous: Int64s, target: Form) -> tuple[dict[str, pa.Array], Int64s]:
-    """The columns, with values that were missing from the rows before, and of each row the one that its row was."""
+    """Return the columns with missing values filled from earlier rows, and the index of each row's previous version."""
     columns = {name: rows[name].combine_chunks() for name in rows.schema.names}
     if columns["missing"].null_count == rows.num_rows:
         return columns, previous
     origins = columns["origin"]
     linked = previous.copy()
     link(rows, keys, origins, linked)
-    # a row that moved away and back may follow another one of its key: what it was before stands directly before it
+    # If a row moved to another key and back, another row may have had its key meanwhile. The row's own previous version
+    # is the delete of its old key, which stands directly before it.
     same = [np.asarray(pc.equal(columns[name][1:], columns[name][:-1])) for name in ("position", "ordinal")]
     moved = np.flatnonzero(same[0] & same[1] & (columns["part"].to_numpy()[1:] == 1)) + 1
     linked[moved] = moved - 1
@@ -210,11 +211,11 @@ def _joined(form: Form, own: bool, side: str) -> str:
 
 
 def news(table: str, form: Form, view: str) -> str:
-    """The query for those rows of `view` that are not older than the version that the table has, as a second snapshot
-    may have shown it.
+    """Return the query for the rows of `view` that are newer than the table's open versions.
 
-    `alike` are of a snapshot's row the columns in which it is as the table's open version; `hashes` those of its
-    values, and of rows that miss values or end a key those of the open version's.
+    A second snapshot may have written newer versions. The query adds two columns. `alike`: for a snapshot row, the
+    columns that equal the table's open version. `hashes`: for a snapshot row, hashes of its values; for a row that
+    misses values or ends a key, hashes of the open version's values.
     """
     first = quoted(form.names[form.key[0]])
     kinds = [type_of(kind) for kind in form.types]
@@ -237,9 +238,9 @@ def news(table: str, form: Form, view: str) -> str:
 
 
 def changes(table: str, form: Form, view: str, unknown: str) -> str:
-    """The query that makes of rows of `version_schema` those of the MERGE: versions to add, and ends of open ones.
+    """Return the query that turns rows of `version_schema` into rows of the MERGE: new versions, and ends of open ones.
 
-    A row that is both comes twice, by one reading of the view. Of an end only the key is read.
+    A row that is both appears twice, with a single read of the view. For an end only the key matters.
     """
     named = (
         f"s.c{place}" if place in form.key else f"if(k.kind = 'version', {_value(form, place, unknown)}, null) c{place}"
@@ -262,7 +263,7 @@ def _value(form: Form, place: int, unknown: str) -> str:
 
 
 def merge(form: Form, view: str, truncate: tuple[str, int, int] | None) -> Merge:
-    """The merge that adds versions; `truncate` is the first truncate's position, ordinal and time in µs."""
+    """Return the merge that adds versions. `truncate` is the first truncate's position, ordinal and time in µs."""
     ended = ("__valid_to", "__valid_to_ordinal", "__valid_to_at")
     own = ("s.position", "s.ordinal", "s.at", "s.to_position", "s.to_ordinal", "s.to_at")
     values = {name: f"s.c{place}" for place, name in enumerate(form.names)}

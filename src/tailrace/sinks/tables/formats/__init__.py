@@ -1,1 +1,1 @@
-"""How tables are stored: one interface, and a module for each format behind it. Driver."""
+"""Table formats: the interface, and a module for each format. Driver."""

@@ -1,4 +1,4 @@
-"""The interface of a table format: what the sink `tables` asks of it, and nothing else. Driver."""
+"""The interface of a table format for the sink `tables`. Driver."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 Columns = Sequence[tuple[str, str]]
-"""Names, and the types that they have in Spark's SQL."""
+"""Names and Spark SQL types of columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """One write of a batch to one table. `pipeline` is the id of the checkpoint; `metadata` goes with the commit.
+    """The identity of one write of a batch to one table. `pipeline` is the id of the checkpoint.
 
-    The table keeps the number of the newest batch of each pipeline; a write of a batch that is not newer does nothing.
-    So a table has one write for each batch. Of a batch that is cut into parts each but the last is known by its number,
-    `part`.
+    A table keeps the number of the newest batch of each pipeline, and skips a write of a batch that is not newer. So
+    each batch is written once. If a batch is written in parts, `part` is the number of each part but the last. The
+    commit carries `metadata`.
     """
 
     pipeline: str
@@ -40,13 +40,13 @@ class Once:
 
     @property
     def application(self) -> str:
-        """By what name the table knows the pipeline."""
+        """The name under which the table keeps the newest batch."""
         return f"tailrace-{self.pipeline}" + ("" if self.part is None else f"-{self.part}")
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit to a table: its version, what its writer said of it, and whether rows are others since then."""
+    """A commit to a table: its version, its writer's metadata, and True if it changed rows."""
 
     version: int
     metadata: str | None
@@ -54,22 +54,22 @@ class Commit:
 
 
 class Stored(ABC):
-    """A table of a format at `path`, which may not be there yet. `session` is used for nothing else."""
+    """A table of a format at `path`, which may not exist yet. Only this table uses `session`."""
 
     title: ClassVar[str]
-    """The format's name in texts."""
+    """The format's name for messages."""
 
     marker: ClassVar[str]
-    """The directory below `path` by which a table of the format is known."""
+    """The directory below `path` that identifies a table of the format."""
 
     can_fill: ClassVar[bool] = False
-    """True for a format whose tables have `fill`: a new column can get a value in the rows that are there."""
+    """True if the format supports `fill`, which sets a value of a new column in existing rows."""
 
     def __init__(self, session: SparkSession, path: str) -> None:
         self.session, self.path = session, path
 
     def is_there(self) -> bool:
-        """Whether there is a table. Raises SinkError where there is something else."""
+        """Return True if the table exists. Raises SinkError if `path` holds something else."""
         if not has_files(self.session, self.path):
             return False
         if not has_files(self.session, f"{self.path}/{self.marker}"):
@@ -78,90 +78,94 @@ class Stored(ABC):
 
     def _foreign(self) -> SinkError:
         return SinkError(
-            f"{self.path} is there already and is no table of {self.title}.",
+            f"{self.path} already exists and is no table of {self.title}.",
             "Name another debezium.sink.tables.path, or move it away.",
         )
 
     def held(self, kind: pa.DataType) -> pa.DataType:
-        """The type that a column of a type of the source's has in the table."""
+        """Return the type that the table uses for a source column of the type `kind`."""
         return kind
 
     def load(self) -> None:  # noqa: B027  (a format may have nothing to read ahead)
-        """Read what the next commit has to know of the table, unless the session's JVM knows it."""
+        """Load the state that the next commit needs into the session's JVM, unless it is there."""
 
     @abstractmethod
     def name(self) -> str:
-        """What SQL calls the table as it is now, in `session`."""
+        """Return a name for the table's present state in SQL of `session`."""
 
     @abstractmethod
     def rows(self, version: int | None = None) -> DataFrame:
-        """The rows, at a version or as they are now."""
+        """Return the rows at a version, or the present rows."""
 
     @abstractmethod
     def columns(self) -> dict[str, DataType]:
-        """The columns and their types."""
+        """Return the types of columns by name."""
 
     @abstractmethod
     def properties(self) -> dict[str, str]:
-        """The table's properties."""
+        """Return the table's properties."""
 
     @abstractmethod
     def commits(self, most: int) -> list[Commit]:
-        """The newest commits, the newest first."""
+        """Return at most `most` commits, the newest first."""
 
     @abstractmethod
     def past(self, name: str) -> tuple[frozenset[str], bool | None]:
-        """The values that a property has had; and whether columns were renamed, None where nobody knows any more."""
+        """Return all past values of a property; and True if columns were ever renamed, None if that is unknown."""
 
     @abstractmethod
     def create(self, columns: Columns, properties: Mapping[str, str]) -> None:
-        """Make the table. Raises SinkError where it cannot have these columns."""
+        """Create the table. Raises SinkError if the format does not support the columns."""
 
     @abstractmethod
     def announce(self, steps: Sequence[ColumnStep], properties: Mapping[str, str]) -> None:
-        """Set properties before an alteration, unless they are so. Raises SinkError where a step is not to be had."""
+        """Set properties before an alteration, unless they are set. Raises SinkError if a step is not supported."""
 
     @abstractmethod
     def alter(self, steps: Sequence[ColumnStep], properties: Mapping[str, str]) -> None:
-        """Alter the columns, then set properties. What is announced and done in part may be done again."""
+        """Alter the columns, then set properties. An announced alteration that was done in part may be repeated."""
 
     def fill(self, values: Mapping[str, str], where: str) -> None:
-        """Put values, in SQL, into columns of the rows that fulfil a condition, by no batch. It may be done again.
+        """Set columns to values, given as SQL, in rows that fulfil a condition, outside of any batch. Repeatable.
 
-        Called only where `can_fill`. Raises SinkError for a format without it.
+        Called only if `can_fill`. Raises SinkError for other formats.
         """
         raise SinkError(
-            f"Tables of {self.title} get no values in a new column.", "Set debezium.sink.tables.added.default = null."
+            f"Tables of {self.title} cannot fill a new column with values.",
+            "Set debezium.sink.tables.added.default = null.",
         )
 
     @abstractmethod
     def append(self, rows: DataFrame, once: Once) -> None:
-        """Append rows, whose columns are called as the table's."""
+        """Append rows, whose columns have the names of the table's columns."""
 
     @abstractmethod
     def merge(self, merge: Merge, once: Once) -> None:
-        """Bring rows in that the table may have already."""
+        """Merge rows that the table may already have."""
 
     @abstractmethod
     def mend(self, merge: Merge) -> None:
-        """Do a merge by no batch."""
+        """Do a merge outside of any batch."""
 
     @abstractmethod
     def remove(self, where: str) -> int:
-        """Delete rows, by no batch; how many they were."""
+        """Delete rows outside of any batch. Return their number."""
 
     @abstractmethod
     def compact(self) -> str:
-        """Put small files together; what was done. Raises the format's conflict where somebody else was faster."""
+        """Compact small files. Return a report. Raises the format's conflict if another commit was faster."""
 
     @abstractmethod
     def clean(self, version: int | None, hours: int) -> str:
-        """Remove files that no version needs from `version` on (None: from the newest one), nor one of the last hours;
-        what was done. What tells that a pipeline's batch is in the table stays."""
+        """Remove files that only old versions need. Return a report.
+
+        Versions from `version` on (None: the newest one), and versions of the last `hours`, stay readable. The record
+        of the pipeline's newest batch is kept.
+        """
 
 
 class TableFormat(ABC):
-    """A format: what Spark needs for it, and its tables. `name` is the word of `debezium.sink.tables.format`."""
+    """A format: Spark's requirements for it, and its tables. `name` is the value of `debezium.sink.tables.format`."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -170,19 +174,19 @@ class TableFormat(ABC):
     settings: ClassVar[Mapping[str, str]]
 
     conflict: ClassVar[re.Pattern[str]]
-    """What the text of an error has when somebody else has written to the table at the same time."""
+    """Matches the text of an error about a concurrent commit to the table."""
 
     @abstractmethod
     def demand(self, spark: SparkSession) -> None:
-        """Raise SinkError where the session is without the format."""
+        """Raise SinkError if the session lacks the format's libraries or settings."""
 
     @abstractmethod
     def table(self, session: SparkSession, path: str) -> Stored:
-        """The table at a path."""
+        """Return the table at a path, which need not exist."""
 
 
 def told(text: str | None) -> dict[str, Any] | None:
-    """What a commit says of itself by `target.metadata`; None where it says nothing."""
+    """Return the contents of a commit's metadata, made by `target.metadata`; None for other metadata."""
     try:
         found = json.loads(text or "null")
     except ValueError:
@@ -192,7 +196,7 @@ def told(text: str | None) -> dict[str, Any] | None:
 
 
 def has_files(spark: SparkSession, path: str) -> bool:
-    """Whether a directory is there and has something in it."""
+    """Return True if a directory exists and is not empty."""
     place = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
     system = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
     return bool(system.exists(place)) and len(system.listStatus(place)) > 0

@@ -1,4 +1,4 @@
-"""Tables of Delta Lake: commits and merges, and transaction keys by which a write is done once. Driver."""
+"""Tables of Delta Lake: commits, merges, and transaction keys, by which each batch is written once. Driver."""
 
 from __future__ import annotations
 
@@ -28,23 +28,25 @@ if TYPE_CHECKING:
 # --- commits ----------------------------------------------------------------------------------------------------------
 
 VERSION = "4.4.0"
-"""Of Delta Lake, as the jars have it. In a session with another one rows are merged by MERGE."""
+"""The version of Delta Lake in the jars. In a session with another version, rows are merged by MERGE."""
 
 _DELTA = "org.apache.spark.sql.delta"
 _VIEW = "tailrace_replacing"
 _NEEDED, _FOREIGN = "delta.enableDeletionVectors", ("delta.enableChangeDataFeed", "delta.enableRowTracking")
-"""What a table must have, and what tells a replaced row from one that was deleted and one that was inserted."""
+"""Properties that a table must have to replace rows, and must not have, because with them an update is recorded
+differently from a delete and an insert."""
 
 _SUBQUERY = {"spark.databricks.delta.delete.allowExistsSubquery": "true"}
-# an adaptive plan makes a job of each exchange
+# An adaptive plan runs a job for each exchange.
 _BROADCAST = {"spark.sql.adaptive.enabled": "false"}
 
 
 def replace_rows(session: SparkSession, path: str, name: str, merge: Merge, once: Once) -> bool:
-    """Do a `whole` merge into the table at `path`, called `name` in SQL; False where it is one for MERGE, and nothing
-    was done. Raises what Delta Lake raises, where another commit was in the way as well.
+    """Do a `whole` merge into the table at `path`, called `name` in SQL. Return False, and do nothing, if it needs
+    MERGE.
 
-    The commit says what the session's `spark.databricks.delta.commitInfo.userMetadata` says.
+    The commit has the session's `spark.databricks.delta.commitInfo.userMetadata`. Raises Delta Lake's errors, including
+    conflicts.
     """
     jvm: Any = session._jvm
     own: Any = session._jsparkSession
@@ -69,9 +71,9 @@ def replace_rows(session: SparkSession, path: str, name: str, merge: Merge, once
 
 
 def append_rows(session: SparkSession, path: str, rows: DataFrame, once: Once) -> bool:
-    """Append rows of `session` to the table at `path`; False where Delta's writer has to do it, and nothing was done.
+    """Append rows of `session` to the table at `path`. Return False, and do nothing, if it needs Delta's writer.
 
-    Raises and says what `replace_rows` does.
+    Metadata and errors are as in `replace_rows`.
     """
     jvm: Any = session._jvm
     own: Any = session._jsparkSession
@@ -89,19 +91,21 @@ def append_rows(session: SparkSession, path: str, rows: DataFrame, once: Once) -
 
 
 def _is_known(session: SparkSession) -> bool:
-    """Whether the session's Delta Lake is the version that this is made for."""
+    """Return True if the session's Delta Lake has the version whose internals this module uses."""
     jvm: Any = session._jvm
     return bool(getattr(jvm, "io.delta.package").VERSION() == VERSION)
 
 
 def _newest(transaction: Any, application: str) -> int:
-    """The newest batch of the application that is in the table, -1 for none. From here on any other commit of the
-    application is in the way of this transaction."""
+    """Return the application's newest batch in the table, -1 for none.
+
+    From here on, another commit of the application conflicts with this transaction.
+    """
     checksum = transaction.snapshot().checksumOpt()
     known = checksum.get().setTransactions() if checksum.isDefined() else checksum
     if not known.isDefined():
         return int(transaction.txnVersion(application))
-    # what `txnVersion` does beside looking
+    # `txnVersion` records the read in the same way.
     transaction.readTxn().addOne(application)
     keys = known.get()
     found = (keys.apply(place) for place in range(keys.size()))
@@ -109,7 +113,7 @@ def _newest(transaction: Any, application: str) -> int:
 
 
 def newest(session: SparkSession, path: str) -> tuple[Any, Any]:
-    """Delta's log of the table, and what it knows of the newest version."""
+    """Return Delta's log of the table and its snapshot of the newest version."""
     jvm: Any = session._jvm
     log = getattr(jvm, f"{_DELTA}.DeltaLog").forTable(session._jsparkSession, path)
     nothing = jvm.scala.Option.empty()
@@ -117,15 +121,16 @@ def newest(session: SparkSession, path: str) -> tuple[Any, Any]:
 
 
 def load(session: SparkSession, path: str) -> None:
-    """Have Delta make its state of the table's newest version out of its log, three jobs of Spark, and keep it: what
-    deletes rows asks it for the files that may have them."""
+    """Let Delta compute and cache the state of the table's newest version, in three Spark jobs.
+
+    Deletes of rows use it to find the files that may hold them.
+    """
     with _active(session._jvm, session._jsparkSession):
         newest(session, path)[1].transactions()
 
 
 def _takes(metadata: Any, columns: Collection[str]) -> bool:
-    """Whether the table has the columns that the rows have, and nothing for which deleting and inserting is not
-    replacing."""
+    """Return True if the table has exactly the rows' columns, and if a delete and an insert can replace an update."""
     properties = metadata.configuration()
 
     def is_on(name: str) -> bool:
@@ -135,12 +140,12 @@ def _takes(metadata: Any, columns: Collection[str]) -> bool:
 
 
 def _has_columns(metadata: Any, columns: Collection[str]) -> bool:
-    """Whether these are the columns of the table, which is not partitioned by any."""
+    """Return True if these are all columns of the table and it is not partitioned."""
     return set(metadata.schema().fieldNames()) == set(columns) and bool(metadata.partitionColumns().isEmpty())
 
 
 def _delete(session: SparkSession, name: str, merge: Merge) -> Any:
-    """Delta's command that deletes the rows that have one of the batch, analyzed."""
+    """Return Delta's analyzed command that deletes the table's rows with a match in the batch."""
     state = session._jsparkSession.sessionState()
     hint = "/*+ broadcast(s) */ " if merge.few else ""
     where = f"exists (select {hint}1 from {_VIEW} s where {merge.on})"
@@ -150,7 +155,7 @@ def _delete(session: SparkSession, name: str, merge: Merge) -> Any:
 
 
 def _new(session: SparkSession, metadata: Any, merge: Merge) -> DataFrame:
-    """The new rows, with the table's columns in their order."""
+    """Return the new rows, with the table's columns in their order."""
     assert merge.inserted is not None
     assert merge.inserted.values is not None
     columns = ", ".join(f"{value} as {quoted(name)}" for name, value in merge.inserted.values.items())
@@ -159,14 +164,14 @@ def _new(session: SparkSession, metadata: Any, merge: Merge) -> DataFrame:
 
 
 def _declared(rows: DataFrame, metadata: Any) -> DataFrame:
-    """The rows, with the table's columns in their order."""
+    """Return rows with the table's columns in their order."""
     from pyspark.sql.types import StructType
 
     return rows.to(StructType.fromJson(json.loads(metadata.schema().json())))
 
 
 def _operation(jvm: Any, mode: str, replaced: str | None = None) -> Any:
-    """What the table's history calls it: a write, with the condition of the rows that it has replaced."""
+    """Return the operation for the table's history: a write, with the condition of the rows that it has replaced."""
     option = jvm.scala.Option
     write = getattr(jvm, f"{_DELTA}.DeltaOperations$Write")
     of = getattr(jvm.org.apache.spark.sql.SaveMode, mode)
@@ -175,7 +180,7 @@ def _operation(jvm: Any, mode: str, replaced: str | None = None) -> Any:
 
 @contextmanager
 def _active(jvm: Any, own: Any) -> Iterator[None]:
-    """The session as the one of this thread, from which Delta reads its settings."""
+    """Make the session the active one of this thread, from which Delta reads its settings."""
     sessions = jvm.org.apache.spark.sql.classic.SparkSession
     before = sessions.getActiveSession()
     sessions.setActiveSession(own)
@@ -190,7 +195,7 @@ def _active(jvm: Any, own: Any) -> Iterator[None]:
 
 @contextmanager
 def _set(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of the session, which is used by one thread."""
+    """Set settings of the session, which a single thread uses, and restore them at the end."""
     before = {name: session.conf.get(name, None) for name in settings}
     try:
         for name, text in settings.items():
@@ -219,25 +224,25 @@ _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 _TRIES = 20
 
 LONGEST = 168
-"""Hours. Delta Lake forgets after them which file was removed when (`delta.deletedFileRetentionDuration`)."""
+"""Hours after which Delta Lake forgets removed files (`delta.deletedFileRetentionDuration`)."""
 
 CONFLICT = re.compile(r"\bDELTA_(?:CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHANGED)\b")
-"""What Delta Lake says where another commit was in the way of one."""
+"""Matches Delta Lake's errors about a conflicting commit."""
 
 IDLE = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
-"""Commits to a table that leave its rows as they are."""
+"""Operations of maintenance, which do not change rows."""
 
 _FILL = "tailrace: values of a new column"
-"""The user metadata of a commit of `fill`, by which it is told from a change of somebody else's."""
+"""The user metadata of a commit of `fill`, which distinguishes it from updates by others."""
 
 _OWN = frozenset({"CREATE TABLE", "ADD COLUMNS", "SET TBLPROPERTIES", "RENAME COLUMN", "CHANGE COLUMN", "DROP COLUMNS"})
 
 _PROPERTIES = {
     "delta.enableDeletionVectors": "true",
-    # a column of this type may come later
+    # A column of this type may be added later.
     "delta.feature.timestampNtz": "supported",
-    # Delta writes a checkpoint of the log every 10 commits unless this is set. That takes longer than several small
-    # batches, in the batch that meets it (docs/architecture.md).
+    # By default, Delta writes a checkpoint of its log every 10 commits. That takes longer than several small batches
+    # (docs/architecture.md).
     "delta.checkpointInterval": "100",
 }
 _MAPPING = {"delta.columnMapping.mode": "name"}
@@ -251,7 +256,7 @@ _STATEMENTS: Mapping[str, Callable[[str, ColumnStep], str]] = {
 
 
 class DeltaTable(Stored):
-    """A table at a path, without a catalog."""
+    """A Delta Lake table at a path, without a catalog."""
 
     title = "Delta Lake"
     marker = "_delta_log"
@@ -261,13 +266,13 @@ class DeltaTable(Stored):
         names = set(HadoopStorage(self.session).sizes(self.path))
         if self.marker in names and int(newest(self.session, self.path)[1].version()) >= 0:
             return True
-        # A process that ends in `create` leaves a log without commits, and nothing beside it.
+        # A process that ends during `create` leaves only a log without commits.
         if names - {self.marker}:
             raise self._foreign()
         return False
 
     def _clear(self) -> None:
-        """Remove a log without commits, which Delta Lake takes for a table."""
+        """Remove a log without commits, which Delta Lake would take for a table."""
         if HadoopStorage(self.session).sizes(self.path) and not self.is_there():
             HadoopStorage(self.session).delete(f"{self.path}/{self.marker}")
 
@@ -293,13 +298,13 @@ class DeltaTable(Stored):
         return dict(self._metadata()["configuration"])
 
     def _metadata(self) -> dict[str, Any]:
-        """The table's metadata as its log has it, without a statement that Spark has to plan."""
+        """Return the table's metadata from its log, without a statement that Spark would have to plan."""
         found: dict[str, Any] = json.loads(newest(self.session, self.path)[1].metadata().json())["metaData"]
         return found
 
     def commits(self, most: int) -> list[Commit]:
         told = self._told(most)
-        # others may call what changes rows as they like
+        # An unknown operation counts as a change of rows.
         still = IDLE | _OWN
         return [
             Commit(version, metadata, operation not in still and metadata != _FILL)
@@ -307,7 +312,7 @@ class DeltaTable(Stored):
         ]
 
     def _told(self, most: int) -> list[tuple[int, str, str | None]]:
-        """Of the newest commits the version, the operation, and what the writer said."""
+        """Return version, operation and user metadata of the newest commits."""
         found = self._read(most)
         if found is None:
             history = self.session.sql(f"describe history {self.name()} limit {most}")
@@ -316,7 +321,7 @@ class DeltaTable(Stored):
         return found
 
     def _read(self, most: int) -> list[tuple[int, str, str | None]] | None:
-        """The same out of the files of the log, without a job of Spark; None where they do not say it."""
+        """Return the same from the files of the log, without a Spark job; None if they do not tell."""
         jvm: Any = self.session._jvm
         log, state = newest(self.session, self.path)
         last = int(state.version())
@@ -327,14 +332,14 @@ class DeltaTable(Stored):
             try:
                 lines = log.store().readAsIterator(file, hadoop)
             except Py4JJavaError:
-                # cleaned up, or a commit that a catalog keeps
+                # The file was cleaned up, or a catalog keeps the commit.
                 return None
             try:
                 told = json.loads(lines.next()).get("commitInfo") if lines.hasNext() else None
             finally:
                 lines.close()
             if told is None:
-                # another writer's: it may say this at the end
+                # Another writer may put commitInfo at the end.
                 return None
             found.append((version, told.get("operation", ""), told.get("userMetadata")))
         return found
@@ -395,12 +400,12 @@ class DeltaTable(Stored):
 
     @contextmanager
     def _saying(self, once: Once) -> Iterator[None]:
-        """Commits of the session are those of a batch, and say so. The session is used by one thread."""
+        """Let the session's commits carry a batch's transaction key and metadata. A single thread uses the session."""
         conf = self.session.conf
         conf.set(_APP, once.application)
         conf.set(_VERSION, str(once.batch))
         conf.set(_METADATA, once.metadata)
-        # INT96, as Spark writes without, takes longer and more room, and Parquet keeps no least and greatest one of it
+        # Spark's default INT96 takes more time and space, and Parquet keeps no minimum and maximum of it.
         conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
         try:
             yield
@@ -409,8 +414,10 @@ class DeltaTable(Stored):
                 conf.unset(name)
 
     def _was_maintained(self) -> bool:
-        """Whether the last that has happened was maintenance, behind a commit of a pipeline: a MERGE that has lost
-        against it can be run again."""
+        """Return True if the newest commits are maintenance, after a commit of a pipeline.
+
+        A MERGE that has lost against them can be run again.
+        """
         commits = [(operation, metadata) for _, operation, metadata in self._told(50)]
         others = [commit for commit in commits if commit[0] not in IDLE]
         is_maintained = bool(commits) and commits[0][0] in IDLE
@@ -424,32 +431,32 @@ class DeltaTable(Stored):
 
     def compact(self) -> str:
         told = self.session.sql(f"optimize {self.name()}").collect()[0]["metrics"]
-        return f"{told['numFilesRemoved']} files made into {told['numFilesAdded']}"
+        return f"{told['numFilesRemoved']} files compacted into {told['numFilesAdded']}"
 
     def clean(self, version: int | None, hours: int) -> str:
         if version is not None:
-            # what that version is made of is needed since the next one came
+            # The version's files are needed from the time at which the next version replaced them.
             since = self._written(version + 1)
             hours = max(hours, 0 if since is None else int((time.time() - since) / 3600) + 2)
         if hours > LONGEST:
-            return f"no files removed: a moment needs the version {version}, which is older than {LONGEST} hours"
+            return f"no files removed: a moment needs version {version}, which is older than {LONGEST} hours"
         conf = self.session.conf
         conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-        # into so many parts VACUUM cuts the list of files: 10,000 where nobody says otherwise
+        # VACUUM splits its list of files into this many parts, by default 10,000.
         parts = 4 * self.session.sparkContext.defaultParallelism
         conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", str(parts))
         self.session.sql(f"vacuum {self.name()} retain {hours} hours").collect()
         return f"files removed that were in no version of the last {hours} hours"
 
     def _written(self, version: int) -> float | None:
-        """The time of a commit, in s; None where it is not there."""
+        """Return the time of a commit in s; None if its file does not exist."""
         file = self.session._jvm.org.apache.hadoop.fs.Path(f"{self.path}/_delta_log/{version:020}.json")  # type: ignore[union-attr]
         system = file.getFileSystem(self.session._jsparkSession.sessionState().newHadoopConf())
         return float(system.getFileStatus(file).getModificationTime()) / 1000 if system.exists(file) else None
 
 
 class Delta(TableFormat):
-    """Delta Lake, whose part in Spark is an extension of SQL and a catalog."""
+    """Delta Lake, which extends Spark by an SQL extension and a catalog."""
 
     name = "delta"
     title = DeltaTable.title
@@ -466,7 +473,7 @@ class Delta(TableFormat):
     settings: ClassVar[Mapping[str, str]] = {
         "spark.sql.extensions": _EXTENSION,
         "spark.sql.catalog.spark_catalog": _CATALOG,
-        # Delta reads the log of each table in so many tasks, 50 unless this is set: most of what a small batch takes.
+        # Delta reads the log of each table in this many tasks, by default 50: most of the time of a small batch.
         "spark.databricks.delta.snapshotPartitions": "2",
     }
     conflict = CONFLICT
@@ -475,7 +482,7 @@ class Delta(TableFormat):
         if _EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
             raise SinkError(
                 "The Spark session is without Delta Lake.",
-                "Make it with the settings of tailrace.sinks.tables.formats.delta.Delta.settings, and with Delta's "
+                "Create it with the settings in tailrace.sinks.tables.formats.delta.Delta.settings, and with Delta's "
                 "jars.",
             )
 

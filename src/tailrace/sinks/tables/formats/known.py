@@ -1,4 +1,4 @@
-"""The formats that there are, and which one a directory is of. Driver."""
+"""The known table formats, and detection of a table's format. Driver."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMATS: Mapping[str, TableFormat] = {one.name: one for one in (Delta(), Iceberg())}
-"""The formats by the words of `debezium.sink.tables.format`."""
+"""Formats by the values of `debezium.sink.tables.format`."""
 
 
 def found_at(spark: SparkSession, path: str) -> TableFormat:
-    """The format of the table at a path. Raises SinkError where there is none."""
+    """Return the format of the table at a path. Raises SinkError if there is no table."""
     for known in FORMATS.values():
         if has_files(spark, f"{path}/{known.marker}"):
             return known
-    raise SinkError(f"{path} is no table of {' or '.join(known.title for known in FORMATS.values())}.", "Name another.")
+    raise SinkError(f"{path} is no table of {' or '.join(known.title for known in FORMATS.values())}.", "Name a table.")

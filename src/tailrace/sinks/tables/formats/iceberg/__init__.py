@@ -1,1 +1,1 @@
-"""Tables of Apache Iceberg, by Iceberg's own library: Spark reads and writes the files. Driver."""
+"""Tables of Apache Iceberg: Iceberg's own library commits, Spark reads and writes the files. Driver."""

@@ -1,4 +1,4 @@
-"""Iceberg's own Java library in Spark's JVM: tables, snapshots and their files, and commits. Driver."""
+"""Access to Iceberg's Java library in Spark's JVM: tables, snapshots and their files, and commits. Driver."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CONFLICT = re.compile(r"\borg\.apache\.iceberg\.exceptions\.(?:ValidationException|Commit\w*Exception)")
-"""What Iceberg says where another commit was in the way of one."""
+"""Matches Iceberg's errors about a conflicting commit."""
 
 WRITER, MAINTAINED = "tailrace.writer", "tailrace.maintained"
-"""What the summary of a snapshot has of a pipeline's write, and of maintenance."""
+"""Keys in the summary of a snapshot: of a pipeline's write, and of maintenance."""
 
 _BELOW = re.compile(r".*/((?:data|metadata)/.+)")
 _LOST = re.compile(r"\.avro$|/[0-9a-f-]{36}\.metadata\.json$")
-"""What of the metadata a commit may leave that was not done."""
+"""Matches metadata files that a failed commit may leave."""
 
 T = TypeVar("T")
 
@@ -35,15 +35,15 @@ _PROPERTIES = {
 
 
 def is_there(spark: SparkSession) -> bool:
-    """Whether the JVM has the library."""
+    """Return True if the JVM has the library."""
     found: Any = spark._jvm.org.apache.iceberg.hadoop  # type: ignore[union-attr]
-    # of a class that is not there Py4J makes a package
+    # Py4J takes the name of a missing class for a package.
     return type(found.HadoopTables).__name__ == "JavaClass"
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files of a snapshot: those of rows and those of deletes. `snapshot` is its id; None before the first."""
+    """The paths of a snapshot's data files and delete files. `snapshot` is its id, None before the first snapshot."""
 
     snapshot: int | None
     data: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot: its id, its time in ms, its operation and what its writer said of it."""
+    """A snapshot: its id, its time in ms, its operation and its summary."""
 
     id: int
     at: int
@@ -61,7 +61,7 @@ class Snapshot:
 
 
 class Library:
-    """The table at `path`."""
+    """Iceberg's view of the table at `path`, which stays the same until `refresh`."""
 
     def __init__(self, session: SparkSession, path: str) -> None:
         jvm: Any = session._jvm
@@ -81,18 +81,18 @@ class Library:
         return self._known
 
     def refresh(self) -> None:
-        """See what others have committed."""
+        """Load the commits of others."""
         self._table.refresh()
 
     def create(self, columns: Sequence[tuple[str, str]], properties: Mapping[str, str]) -> None:
-        """Make the table."""
+        """Create the table."""
         schema = self._iceberg.SchemaParser.fromJson(schema_of(columns))
         unparted = self._iceberg.PartitionSpec.unpartitioned()
         self._known = self._tables.create(schema, unparted, self._map({**_PROPERTIES, **properties}), self.path)
         self.alter((), {})
 
     def is_unfinished(self) -> bool:
-        """Whether the directory has nothing but what `create` leaves where its process ends in it."""
+        """Return True if the directory holds only what an interrupted `create` leaves."""
         if self._tables.exists(self.path):
             return False
         left = self._all("data") + self._all("metadata")
@@ -102,12 +102,12 @@ class Library:
         """Alter columns and set properties, in one commit."""
         mapping, change = self.mapping(), self._table.newTransaction()
         for step in steps:
-            # one by one: a name that a step leaves may be the next one's
+            # One at a time, because a step may use a name that the previous step has freed.
             update = change.updateSchema()
             self._altered(update, step)
             update.commit()
         told = change.updateProperties()
-        # Iceberg has altered it by the names of the columns, which files do not follow
+        # Iceberg has updated the mapping with the new names of columns, but the names in files stay the same.
         new = mapping_of(str(self._iceberg.SchemaParser.toJson(change.table().schema())), mapping)
         for name, text in {**properties, _MAPPING: new}.items():
             told.set(name, text)
@@ -125,19 +125,19 @@ class Library:
             if step.what == "widen":
                 update.updateColumn(step.name, kind)
             else:
-                # with the parent that it has not, a name may have dots
+                # With an explicit parent, here None, a name may contain dots.
                 update.addColumn(None, step.name, kind)
 
     def mapping(self) -> str:
-        """The name mapping, of all columns that there have been."""
+        """Return the name mapping, which includes dropped columns."""
         return self.properties().get(_MAPPING) or mapping_of(self.schema())
 
     def properties(self) -> dict[str, str]:
-        """The table's properties."""
+        """Return the table's properties."""
         return dict(self._table.properties())
 
     def schema(self, snapshot: int | None = None) -> str:
-        """The JSON of the schema, as it is now or was at a snapshot."""
+        """Return the JSON of the present schema, or of a snapshot's."""
         table = self._table
         found = table.schema()
         if snapshot is not None:
@@ -145,16 +145,16 @@ class Library:
         return str(self._iceberg.SchemaParser.toJson(found))
 
     def schemas(self) -> list[str]:
-        """The JSON of all schemas that there have been."""
+        """Return the JSON of all schemas that the table has had."""
         return [str(self._iceberg.SchemaParser.toJson(one)) for one in self._table.schemas().values()]
 
     def snapshot(self) -> int | None:
-        """The id of the newest snapshot; None where nothing was written yet."""
+        """Return the id of the newest snapshot; None if nothing was written yet."""
         found = self._table.currentSnapshot()
         return None if found is None else int(found.snapshotId())
 
     def snapshots(self) -> Iterator[Snapshot]:
-        """The snapshots, the newest first."""
+        """Yield the snapshots, the newest first."""
         table = self._table
         found = table.currentSnapshot()
         while found is not None:
@@ -165,19 +165,19 @@ class Library:
             found = None if parent is None else table.snapshot(parent)
 
     def has(self, snapshot: int) -> bool:
-        """Whether a snapshot is kept."""
+        """Return True if the table keeps a snapshot."""
         return self._table.snapshot(snapshot) is not None
 
     def files(self, snapshot: int | None) -> Files:
-        """The files of a snapshot."""
+        """Return the files of a snapshot."""
         if snapshot is None:
             return Files(None)
         data, deletes = self._listed(snapshot, _location)
         return Files(snapshot, tuple(data), tuple(deletes))
 
     def entries(self, snapshot: int) -> tuple[list[Any], list[Any]]:
-        """The files of a snapshot as Iceberg's own objects: those of rows and those of deletes."""
-        # a reader gives one object again and again
+        """Return a snapshot's data files and delete files as Iceberg's objects."""
+        # A reader reuses one object.
         return self._listed(snapshot, lambda file: file.copy())
 
     def _listed(self, snapshot: int, take: Callable[[Any], T]) -> tuple[list[T], list[T]]:
@@ -186,7 +186,7 @@ class Library:
         return data, [file for one in found.deleteManifests(io) for file in self._read(one, take)]
 
     def _read(self, manifest: Any, take: Callable[[Any], T]) -> list[T]:
-        """What `take` makes of the files that a manifest has."""
+        """Return the results of `take` for the files in a manifest."""
         table, reading = self._table, self._iceberg.ManifestFiles
         is_data = str(manifest.content()) == "DATA"
         read = reading.read if is_data else reading.readDeleteManifest
@@ -200,8 +200,8 @@ class Library:
             reader.close()
 
     def expire(self, snapshots: Sequence[int]) -> None:
-        """Forget snapshots, and remove the files that no other one names."""
-        # those that are named alone, and none for its age
+        """Expire snapshots, and remove files that no other snapshot names."""
+        # The time 1 expires no snapshot by age, only those named below.
         change = self._table.expireSnapshots().expireOlderThan(1)
         for snapshot in snapshots:
             change.expireSnapshotId(snapshot)
@@ -209,8 +209,7 @@ class Library:
             change.commit()
 
     def sweep(self, until: float) -> int:
-        """Remove the files that no kept snapshot names and that nobody has written to since `until`, in s; how many
-        they were."""
+        """Remove files that no kept snapshot names and that are older than `until`, in s. Return their number."""
         named = {_below(path) for path in self._named()}
         system = self._system
         removed = 0
@@ -228,7 +227,7 @@ class Library:
         return self._hadoop.fs.Path(self.path).getFileSystem(self._conf)
 
     def _all(self, folder: str) -> list[Any]:
-        """The files in a directory of the table and below it, as `FileStatus` of Hadoop."""
+        """Return the files at any depth below a directory of the table, as Hadoop's `FileStatus`."""
         place, all_files = self._hadoop.fs.Path(f"{self.path}/{folder}"), []
         if self._system.exists(place):
             found = self._system.listFiles(place, True)
@@ -237,7 +236,7 @@ class Library:
         return all_files
 
     def _named(self) -> set[str]:
-        """The paths of all files that the kept snapshots name, and of the lists of files that they are in."""
+        """Return the paths of all files that kept snapshots name, and of their manifests and manifest lists."""
         io, found = self._table.io(), set[str]()
         manifests: dict[str, Any] = {}
         for snapshot in self._table.snapshots():
@@ -248,13 +247,13 @@ class Library:
         return found | manifests.keys()
 
     def written(self, folder: str) -> list[Any]:
-        """The Parquet files in a directory, as `FileStatus` of Hadoop."""
+        """Return the Parquet files in a directory, as Hadoop's `FileStatus`."""
         place = self._hadoop.fs.Path(folder)
         found = place.getFileSystem(self._conf).listStatus(place)
         return [status for status in found if str(status.getPath().getName()).endswith(".parquet")]
 
     def data_file(self, path: str, size: int) -> Any:
-        """A file of rows for a commit; None where it has none."""
+        """Return a data file for a commit; None if it has no rows."""
         metrics = self._metrics(path, self._iceberg.MetricsConfig.forTable(self._table))
         if metrics.recordCount() == 0:
             return None
@@ -262,7 +261,7 @@ class Library:
         return made.withFormat("parquet").withMetrics(metrics).build()
 
     def delete_file(self, path: str, size: int) -> Any:
-        """A file of positional deletes for a commit; None where it has none."""
+        """Return a file of positional deletes for a commit; None if it has no rows."""
         metrics = self._metrics(path, self._iceberg.MetricsConfig.forPositionDelete())
         if metrics.recordCount() == 0:
             return None
@@ -272,10 +271,9 @@ class Library:
     def commit(
         self, base: Files, data: Sequence[Any], deletes: Sequence[Any], summary: Mapping[str, str], whole: bool = False
     ) -> int:
-        """Add files to the snapshot `base` in one commit, or, where they are `whole`, in place of all of its files; the
-        id of the new snapshot.
+        """Add files to the snapshot `base`, or replace all its files if `whole`. Return the id of the new snapshot.
 
-        Nothing else may have been committed since `base`: Iceberg's ValidationException says so.
+        Raises Iceberg's ValidationException if a conflicting commit was made since `base`.
         """
         change, everything = self._change(whole), self._iceberg.expressions.Expressions.alwaysTrue()
         for file in data:
@@ -298,9 +296,9 @@ class Library:
     def rewrite(
         self, base: int, old: Sequence[Any], data: Sequence[Any], deletes: Sequence[Any], summary: Mapping[str, str]
     ) -> int:
-        """Put files in the place of `old` ones of the snapshot `base`; the id of the new snapshot.
+        """Replace `old` files of the snapshot `base`. Return the id of the new snapshot.
 
-        Files and deletes that were added since stay. Iceberg's ValidationException says that an old file is gone, or
+        Files and deletes that were added since are kept. Raises Iceberg's ValidationException if an old file is gone or
         has new deletes.
         """
         change = self._table.newRewrite().validateFromSnapshot(base)
@@ -321,8 +319,11 @@ class Library:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Let one process of the machine commit at a time, where the table is on its disk: a rename replaces a file
-        there, and Iceberg looks before it renames."""
+        """Hold a lock during a commit if the table is on a local disk.
+
+        Iceberg checks that the new metadata file does not exist, then renames; a local rename would replace a file that
+        another process has created in between.
+        """
         if str(self._system.getUri().getScheme()) != "file":
             yield
             return
@@ -349,6 +350,6 @@ def _location(file: Any) -> str:
 
 
 def _below(path: str) -> str:
-    """A path below the directory of its table."""
+    """Return a path relative to the directory of its table."""
     found = _BELOW.fullmatch(path)
     return path if found is None else found[1]

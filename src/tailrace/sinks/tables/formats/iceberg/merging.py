@@ -1,4 +1,4 @@
-"""A Merge against files: which of their rows go, and which rows come, found by joins. Driver."""
+"""A merge into files by joins, which find the rows to remove and the rows to add. Driver."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 FILE, ROW = "_tailrace_file", "_tailrace_row"
-"""The columns of the place of a stored row: its file and its number there."""
+"""The columns for the place of a stored row: its file, and its index in the file."""
 
 _ALL, _NEW, _FOUND, _LEFT = "tailrace_files", "tailrace_new", "tailrace_found", "tailrace_left"
 
 
 class Merging:
-    """One merge into a table with `columns`, names with types. `begin` comes first, `end` last."""
+    """A merge into a table with `columns`, types by name. Call `begin` first and `end` last."""
 
     def __init__(self, session: SparkSession, merge: Merge, columns: Mapping[str, DataType]) -> None:
         self._session, self._merge, self._columns = session, merge, columns
@@ -26,13 +26,13 @@ class Merging:
 
     @property
     def replaces(self) -> bool:
-        """Whether no row of the table stays as it is, so that the new ones are all that it has."""
+        """True if no row of the table stays, so that the new rows replace all."""
         beyond = self._merge.beyond
         return beyond is not None and beyond.values is None and not beyond.condition
 
     @property
     def reads(self) -> dict[str, DataType]:
-        """The columns of the table that the merge reads: those that it compares, and those that a new row keeps."""
+        """The columns of the table that the merge reads: for comparison, and for values that a new row keeps."""
         merge = self._merge
         clauses = [clause for clause in (*merge.matched, merge.beyond) if clause is not None]
         texts = [merge.on, *(clause.condition for clause in clauses)]
@@ -46,11 +46,13 @@ class Merging:
         return {name: kind for name, kind in self._columns.items() if name in kept | named}
 
     def begin(self, stored: DataFrame, deleted: DataFrame | None) -> None:
-        """Find the stored rows that the merge is about. `stored` has the columns of `reads` and the places, of deleted
-        rows too."""
+        """Find the stored rows that the merge affects.
+
+        `stored` has the columns of `reads` and the places, and includes rows that `deleted` names as deleted.
+        """
         new = self._session.table(self._merge.view).persist()
         self._kept.append(new)
-        # how many rows they are, by which Spark chooses its joins, is known once they are there
+        # The count computes the rows, so that Spark knows their number when it chooses its joins.
         new.count()
         new.createOrReplaceTempView(_NEW)
         stored.createOrReplaceTempView(_ALL)
@@ -59,12 +61,12 @@ class Merging:
             self._keep(f"select t.* from {_ALL} t left anti join {_NEW} s on {self._merge.on}", deleted, _LEFT)
 
     def end(self) -> None:
-        """Forget what was found."""
+        """Release the rows that were found."""
         for frame in self._kept:
             frame.unpersist()
 
     def rows(self) -> DataFrame:
-        """The rows that come, those that take the place of others among them."""
+        """Return the rows to add, including rows that replace others."""
         merge = self._merge
         cases = [(f"t.{ROW} is not null and {_holds(clause)}", clause.values) for clause in merge.matched]
         if merge.inserted is not None:
@@ -81,7 +83,7 @@ class Merging:
         return rows
 
     def places(self) -> DataFrame:
-        """The places of the rows that go."""
+        """Return the places of the rows to remove."""
         merge = self._merge
         gone = " or ".join(_holds(clause) for clause in merge.matched)
         text = f"select t.{FILE} file_path, t.{ROW} pos from {_NEW} s join {_FOUND} t on {merge.on} where {gone}"
@@ -90,7 +92,7 @@ class Merging:
         return self._session.sql(text)
 
     def _values(self, cases: Sequence[tuple[str, Mapping[str, str] | None]]) -> str:
-        """The columns of a new row: those of the first case that holds, and what the stored row has of the others."""
+        """Return a new row's columns as SQL: the values of the first case that holds, else the stored row's."""
         parts = []
         for name, kind in self._columns.items():
             told = [(when, values.get(name, f"t.{quoted(name)}")) for when, values in cases if values is not None]

@@ -1,4 +1,4 @@
-"""Columns of Spark as Iceberg's schemas have them, in the JSON that its library reads and writes. Driver."""
+"""Conversion between Spark's columns and Iceberg's schemas, as the JSON of its library. Driver."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _BACK = {"int": "int", **{theirs: ours for ours, theirs in _PLAIN.items() if the
 
 
 def schema_of(columns: Sequence[tuple[str, str]]) -> str:
-    """The schema of columns with Spark's types. Raises SinkError for a type that Iceberg does not have."""
+    """Return the schema for columns with Spark's types. Raises SinkError for a type that Iceberg does not have."""
     ids = count(1)
     fields = [_field(name, _parsed(name, kind), ids) for name, kind in columns]
     return json.dumps({"type": "struct", "schema-id": 0, "fields": fields})
 
 
 def held(kind: pa.DataType) -> pa.DataType:
-    """The type that a column of one of Arrow's types has in a table: its integers have 32 or 64 bits."""
+    """Return the Arrow type that a table has for a column: integers have 32 or 64 bits."""
     if pa.types.is_int8(kind) or pa.types.is_int16(kind):
         return pa.int32()
     if pa.types.is_list(kind):
@@ -54,16 +54,15 @@ def held(kind: pa.DataType) -> pa.DataType:
 
 
 def columns_of(schema: str) -> dict[str, DataType]:
-    """The columns of a schema with Spark's types."""
+    """Return Spark's types of a schema's columns by name."""
     return {field["name"]: _back(field["type"]) for field in json.loads(schema)["fields"]}
 
 
 def mapping_of(schema: str, known: str = "[]") -> str:
-    """Iceberg's name mapping, which says what files call the columns: that of before, `known`, and the columns of
-    `schema` that are new.
+    """Return Iceberg's name mapping, the names of columns in files: `known` with the new columns of `schema`.
 
-    A column keeps its name there for good, whatever the table calls it, and no other column gets it, though the first
-    one is dropped. So files can be read by names, older ones too.
+    A column's name in files never changes, even if the column is renamed, and no other column gets it, even if the
+    column is dropped. So old and new files can be read by names.
     """
     found = json.loads(known)
     numbers = {entry["field-id"] for entry in found}
@@ -79,13 +78,13 @@ def mapping_of(schema: str, known: str = "[]") -> str:
 
 
 def stored_names(schema: str, mapping: str) -> dict[str, str]:
-    """What files call the columns of a schema, by the names that these have in it."""
+    """Return the names in files of a schema's columns, by their names in the schema."""
     stored = {entry["field-id"]: entry["names"][0] for entry in json.loads(mapping)}
     return {field["name"]: stored[field["id"]] for field in json.loads(schema)["fields"]}
 
 
 def widens(old: str, new: str) -> bool:
-    """Whether Iceberg lets a column of Spark's type `old` become one of the type `new`."""
+    """Return True if Iceberg can widen a column from Spark's type `old` to `new`."""
     if (old, new) in (("int", "bigint"), ("float", "double")):
         return True
     was, wanted = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
@@ -95,7 +94,7 @@ def widens(old: str, new: str) -> bool:
 
 
 def ids_of(schema: str) -> dict[str, int]:
-    """The numbers of the columns of a schema; none where a column is nested, whose inner numbers Spark cannot write."""
+    """Return the columns' ids by name; {} if a column is nested, because Spark cannot write the inner ids."""
     fields = json.loads(schema)["fields"]
     return {} if any(isinstance(field["type"], dict) for field in fields) else {f["name"]: f["id"] for f in fields}
 
@@ -106,7 +105,7 @@ def _mapped(number: int, name: str, kind: Any) -> dict[str, Any]:
 
 
 def _inner(kind: Mapping[str, Any]) -> list[tuple[int, str, Any]]:
-    """The columns that a nested one is made of: their numbers, names and types."""
+    """Return id, name and type of the fields within a nested type."""
     if kind["type"] == "struct":
         return [(field["id"], field["name"], field["type"]) for field in kind["fields"]]
     parts = ("element",) if kind["type"] == "list" else ("key", "value")
@@ -125,7 +124,7 @@ def _parsed(name: str, kind: str) -> DataType:
 
 def _unknown(name: str, kind: str) -> SinkError:
     return SinkError(
-        f"The column {name} has the type {kind}, which tables of Iceberg do not have here.",
+        f"The column {name} has the type {kind}, which is not supported in tables of Iceberg.",
         "Leave it out with column.exclude.list, or use debezium.sink.tables.format = delta.",
     )
 

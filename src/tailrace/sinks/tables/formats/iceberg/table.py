@@ -1,4 +1,4 @@
-"""A table of Iceberg under one pipeline: rows are added as files of Parquet and removed by their places. Driver."""
+"""A table of Iceberg for one pipeline: rows are added as Parquet files and removed by positional deletes. Driver."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 # --- maintenance ------------------------------------------------------------------------------------------------------
 
 _TARGET = 128 << 20
-"""Bytes of a file that is neither small nor large; what one commit writes anew is hardly more."""
+"""Bytes of a file of the wanted size; one commit of a compaction rewrites about this much."""
 _SMALL = _TARGET * 3 // 4
 _WORN = 0.05
-"""The share of a file's rows that are gone, from which on it is written anew."""
+"""A file is rewritten if more than this share of its rows is deleted."""
 _MARK = {MAINTAINED: "true"}
 
 
 class Table(Protocol):
-    """What maintenance needs of a table; see `IcebergTable`."""
+    """The interface that maintenance needs of a table; see `IcebergTable`."""
 
     session: SparkSession
     library: Library
@@ -55,8 +55,10 @@ class Table(Protocol):
 
 
 def compacted(table: Table) -> str:
-    """Put small files together, write those anew of which many rows are gone, and make one file of all deletes; what
-    was done. Raises Iceberg's ValidationException where the pipeline has written to the same files meanwhile."""
+    """Compact small files, rewrite files with many deleted rows, and combine all delete files. Return a report.
+
+    Raises Iceberg's ValidationException if the pipeline has written to the same files meanwhile.
+    """
     base = table.now()
     removed = added = 0
     for group in _groups(table, base):
@@ -68,11 +70,11 @@ def compacted(table: Table) -> str:
         table.library.rewrite(base.snapshot, group, data, (), _MARK)
         removed, added = removed + len(group), added + len(data)
     deletes = _one_of_deletes(table)
-    return f"{removed} files made into {added}, {deletes[0]} of deletes into {deletes[1]}"
+    return f"{removed} files compacted into {added}, {deletes[0]} of deletes into {deletes[1]}"
 
 
 def _groups(table: Table, base: Files) -> Iterator[list[Any]]:
-    """The files of rows to write anew, those of each commit."""
+    """Yield the data files to rewrite, in groups for one commit each."""
     if base.snapshot is None:
         return
     deleted = table.deleted(base)
@@ -92,7 +94,10 @@ def _groups(table: Table, base: Files) -> Iterator[list[Any]]:
 
 
 def _one_of_deletes(table: Table) -> tuple[int, int]:
-    """Make one file of all files of deletes, without those in files that are no more; how many they were, and are."""
+    """Combine all delete files into one, without deletes in files that no longer exist.
+
+    Return the numbers of delete files before and after, (0, 0) if nothing was done.
+    """
     base = table.now()
     places = table.deleted(base)
     if base.snapshot is None or places is None:
@@ -108,12 +113,14 @@ def _one_of_deletes(table: Table) -> tuple[int, int]:
 
 
 def cleaned(table: Table, version: int | None, hours: int) -> str:
-    """Expire the snapshots that are older than `hours`, but for those from `version` on and from the newest of the
-    pipeline on, which tells its batch; remove files that no kept one names. What was done."""
+    """Expire snapshots older than `hours`, and remove files that no kept snapshot names. Return a report.
+
+    Snapshots from `version` on are kept, and from the pipeline's newest one on, which records its batch.
+    """
     table.library.refresh()
     chain = list(table.library.snapshots())
     until = time.time() - hours * 3600
-    # the one that was the newest then is needed too
+    # The snapshot that was the newest at that time is needed, too.
     kept = max(
         len(list(takewhile(lambda one: one.at > until * 1000, chain))),
         len(list(takewhile(lambda one: WRITER not in one.summary, chain))),
@@ -123,7 +130,7 @@ def cleaned(table: Table, version: int | None, hours: int) -> str:
     if old:
         table.library.expire(old)
     lost = table.library.sweep(until)
-    return f"{len(old)} snapshots expired, {lost} files removed that none names"
+    return f"{len(old)} snapshots expired, {lost} unreferenced files removed"
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -132,24 +139,24 @@ pass
 
 
 _PIPELINE, _BATCH, _TOLD = "tailrace.pipeline", "tailrace.batch", "tailrace.metadata"
-"""What the summary of a snapshot has of its write, beside `WRITER`."""
+"""Further keys in the summary of a snapshot of a write, besides `WRITER`."""
 
 _TRIES = 20
 
 _OWN_FILE = re.compile(r"[0-9a-f-]{36}/[^/]+")
-"""A file of rows below the directory `data`; other writers have no directory for each write."""
+"""Matches a data file of this sink below the directory `data`; other writers have no directory for each write."""
 
 _KEPT, _PAST = frozenset({"tailrace.key"}), ".before"
-"""The properties of which earlier values are kept, under this name; Iceberg itself forgets them."""
+"""Properties whose earlier values are kept, and the suffix of the property that keeps them; Iceberg forgets them."""
 
 _VIEW = "tailrace_stored"
 _DELETES = "file_path string, pos bigint"
 _PLACES = {"file_path": 2147483546, "pos": 2147483545}
-"""The numbers that Iceberg gives the columns of positional deletes."""
+"""Iceberg's ids for the columns of positional deletes."""
 
 
 class IcebergTable(Stored):
-    """A table in a directory, as Iceberg's `HadoopTables` keeps them: no catalog, metadata renamed into place."""
+    """A table in a directory, as of Iceberg's `HadoopTables`: without a catalog, with metadata renamed into place."""
 
     title = "Iceberg"
     marker = "metadata"
@@ -157,7 +164,7 @@ class IcebergTable(Stored):
     def __init__(self, session: SparkSession, path: str) -> None:
         super().__init__(session, path)
         self.library = Library(session, path)
-        """What Iceberg knows of the table."""
+        """Iceberg's view of the table."""
         self._files = Files(None)
 
     def is_there(self) -> bool:
@@ -173,11 +180,11 @@ class IcebergTable(Stored):
     def rows(self, version: int | None = None) -> DataFrame:
         if version is None:
             return self.live(self.now(), self.library.schema())
-        # 0 is before the first snapshot
+        # Version 0 is before the first snapshot.
         at = version or None
         if at is not None and not self.library.has(at):
             raise SinkError(
-                f"The table {self.path} does not keep its version {version} any more.",
+                f"The table {self.path} no longer keeps its version {version}.",
                 "Name a newer moment; tailrace maintain --vacuum keeps the versions of all moments that it keeps.",
             )
         return self.live(self.library.files(at), self.library.schema(at))
@@ -211,15 +218,15 @@ class IcebergTable(Stored):
             self.library.alter((), properties)
 
     def _demand_promotions(self, steps: Sequence[ColumnStep]) -> None:
-        """Raise SinkError where a column is to be of a type that Iceberg does not let it become."""
+        """Raise SinkError if a step widens a column in a way that Iceberg does not support."""
         kinds = {name: kind.simpleString() for name, kind in self.columns().items()}
         for step in steps:
             if step.what == "rename":
                 kinds[step.to] = kinds.pop(step.name)
             elif step.what == "widen" and not schemas.widens(kinds[step.name], step.to):
                 raise SinkError(
-                    f"The table {self.path} cannot follow its source: its column {step.name} is of the type {step.to} "
-                    f"now, and was of {kinds[step.name]}, which Iceberg does not let become that.",
+                    f"The table {self.path} cannot follow its source: the type of its column {step.name} is now "
+                    f"{step.to}, and Iceberg cannot widen {kinds[step.name]} to it.",
                     "Begin anew with debezium.sink.tables.format = delta, another path and another checkpoint.",
                 )
 
@@ -249,7 +256,7 @@ class IcebergTable(Stored):
         self._commit(base, data, deletes, once, merging.replaces)
 
     def _bring(self, once: Once, write: Callable[[Files], None]) -> None:
-        """Write to the newest snapshot, once, and again where nothing but maintenance was in the way."""
+        """Write to the newest snapshot, unless the batch is done. Retry if only maintenance has conflicted."""
         for left in reversed(range(_TRIES)):
             base = self.now()
             if self._is_done(once):
@@ -262,7 +269,7 @@ class IcebergTable(Stored):
                     raise
 
     def _was_maintained(self, base: Files) -> bool:
-        """Whether there was a commit since `base`, and maintenance alone has committed."""
+        """Return True if all commits since `base`, and at least one, are maintenance."""
         self.library.refresh()
         since = takewhile(lambda one: one.id != base.snapshot, self.library.snapshots())
         marks = [MAINTAINED in one.summary for one in since]
@@ -283,7 +290,7 @@ class IcebergTable(Stored):
         return cleaned(self, version, hours)
 
     def now(self) -> Files:
-        """The files of the newest snapshot."""
+        """Return the files of the newest snapshot."""
         self.library.refresh()
         snapshot = self.library.snapshot()
         if snapshot != self._files.snapshot:
@@ -291,7 +298,7 @@ class IcebergTable(Stored):
         return self._files
 
     def _is_done(self, once: Once) -> bool:
-        """Whether the table has the batch, or one behind it."""
+        """Return True if the table has the batch or a later one."""
         for one in self.library.snapshots():
             told = one.summary
             if told.get(WRITER) in (once.application, replace(once, part=None).application):
@@ -310,7 +317,7 @@ class IcebergTable(Stored):
         found = self.library.commit(base, data, deletes, summary, whole)
         parent = next(islice(self.library.snapshots(), 1, None), None)
         if (None if parent is None else parent.id) != base.snapshot:
-            # maintenance has committed meanwhile: what the files are is to be read
+            # Maintenance has committed meanwhile, so the list of files must be read.
             return
         before = Files(base.snapshot) if whole else base
         self._files = Files(
@@ -320,7 +327,7 @@ class IcebergTable(Stored):
         )
 
     def write_rows(self, rows: DataFrame) -> list[Any]:
-        """The files with rows, whose columns may stand in any order."""
+        """Write rows, whose columns may be in any order, and return their data files."""
         from pyspark.sql import functions as f
 
         schema = self.library.schema()
@@ -331,14 +338,14 @@ class IcebergTable(Stored):
         return self._write(rows.select(*columns), self.library.data_file)
 
     def write_places(self, places: DataFrame) -> list[Any]:
-        """The files with the places of rows that are gone: `file_path` and `pos`."""
+        """Write the places of deleted rows, `file_path` and `pos`, and return their delete files."""
         from pyspark.sql import functions as f
 
         numbered = [f.col(name).alias(name, metadata={"parquet.field.id": number}) for name, number in _PLACES.items()]
         return self._write(places.select(*numbered).sortWithinPartitions("file_path", "pos"), self.library.delete_file)
 
     def _write(self, rows: DataFrame, described: Callable[[str, int], Any]) -> list[Any]:
-        # INT96, as Spark writes without, is none of Iceberg's
+        # Spark's default INT96 is not a type of Iceberg.
         self.session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         self.session.conf.set("spark.sql.parquet.fieldId.write.enabled", "true")
         folder = f"{self.path}/data/{uuid.uuid4()}"
@@ -351,23 +358,25 @@ class IcebergTable(Stored):
         return [file for file in found if file is not None]
 
     def _stored(self, schema: str) -> dict[str, str]:
-        """What files call the columns of a schema."""
+        """Return the names in files of a schema's columns."""
         return schemas.stored_names(schema, self.library.mapping())
 
     def live(self, files: Files, schema: str) -> DataFrame:
-        """The rows of a snapshot, whose columns are those of a schema."""
+        """Return the rows of a snapshot with the columns of a schema."""
         return self._placed(files, schema).drop(FILE, ROW)
 
     def _placed(self, files: Files, schema: str) -> DataFrame:
-        """The rows of a snapshot with the place of each."""
+        """Return the rows of a snapshot with their places."""
         raw, deleted = self._raw(files, schema), self.deleted(files)
         if deleted is None:
             return raw
         return raw.join(deleted, (raw[FILE] == deleted["file_path"]) & (raw[ROW] == deleted["pos"]), "left_anti")
 
     def _raw(self, files: Files, schema: str, names: Sequence[str] | None = None) -> DataFrame:
-        """Columns of a schema, all of them without `names`, of all rows that the files of a snapshot have, deleted ones
-        too, with the place of each."""
+        """Return all rows in a snapshot's files with their places, including deleted rows.
+
+        They have the schema's columns `names`, or all columns if it is None.
+        """
         from pyspark.sql.types import LongType, StringType, StructField, StructType
 
         columns = schemas.columns_of(schema)
@@ -383,17 +392,17 @@ class IcebergTable(Stored):
             if not path.startswith(below) or not _OWN_FILE.fullmatch(path, len(below)):
                 raise SinkError(
                     f"The table {self.path} has files that tailrace has not written.",
-                    "Let this pipeline alone write there, and maintain it with tailrace maintain.",
+                    "Let only this pipeline write there, and maintain the table with tailrace maintain.",
                 )
         fields = [StructField(stored[name], kind) for name, kind in columns.items()]
         found = self.session.read.schema(StructType(fields)).parquet(*files.data)
-        # Spark shows the path as a URI, in which the directory may be written otherwise
+        # Spark gives the path as a URI, in which the directory may be spelled differently.
         file = f"concat({literal(below)}, substring_index(_metadata.file_path, '/data/', -1))"
         named = [f"{quoted(stored[name])} as {quoted(name)}" for name in columns]
         return found.selectExpr(*named, f"{file} {FILE}", f"_metadata.row_index {ROW}")
 
     def deleted(self, files: Files) -> DataFrame | None:
-        """The places of rows that are gone; None where there are none."""
+        """Return the places of deleted rows; None if there are none."""
         return self.session.read.schema(_DELETES).parquet(*files.deletes) if files.deletes else None
 
 
@@ -414,7 +423,7 @@ _CAFFEINE = "7dd15f9df1be238ffaa367ce6f556737a88031de4294dad18eef57c474ddf1d3"
 
 
 class Iceberg(TableFormat):
-    """Iceberg by its own Java library, which has no part in Spark: there is none for this version of Spark."""
+    """Iceberg through its own Java library, because Iceberg has no module for this version of Spark."""
 
     name = "iceberg"
     title = IcebergTable.title
@@ -430,7 +439,7 @@ class Iceberg(TableFormat):
         if not is_there(spark):
             raise SinkError(
                 "The Spark session is without Iceberg's library.",
-                "Make it with tailrace.sinks.tables.formats.iceberg.table.Iceberg.jars.",
+                "Create it with tailrace.sinks.tables.formats.iceberg.table.Iceberg.jars.",
             )
 
     def table(self, session: SparkSession, path: str) -> Stored:
