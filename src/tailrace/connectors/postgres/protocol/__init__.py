@@ -1,1 +1,1 @@
-"""The log's messages: positions, parsing, scanning, decoding into columns."""
+"""The log's messages: positions, parsing, scanning, decoding into columns. Planner and worker."""

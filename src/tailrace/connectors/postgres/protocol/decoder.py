@@ -1,4 +1,4 @@
-"""The fast decoder: a segment's messages into Arrow columns, without a Python object per change. Runs in workers.
+"""The fast decoder: a segment's messages into Arrow columns, without a Python object per change. Worker.
 
 Three kernels, each one walk over the segment's bytes:
 
@@ -6,8 +6,8 @@ Three kernels, each one walk over the segment's bytes:
 2. `_measure` checks every byte and writes offsets, validity and unavailable flags of every column;
 3. `_fill` copies the values.
 
-Tests hold it equal to a plain decoder of their own. A kernel that meets a message it does not accept stops, and
-`pgoutput.parse_change` says what is wrong with that message.
+Tests compare it with a plain decoder of their own. A kernel stops at a message that it does not accept, and
+`pgoutput.parse_change` then raises the error for that message.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OP_C, _OP_U, _OP_D, _OP_T = ord("c"), ord("u"), ord("d"), ord("t")
 
 _BEFORE, _AFTER, _KEY_ONLY = 1, 2, 4
 
-_ALIGNMENT = 64  # bytes: what Arrow recommends for the start of a buffer
+_ALIGNMENT = 64  # bytes: Arrow's recommendation for the start of a buffer
 
 
 class _Target(NamedTuple):
@@ -51,14 +51,16 @@ class _Target(NamedTuple):
 
 
 def decode(segment: Segment) -> ChangeBatch:
-    """The segment's changes as columns.
+    """Return the segment's changes as columns.
 
     `before` and `after` are None when no row has them. A value that the new tuple of an update leaves out as unchanged
-    is taken from the old tuple where that has it: each under REPLICA IDENTITY FULL, else those of the key. The batch's
-    table has the replica identity that its tuples show: changes of partitions come under the partitioned table's name
-    and have the identity of their partition. Raises DecodeError with the offset into segment.data, at
-    the first message that is not an Insert, Update, Delete or Truncate of the segment's table with the table's number
-    of columns; and, without an offset, when a column of the batch exceeds 2³¹ - 1 bytes.
+    is taken from the old tuple if that has it: every value under REPLICA IDENTITY FULL, else those of the key. The
+    batch's table has the replica identity that its tuples show: changes of partitions arrive under the partitioned
+    table's name, but with the identity of their partition.
+
+    Raises DecodeError, with the offset into segment.data, at the first message that is not an Insert, Update, Delete or
+    Truncate of the segment's table with the table's number of columns; and, without an offset, when a column of the
+    batch exceeds 2³¹ - 1 bytes.
     """
     data = frozen(segment.data, np.uint8)
     offsets = frozen(segment.offsets, np.int64)
@@ -93,7 +95,7 @@ def decode(segment: Segment) -> ChangeBatch:
 
 
 def _with_identity(table: TableSchema, op: Bytes, parts: Bytes) -> TableSchema:
-    """Return the table, whose replica identity is FULL only where every old row is there and whole."""
+    """Return the table; its replica identity stays FULL only if every old row is there and whole."""
     if table.replica_identity != "f":
         return table
     lacking = ((op == _OP_U) & (parts & _BEFORE == 0)) | (parts & _KEY_ONLY != 0)
@@ -105,7 +107,7 @@ def _padded(size: int, to: int) -> int:
 
 
 def _allocate(rows: int, width: int) -> _Target:
-    """Buffers for `rows` rows: all valid, none unavailable; offsets are left for `_measure` to write."""
+    """Return buffers for `rows` rows: all valid, none unavailable; `_measure` writes the offsets."""
     offset_bytes, validity_bytes = _padded(4 * (rows + 1), _ALIGNMENT), _padded(rows // 8 + 1, _ALIGNMENT)
     offsets = pooled(width * offset_bytes).view(np.int32).reshape(width, offset_bytes // 4)
     offsets[:, 0] = 0
@@ -123,7 +125,7 @@ def _allocate(rows: int, width: int) -> _Target:
 
 
 def _place(target: _Target) -> Bytes:
-    """The buffer for the values of all columns, one column after the other; sets where each of them starts."""
+    """Return a buffer for the values of all columns, one after another, and set the start of each in `bases`."""
     total = 0
     for column, size in enumerate(target.sizes.tolist()):
         target.bases[column] = total
@@ -150,7 +152,7 @@ def _image(target: _Target, values: Bytes, present: Flags) -> Image:
 
 @kernel
 def _classify(data: Bytes, offsets: Int64s, op: Bytes, parts: Bytes) -> int:
-    """Writes each row's op and which images it has; returns how many rows, from the first, have a known kind."""
+    """Write each row's op and the images that it has; return the number of rows before the first of unknown kind."""
     for row in range(len(op)):
         start, end = offsets[row], offsets[row + 1]
         if end - start < 6:
@@ -180,7 +182,7 @@ def _classify(data: Bytes, offsets: Int64s, op: Bytes, parts: Bytes) -> int:
 
 @kernel
 def _measure(data: Bytes, offsets: Int64s, parts: Bytes, oid: int, before: _Target, after: _Target) -> int:
-    """Checks the messages and writes all of their columns but the values; returns how many rows are right."""
+    """Check the messages and write everything but the values; return the number of rows before the first wrong one."""
     old_lengths = np.empty(len(before.sizes), dtype=np.int64)
     for row in range(len(parts)):
         at, end = offsets[row], offsets[row + 1]
@@ -238,10 +240,10 @@ def _measure_absent(row: int, target: _Target) -> None:
 def _measure_tuple(
     data: Bytes, at: int, end: int, row: int, target: _Target, old_lengths: Int64s, restore: bool
 ) -> int:
-    """Checks the tuple at `at`; returns the position behind it, -1 when it is wrong.
+    """Check the tuple at `at`; return the position behind it, -1 if the tuple is wrong.
 
-    Each tuple leaves its values' lengths in `old_lengths` (-1: no text), and with `restore` takes an unchanged value's
-    length from there, where the old tuple of the same message has left it.
+    Each tuple leaves its values' lengths in `old_lengths` (-1: no text). With `restore` it takes the lengths of
+    unchanged values from there, where the old tuple of the same message has left them.
     """
     width = len(target.sizes)
     if end - at < 2 or uint16(data, at) != width:
@@ -289,7 +291,7 @@ def _fill(
     after: _Target,
     after_values: Bytes,
 ) -> None:
-    """Copies the values of messages that `_measure` has accepted."""
+    """Copy the values of messages that `_measure` has accepted."""
     old_starts = np.empty(len(before.sizes), dtype=np.int64)
     for row in range(len(parts)):
         at = offsets[row] + 6
@@ -304,7 +306,7 @@ def _fill(
 def _fill_tuple(
     data: Bytes, at: int, row: int, offsets: Int32s, bases: Int64s, values: Bytes, old_starts: Int64s
 ) -> int:
-    """Copies the tuple at `at`; returns the position behind it."""
+    """Copy the values of the tuple at `at`; return the position behind it."""
     data_at, values_at = data.ctypes.data, values.ctypes.data
     at += 2
     for column in range(len(bases)):

@@ -1,6 +1,6 @@
-"""The memory and the reads that the kernels over pgoutput's messages share.
+"""Memory and reads of numbers for the kernels over pgoutput's messages. Planner and worker.
 
-Kernels never raise: they return the row at which they stopped, and plain Python says what is wrong there.
+Kernels never raise: they return the row at which they stopped, and plain Python then raises the error for it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 def frozen(array: npt.NDArray[Any], dtype: type[_Scalar]) -> npt.NDArray[_Scalar]:
-    """A read-only contiguous view (a copy only where dtype or layout demand one).
+    """Return a read-only contiguous view; a copy only if dtype or layout demand it.
 
-    Read-only arrays are another type to numba than writable ones: passing every input read-only keeps each kernel to
+    numba distinguishes the types of read-only and writable arrays. With read-only inputs throughout, each kernel has
     one compiled version.
     """
     view = np.ascontiguousarray(array, dtype=dtype).view()
@@ -28,22 +28,22 @@ def frozen(array: npt.NDArray[Any], dtype: type[_Scalar]) -> npt.NDArray[_Scalar
 
 
 def pooled(size: int) -> npt.NDArray[np.uint8]:
-    """Uninitialised bytes from Arrow's pool, which keeps its pages: touching fresh ones costs more than filling."""
+    """Return uninitialised bytes from Arrow's pool, which reuses pages: touching fresh ones takes long."""
     buffer: npt.NDArray[np.uint8] = np.frombuffer(pa.allocate_buffer(max(size, 1)), dtype=np.uint8)
     return buffer[:size]
 
 
-# np.int64 below: shifting int(byte) would give numba an unsigned number, and adding that to a position a float.
+# np.int64 below, because in numba a shifted int(byte) is unsigned, and its sum with a position a float.
 
 
 @kernel(leaf=True, inlined=True)
 def uint16(data: npt.NDArray[np.uint8], at: int) -> int:
-    """The big-endian number in the two bytes at `at`, which the caller has checked to be there."""
+    """Return the big-endian number in the two bytes at `at`; the caller checks that they exist."""
     return int((np.int64(data[at]) << 8) | np.int64(data[at + 1]))
 
 
 @kernel(leaf=True, inlined=True)
 def uint32(data: npt.NDArray[np.uint8], at: int) -> int:
-    """The big-endian number in the four bytes at `at`, which the caller has checked to be there."""
+    """Return the big-endian number in the four bytes at `at`; the caller checks that they exist."""
     high = (np.int64(data[at]) << 24) | (np.int64(data[at + 1]) << 16)
     return int(high | (np.int64(data[at + 2]) << 8) | np.int64(data[at + 3]))

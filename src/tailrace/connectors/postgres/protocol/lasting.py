@@ -1,7 +1,7 @@
-"""Which changes of a table a later change of the same key makes superfluous, for those who want the last ones alone.
+"""Reduction of a table's changes to the last ones of each key, for readers that need no others. Planner.
 
-It works on raw messages, as `scan` does: message i is `data[offsets[i]:offsets[i + 1]]`, of protocol version 1. What is
-left out is neither copied nor decoded.
+It works on raw messages, as `scan` does: message i is `data[offsets[i]:offsets[i + 1]]`, of protocol version 1.
+Superfluous messages are neither copied nor decoded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INSERT, _UPDATE, _DELETE = ord("I"), ord("U"), ord("D")
 _NEW, _KEY, _OLD = ord("N"), ord("K"), ord("O")
 _LENGTH_BYTES = 4
 _KEY_BYTES = 16
-# Room for so many keys at first: a table of them that the processor's caches hold. A log has many changes of few keys.
+# Initial room for keys: a hash table that fits into the processor's caches. A log has many changes of few keys.
 _FIRST_KEYS = 1 << 15
 _FULL, _OTHER, _PART, _WHOLE = -1, -2, 0, 1
 
@@ -30,8 +30,8 @@ _FULL, _OTHER, _PART, _WHOLE = -1, -2, 0, 1
 class _Keys(NamedTuple):
     """The keys that have been seen: an open hash table over their texts, which lie one after another in `texts`.
 
-    Key i is `texts[starts[i] : starts[i + 1]]`, and `hashes[i]` its hash; `covered[i]` says that a change was seen that
-    needs none before it. `known` has one element, the number of keys.
+    Key i is `texts[starts[i] : starts[i + 1]]`, and `hashes[i]` its hash. `covered[i]` is True if a change was seen
+    that needs no earlier one. `known` has one element, the number of keys.
     """
 
     slots: Int64s
@@ -43,13 +43,13 @@ class _Keys(NamedTuple):
 
     @classmethod
     def of(cls, keys: int, text_bytes: int) -> _Keys:
-        """Room for so many keys, with texts of so many bytes in all."""
+        """Return an empty table with room for `keys` keys, whose texts have `text_bytes` in all."""
         slots = np.full(1 << (2 * keys - 1).bit_length(), -1, np.int64)
         starts, hashes, covered = np.zeros(keys + 1, np.int64), np.zeros(keys, np.uint64), np.zeros(keys, np.bool_)
         return cls(slots, starts, hashes, covered, np.empty(text_bytes, np.uint8), np.zeros(1, np.int64))
 
     def grown(self, further: int) -> _Keys:
-        """The same with twice the room at least, for texts of `further` bytes more."""
+        """Return the table with at least twice the room, and `further` more bytes for texts."""
         known = int(self.known[0])
         larger = _Keys.of(2 * len(self.covered), 2 * len(self.texts) + further)
         for own, other in ((self.starts, larger.starts), (self.hashes, larger.hashes), (self.covered, larger.covered)):
@@ -62,7 +62,7 @@ class _Keys(NamedTuple):
 
 
 class _Values(NamedTuple):
-    """Where the values of a message's new row lie, as `scan.located` finds them, and those of its old one."""
+    """The places of the values of a message's new row and of its old row, as `scan.located` finds them."""
 
     starts: Int64s
     lengths: Int64s
@@ -73,16 +73,17 @@ class _Values(NamedTuple):
 def standing(
     parts: Sequence[tuple[Bytes, Int64s, Int64s]], key_indexes: Int32s, columns: int, most: int = 0
 ) -> list[Flags] | None:
-    """Which of a table's changes a reader of the last rows needs; None where all of them have to be looked at.
+    """Return masks of the changes that a reader of the last rows needs, one mask a part; None if it needs them all.
 
     `parts` are data, offsets and the indexes of Insert, Update and Delete messages of a table with that many `columns`,
-    in log order; `key_indexes` the positions of its key columns. A change is left out where a later one of its key says
-    all that there is to say of the row: a delete, or a new row without unavailable values. Keys are the same where
-    their texts are. A message that has more than `most` bytes, where that is not 0, stays, and leaves nothing out; so
-    does one with a null in its key.
+    in log order; `key_indexes` are the positions of its key columns. A change is superfluous if a later one of its key
+    determines the row: a delete, or a new row without unavailable values. Keys are equal if their texts are. A message
+    of more than `most` bytes, unless that is 0, stays, and makes no other superfluous; so does one with a null in its
+    key.
 
-    None: a message moves a row from one key to another (see `scan.key_hashes`), a key is not wholly known, or a message
-    is not of that kind and width, which the decoder is to say. Raises DecodeError for offsets that do not fit the data.
+    The result is None if a message moves a row from one key to another (see `scan.key_hashes`), if a key is not wholly
+    known, or if a message is not of that kind and width, for which the decoder raises the error. Raises DecodeError for
+    offsets that do not fit the data.
     """
     first = max(min(sum(len(rows) for _, _, rows in parts), _FIRST_KEYS), 1)
     keys = _Keys.of(first, _KEY_BYTES * first)
@@ -109,8 +110,7 @@ def _standing(
     data: Bytes, offsets: Int64s, rows: Int64s, key_indexes: Int32s, most: int, keys: _Keys, values: _Values,
     stays: Flags,
 ) -> tuple[int, int]:  # fmt: skip
-    """Looks at the rows from the last one on; how many it leaves, and `_FULL` or `_OTHER` where it stops before it has
-    seen all."""
+    """Go through the rows from the last to the first; return how many are left, and `_FULL` or `_OTHER` if it stops."""
     for row in range(len(rows) - 1, -1, -1):
         at, end = offsets[rows[row]], offsets[rows[row] + 1]
         if most and end - at > most:
@@ -140,8 +140,11 @@ def _standing(
 
 @kernel(leaf=True, inlined=True)
 def _read(data: Bytes, at: int, end: int, key_indexes: Int32s, values: _Values) -> int:
-    """Finds the values of a message: `_WHOLE` where the row is gone, or none of its values is unavailable, `_PART` for
-    another one; `_OTHER` for a message that moves a row, or is not understood."""
+    """Find the values of a message, and return its state.
+
+    It is `_WHOLE` if the row is deleted, or if none of its values is unavailable; `_PART` if one is; `_OTHER` if the
+    message moves a row or is wrong.
+    """
     if end - at < 6:
         return _OTHER
     kind, tag = data[at], data[at + 5]
@@ -176,9 +179,9 @@ def _read(data: Bytes, at: int, end: int, key_indexes: Int32s, values: _Values) 
 
 @kernel(leaf=True, inlined=True)
 def _key(data: Bytes, key_indexes: Int32s, values: _Values, keys: _Keys) -> int:
-    """The number of a message's key, which is among `keys` then; there is room for its text."""
+    """Return the number of a message's key, added to `keys` if it is new; the caller makes room for its text."""
     first = keys.starts[keys.known[0]]
-    # behind the texts that are there: it stays where the key is a new one
+    # behind the present texts, where it stays if the key is new
     to = first
     for index in key_indexes:
         start, length = values.starts[index], values.lengths[index]
@@ -207,7 +210,7 @@ def _key(data: Bytes, key_indexes: Int32s, values: _Values, keys: _Keys) -> int:
 
 @kernel(leaf=True)
 def _fill(keys: _Keys) -> None:
-    """Give each key that is known a slot, where none has one."""
+    """Give each known key a slot; before that, no key has one."""
     mask = np.uint64(len(keys.slots) - 1)
     for key in range(keys.known[0]):
         slot = keys.hashes[key] & mask
@@ -218,7 +221,7 @@ def _fill(keys: _Keys) -> None:
 
 @kernel(leaf=True, inlined=True)
 def _is_at(keys: _Keys, low: int, high: int, first: int, last: int) -> bool:
-    """Whether two texts are the same."""
+    """Return True if two texts are equal."""
     if high - low != last - first:
         return False
     for byte in range(high - low):  # noqa: SIM110  (numba has no generators in all())

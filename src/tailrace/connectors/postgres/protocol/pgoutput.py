@@ -1,10 +1,10 @@
-"""pgoutput, read plainly: every message of protocol version 1, and what is wrong with one.
+"""The plain parser of pgoutput: every message of protocol version 1, with exact errors. Planner and worker.
 
 `parse` follows "Logical Replication Message Formats" of the PostgreSQL manual. LSNs, transaction ids, OIDs, counts and
-lengths are unsigned, as they are in the server; timestamps are signed µs since 2000-01-01 UTC. The planner parses the
-rare messages (Begin, Commit, Relation, …) with it; for row messages tasks use `decoder.decode`, which comes back here
-only to say what is wrong with a message. Of protocol version 2, `log.gears` takes the blocks of transactions in
-progress apart: their messages come here as those of version 1.
+lengths are unsigned, as in the server; timestamps are signed µs since 2000-01-01 UTC. The planner parses rare messages
+(Begin, Commit, Relation, …) with it. Tasks decode row messages with `decoder.decode`, which calls this module only for
+the error of a wrong message. `log.in_progress` unpacks the stream blocks of protocol version 2; their messages arrive
+here in the form of version 1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tailrace.connectors.postgres.protocol.segment import Segment
 from tailrace.errors import DecodeError
 
 MAX_COLUMN_BYTES = 2**31 - 1
-"""The most bytes that one column of one batch can hold: Arrow's `binary` counts them in 32 bits."""
+"""The most bytes of one column in one batch: Arrow's `binary` counts them in 32 bits."""
 
 
 class Unavailable(Enum):
@@ -33,7 +33,7 @@ class Unavailable(Enum):
 
 
 UNAVAILABLE: Final = Unavailable.UNAVAILABLE
-"""Stands for an unchanged TOAST value that the log does not carry. Not null: the value exists."""
+"""An unchanged TOAST value that the log does not carry. It is not null: the value exists."""
 
 Value: TypeAlias = bytes | Unavailable | None
 Row: TypeAlias = tuple[Value, ...]
@@ -69,7 +69,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class RelationColumn:
-    """One column of a Relation. Bit 1 of `flags` says that it belongs to the replica identity."""
+    """One column of a Relation. Bit 1 of `flags` is set if it belongs to the replica identity."""
 
     flags: int
     name: str
@@ -134,7 +134,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of pg_logical_emit_message. Bit 1 of `flags` says that it is transactional."""
+    """A message of pg_logical_emit_message. Bit 1 of `flags` is set if it is transactional."""
 
     flags: int
     lsn: int
@@ -293,7 +293,7 @@ def _truncate(reader: _Reader) -> AnyMessage:
 def _message(reader: _Reader) -> AnyMessage:
     flags, lsn = reader.uint8("flags"), reader.uint64("message LSN")
     if lsn >> 63:
-        # no log is so long, and positions are signed
+        # no log is that long, and positions are signed
         raise DecodeError("The LSN of a logical message is beyond the end of any log.", reader.at - 8)
     prefix = reader.string("message prefix")
     return Message(flags, lsn, prefix, reader.bytes(reader.uint32("content length"), "content"))
@@ -314,10 +314,9 @@ _PARSERS: dict[int, Callable[[_Reader], AnyMessage]] = {
 
 
 def parse(data: bytes) -> AnyMessage:
-    """The one message that `data` is.
+    """Parse `data` as one message.
 
-    Raises DecodeError, and nothing else, with the offset of the field that is wrong or cut off; bytes left over are an
-    error.
+    Raises DecodeError, and nothing else, with the offset of the field that is wrong or cut off, or of bytes left over.
     """
     reader = _Reader(data)
     kind = reader.uint8("kind")
@@ -331,7 +330,7 @@ def parse(data: bytes) -> AnyMessage:
 
 
 def check_offsets(data: np.ndarray, offsets: Int64s, messages: int) -> None:
-    """Raises DecodeError unless `offsets` cut `data` into that many messages, none of negative length."""
+    """Raise DecodeError unless `offsets` cut `data` into that many messages, none of negative length."""
     if messages < 0 or len(offsets) != messages + 1:
         raise DecodeError(f"{messages} messages need {messages + 1} offsets; there are {len(offsets)}.")
     if offsets[0] < 0 or offsets[-1] > len(data) or bool((offsets[1:] < offsets[:-1]).any()):
@@ -339,7 +338,10 @@ def check_offsets(data: np.ndarray, offsets: Int64s, messages: int) -> None:
 
 
 def parse_change(segment: Segment, row: int) -> Insert | Update | Delete | Truncate:
-    """Message `row` of the segment, checked against the segment's table; DecodeError offsets count in segment.data."""
+    """Parse message `row` of the segment and check it against the segment's table.
+
+    Raises DecodeError with the offset into segment.data.
+    """
     start, end = int(segment.offsets[row]), int(segment.offsets[row + 1])
     table = segment.table
     try:
@@ -359,7 +361,7 @@ def parse_change(segment: Segment, row: int) -> Insert | Update | Delete | Trunc
 
 
 def check_widths(change: Insert | Update | Delete, columns: int, table: str) -> None:
-    """Raises DecodeError, with the offset in the message, unless the change's tuples have that many columns."""
+    """Raise DecodeError, with the offset in the message, unless the change's tuples have that many columns."""
     at = 6
     old = None if isinstance(change, Insert) else change.old
     new = None if isinstance(change, Delete) else change.new
@@ -375,7 +377,7 @@ def _encoded_bytes(row: Row) -> int:
 
 
 def check_column_bytes(table: TableSchema, sizes: Sequence[int]) -> None:
-    """Raises DecodeError when a column's values (`sizes`, in bytes) are more than one batch can hold."""
+    """Raise DecodeError if a column's values, of `sizes` bytes, exceed MAX_COLUMN_BYTES."""
     for column, size in zip(table.columns, sizes, strict=True):
         if size > MAX_COLUMN_BYTES:
             raise DecodeError(

@@ -1,10 +1,10 @@
-"""Positions in PostgreSQL's log, and the LSN's text form.
+"""Positions in PostgreSQL's log, and the LSN's text form. No I/O.
 
-A change is identified by `(commit LSN, ordinal in the transaction)`. An LSN alone identifies nothing: the changes
-of interleaved transactions go back and forth in LSN, and the rows of one COPY share one.
+`(commit LSN, ordinal in the transaction)` identifies a change. An LSN alone does not: the LSNs of changes of
+interleaved transactions go back and forth, and the rows of one COPY share one LSN.
 
-LSNs that must not be taken for each other have types of their own. What may be forgotten has been read, and what has
-been read was flushed; a type checker accepts one for another in this direction only.
+LSNs that must not be confused have types of their own. A forgettable LSN has been read, and an LSN that has been read
+was flushed; a type checker accepts one for another in this direction only.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from dataclasses import dataclass, field
 from typing import Any, NewType
 
 FlushedLsn = NewType("FlushedLsn", int)
-"""The server has flushed its log up to here. It sends nothing beyond, whatever has been written or committed there."""
+"""The server has flushed its log up to this LSN. It sends nothing beyond, even if commits are written there."""
 
 ReadLsn = NewType("ReadLsn", FlushedLsn)
 """Every transaction that commits before this LSN has been read, or has no captured change.
 
-It comes from what the server has sent (`sent`) or from an offset, never from what was asked for."""
+It comes from the server's messages (`sent`) or from an offset, never from a request."""
 
 ForgettableLsn = NewType("ForgettableLsn", ReadLsn)
-"""The server may forget what commits before: Spark has committed it (`may_forget`), or the slot stands there already
-(`confirmed`)."""
+"""The server may forget transactions that commit before this LSN: Spark has committed them (`may_forget`), or the slot
+is there already (`confirmed`)."""
 
 TargetLsn = NewType("TargetLsn", int)
-"""What commits before this LSN is wanted. It may not have been flushed yet, or not even be in the log."""
+"""Transactions that commit before this LSN are wanted. They may not be flushed yet, or not even be in the log."""
 
 
 def sent(lsn: int) -> ReadLsn:
-    """An LSN by which the server says how far it has sent its log."""
+    """Return an LSN up to which the server reports to have sent its log."""
     return ReadLsn(FlushedLsn(lsn))
 
 
@@ -37,17 +37,17 @@ NOWHERE = sent(0)
 
 
 def confirmed(lsn: int) -> ForgettableLsn:
-    """Where the server says that the slot stands."""
+    """Return an LSN that the server reports as the slot's position."""
     return ForgettableLsn(sent(lsn))
 
 
 def lsn_text(lsn: int) -> str:
-    """`16/B374D848`, as PostgreSQL prints a pg_lsn."""
+    """Return an LSN as PostgreSQL prints a pg_lsn: `16/B374D848`."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def lsn_value(text: str) -> int:
-    """The 64-bit value of a pg_lsn's text; raises ValueError for anything else."""
+    """Return the 64-bit value of a pg_lsn's text. Raises ValueError for anything else."""
     high, slash, low = text.partition("/")
     if not slash:
         raise ValueError(f"not an LSN: {text!r}")
@@ -56,17 +56,17 @@ def lsn_value(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """How far the log has been read: through a whole transaction, or through the first changes of one.
+    """A position in the log: behind a whole transaction, or behind the first changes of one.
 
-    `commit_lsn` is the LSN of the transaction's commit record. `consumed` is None when the whole transaction has
-    been read, else the number of its changes that have been. `end_lsn` is the end of the last commit that was read
-    completely, 0 when none was seen since the slot's creation or the last snapshot. `idle_lsn`, where it is not 0,
-    says that the log holds no captured change from there up to it. `at_us` is the time of the last commit that was
-    read completely, in µs since 1970, 0 where it is not known; it is no part of the position. The zero position
-    stands before the first change that the slot holds.
+    `commit_lsn` is the LSN of the transaction's commit record. `consumed` is None if the whole transaction has been
+    read, else the number of its changes that have been read. `end_lsn` is the end of the last commit that was read
+    completely; 0 if there was none since the slot's creation or the last snapshot. The log holds no captured change
+    from `end_lsn` up to `idle_lsn`, unless that is 0. `at_us` is the time of the last commit that was read completely,
+    in µs since 1970, 0 if unknown; it does not count in comparisons. The zero position is before the first change that
+    the slot holds.
 
-    A logical message outside of transactions counts as a transaction of its own. The LSN that it is sent with is
-    the end of its record, where a commit record may begin, so its commit LSN is one byte less: its record's last.
+    A logical message outside of transactions counts as a transaction of its own. It is sent with the LSN of its
+    record's end, where the next commit record may begin. So its commit LSN is one byte less: the record's last byte.
     """
 
     commit_lsn: int = 0
@@ -77,12 +77,12 @@ class LogPosition:
 
     @property
     def safe_lsn(self) -> ReadLsn:
-        """Every transaction that commits before has been read completely: reading resumes here."""
+        """The LSN at which reading resumes: every transaction that commits before it has been read completely."""
         return max(sent(self.end_lsn), self.idle_lsn)
 
     @property
     def reached_lsn(self) -> int:
-        """The log was read up to here, at least: behind the commit record of a transaction that is read in part."""
+        """The LSN up to which the log was read at least, with the commit record of a transaction read in part."""
         return max(self.safe_lsn, self.commit_lsn + 1 if self.commit_lsn else 0)
 
     def is_before(self, other: LogPosition) -> bool:
@@ -93,7 +93,7 @@ class LogPosition:
         return mine < theirs
 
     def to_json(self) -> dict[str, Any]:
-        """Offsets are compared as text by Spark: plain strings and integers, nothing that varies between calls."""
+        """Return the position as JSON, the same at each call: Spark compares offsets as text."""
         fields: dict[str, Any] = {"commit": lsn_text(self.commit_lsn), "end": lsn_text(self.end_lsn)}
         if self.consumed is not None:
             fields["consumed"] = self.consumed
@@ -117,9 +117,9 @@ class LogPosition:
 START = LogPosition()
 
 Committed = NewType("Committed", LogPosition)
-"""A position that Spark has committed: a batch that ends there is in its commit log, and is not asked for again."""
+"""A position that Spark has committed: a batch that ends there is in its commit log, and is never planned again."""
 
 
 def may_forget(position: Committed) -> ForgettableLsn:
-    """What the server may forget once Spark has committed `position`; there is no other way to know it."""
+    """Return the LSN before which the server may forget its log, once Spark has committed `position`."""
     return ForgettableLsn(position.safe_lsn)

@@ -1,7 +1,7 @@
-"""What the planner needs to know of raw messages to cut them into segments: kinds, tables, hashes of keys, copies.
+"""Scans of raw messages, to cut them into segments: kinds, tables, hashes of keys, copies. Planner.
 
-Everything works on many messages at once: message i is `data[offsets[i]:offsets[i + 1]]`, of protocol version 1 (no
-transaction id behind the kind byte). DecodeError carries the offset into `data`.
+All functions take many messages at once: message i is `data[offsets[i]:offsets[i + 1]]`, of protocol version 1 (no
+transaction id behind the kind byte). DecodeError has the offset into `data`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MIX_SHIFT = np.uint64(33)
 
 
 def scan(data: Bytes, offsets: Int64s) -> tuple[Bytes, UInt32s]:
-    """Each message's kind byte and, for Relation, Insert, Update and Delete, its relation id (0 for the others).
+    """Return each message's kind byte and, for Relation, Insert, Update and Delete, its relation id (0 for the others).
 
     Raises DecodeError for a message that is empty or ends within its relation id.
     """
@@ -50,16 +50,16 @@ def scan(data: Bytes, offsets: Int64s) -> tuple[Bytes, UInt32s]:
 
 
 def key_hashes(data: Bytes, offsets: Int64s, rows: Int64s, key_indexes: Int32s, columns: int) -> tuple[UInt64s, Flags]:
-    """A hash of each row's key, and whether the message moves a row from one key to another.
+    """Return a hash of each row's key, and a mask `moved` of the messages that move a row from one key to another.
 
     `rows` are the indexes of Insert, Update and Delete messages of one table with that many `columns`; `key_indexes`
-    the positions of its key columns. The hash covers the key's values in the new tuple (Delete: in the old one), is
-    the same in every process and on every machine, and another one for a null than for the empty string. `moved` is
-    True where an Update carries a K tuple, or an O tuple with other key values, and wherever the key is not wholly
-    known: an unavailable value, or a null in a Delete's K tuple (a key column outside the replica identity).
+    are the positions of its key columns. The hash covers the key's values in the new tuple (Delete: in the old one). It
+    is the same in every process and on every machine, and differs between null and the empty string. `moved` is True if
+    an Update carries a K tuple, or an O tuple with other key values; and if the key is not wholly known: an unavailable
+    value, or a null in a Delete's K tuple (a key column outside the replica identity).
 
-    Raises DecodeError for a message that is not of that kind and width, as far as the key must be read; the rest of
-    the message is the decoder's to check. Raises IndexError for rows or key indexes that do not exist.
+    Raises DecodeError for a message that is not of that kind and width, as far as the key must be read; the decoder
+    checks the rest of the message. Raises IndexError for rows or key indexes that do not exist.
     """
     data, offsets = frozen(data, np.uint8), frozen(offsets, np.int64)
     rows, key_indexes = frozen(rows, np.int64), frozen(key_indexes, np.int32)
@@ -76,11 +76,11 @@ def key_hashes(data: Bytes, offsets: Int64s, rows: Int64s, key_indexes: Int32s, 
 
 
 def unchanged(data: Bytes, offsets: Int64s, rows: Int64s, compared: Int32s, columns: int) -> Flags:
-    """Which Updates changed none of the columns `compared`: they carry the whole old row, and it says the same.
+    """Return a mask of the Updates that carry the whole old row and change none of the columns `compared`.
 
-    `rows` are the indexes of Update messages of one table with that many `columns`. A value that the log left out as
-    unchanged counts as such. Raises DecodeError for a message that is not of that kind and width, IndexError for rows
-    or columns that do not exist.
+    `rows` are the indexes of Update messages of one table with that many `columns`. A value that the log leaves out as
+    unchanged counts as unchanged. Raises DecodeError for a message that is not of that kind and width, IndexError for
+    rows or columns that do not exist.
     """
     data, offsets = frozen(data, np.uint8), frozen(offsets, np.int64)
     rows, compared = frozen(rows, np.int64), frozen(compared, np.int32)
@@ -96,7 +96,7 @@ def unchanged(data: Bytes, offsets: Int64s, rows: Int64s, compared: Int32s, colu
 
 
 def gather(data: Bytes, offsets: Int64s, rows: Int64s) -> tuple[Bytes, Int64s]:
-    """The messages at the indexes `rows`, in that order, copied together: their bytes and their offsets.
+    """Copy the messages at the indexes `rows` together, in that order; return their bytes and offsets.
 
     Raises DecodeError for offsets that do not fit the data, IndexError for rows that do not exist.
     """
@@ -104,7 +104,7 @@ def gather(data: Bytes, offsets: Int64s, rows: Int64s) -> tuple[Bytes, Int64s]:
 
 
 def gather_all(parts: Sequence[tuple[Bytes, Int64s, Int64s]]) -> tuple[Bytes, Int64s]:
-    """As `gather`, of several pieces of data, one after another."""
+    """Copy the messages of several parts (data, offsets, rows) together, one part after another; see `gather`."""
     known = []
     gathered = np.zeros(sum(len(rows) for _, _, rows in parts) + 1, dtype=np.int64)
     low = 1
@@ -116,7 +116,7 @@ def gather_all(parts: Sequence[tuple[Bytes, Int64s, Int64s]]) -> tuple[Bytes, In
         low += len(rows)
         known.append((data, offsets, rows))
     np.cumsum(gathered, out=gathered)
-    # all at once: touching fresh memory takes longer than filling it
+    # one buffer for all parts, because touching fresh memory takes longer than filling it
     copy = pooled(int(gathered[-1]))
     low = 0
     for data, offsets, rows in known:
@@ -132,7 +132,7 @@ def _check_indexes(indexes: Int64s | Int32s, count: int, what: str) -> None:
 
 
 def _explain(message: bytes, start: int, columns: int) -> None:
-    """Raises the DecodeError for a message whose key could not be read."""
+    """Raise the DecodeError for a message whose key could not be read."""
     try:
         parsed = parse(message)
         if not isinstance(parsed, Insert | Update | Delete):
@@ -145,7 +145,7 @@ def _explain(message: bytes, start: int, columns: int) -> None:
 
 @kernel
 def _scan(data: Bytes, offsets: Int64s, kinds: Bytes, relations: UInt32s) -> int:
-    """Fills `kinds` and `relations`; returns how many messages, from the first, are long enough."""
+    """Fill `kinds` and `relations`; return the number of messages before the first one that is too short."""
     for row in range(len(kinds)):
         start, end = offsets[row], offsets[row + 1]
         if start == end:
@@ -164,13 +164,13 @@ def _gather(data: Bytes, offsets: Int64s, rows: Int64s, copy: Bytes) -> None:
     to = 0
     first = 0
     while first < len(rows):
-        # Neighbours in the log are copied in one go: most transactions change one table.
+        # Neighbours in the log are copied together: most transactions change one table.
         last = first
         while last + 1 < len(rows) and rows[last + 1] == rows[last] + 1:
             last += 1
         start, end = offsets[rows[first]], offsets[rows[last] + 1]
         for index in range(end - start):
-            # Unsigned, because numba looks for negative indexes otherwise, which makes this loop four times slower.
+            # Unsigned, because otherwise numba checks for negative indexes, which makes this loop four times slower.
             copy[np.uintp(to + index)] = data[np.uintp(start + index)]
         to += end - start
         first = last + 1
@@ -180,7 +180,7 @@ def _gather(data: Bytes, offsets: Int64s, rows: Int64s, copy: Bytes) -> None:
 def _key_hashes(
     data: Bytes, offsets: Int64s, rows: Int64s, key_indexes: Int32s, columns: int, hashes: UInt64s, moved: Flags
 ) -> int:
-    """Fills `hashes` and `moved`; returns how many rows, from the first, could be read."""
+    """Fill `hashes` and `moved`; return the number of rows before the first that cannot be read."""
     width = 0
     for index in key_indexes:
         width = max(width, index + 1)
@@ -222,7 +222,7 @@ def _key_hashes(
 
 @kernel(leaf=True, inlined=True)
 def key_hash(data: Bytes, key_indexes: Int32s, starts: Int64s, lengths: Int64s) -> np.uint64:
-    """The hash of a key whose values lie at `starts`, as `located` finds them."""
+    """Return the hash of a key whose values lie at `starts`, as `located` finds them."""
     hashed = _FNV_BASIS
     for index in key_indexes:
         length = lengths[index]
@@ -238,7 +238,7 @@ def key_hash(data: Bytes, key_indexes: Int32s, starts: Int64s, lengths: Int64s) 
 
 @kernel
 def _unchanged(data: Bytes, offsets: Int64s, rows: Int64s, compared: Int32s, columns: int, same: Flags) -> int:
-    """Fills `same`; returns how many rows, from the first, could be read."""
+    """Fill `same`; return the number of rows before the first that cannot be read."""
     starts = np.zeros(columns, dtype=np.int64)
     lengths = np.zeros(columns, dtype=np.int64)
     old_starts = np.zeros(columns, dtype=np.int64)
@@ -267,9 +267,9 @@ def _unchanged(data: Bytes, offsets: Int64s, rows: Int64s, compared: Int32s, col
 
 @kernel(leaf=True, inlined=True)
 def located(data: Bytes, at: int, end: int, columns: int, width: int, starts: Int64s, lengths: Int64s) -> int:
-    """Where the values of the first `width` columns of the tuple at `at` lie; length -1 is null, -2 unavailable.
+    """Find the values of the first `width` columns of the tuple at `at`; length -1 is null, -2 unavailable.
 
-    Returns the position behind the last of them, -1 when the tuple is malformed or not of `columns` columns.
+    Return the position behind the last of them; -1 if the tuple is malformed or does not have `columns` columns.
     """
     if end - at < 2 or uint16(data, at) != columns:
         return -1
@@ -301,7 +301,7 @@ def located(data: Bytes, at: int, end: int, columns: int, width: int, starts: In
 
 @kernel(leaf=True, inlined=True)
 def equal(data: Bytes, start: int, length: int, other_start: int, other_length: int) -> bool:
-    """Whether two values are the same, both of which may be null or unavailable."""
+    """Return True if two values, each of which may be null or unavailable, are equal."""
     if length != other_length:
         return False
     for index in range(max(length, 0)):  # noqa: SIM110  (numba has no generators in all())

@@ -1,4 +1,4 @@
-"""Segment: raw pgoutput messages of one table, as the planner hands them to a task."""
+"""Segments: raw pgoutput messages, as the planner hands them to a task. Planner and worker."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PIECE = 512 << 20
 class Segment:
     """Messages of one table at one schema version, in log order.
 
-    `data[offsets[i]:offsets[i + 1]]` is message i: an Insert, Update, Delete or Truncate of protocol version 1
-    (no transaction id after the kind byte), whatever protocol version it was read with. A Truncate of several
-    tables stands in the segment of each of them. `offsets` has one element more than there are messages.
-    `transaction[i]` is an index into `transactions`. `total_order` and `table_order` are those of ChangeBatch.
-    `place[i]` ascends in log order over all segments of the topic in a batch; None for the only segment of a topic.
-    `left_out[i]` is the size of a message whose bytes are not in `data`, since it is too large, and 0 for the others;
-    None when there is none. `superseded` is the number of messages that are not here, since later ones say more.
+    `data[offsets[i]:offsets[i + 1]]` is message i: an Insert, Update, Delete or Truncate in the form of protocol
+    version 1 (no transaction id after the kind byte), whatever version it was read with. A Truncate of several tables
+    is in the segment of each of them. `offsets` has one element more than there are messages. `transaction[i]` is an
+    index into `transactions`. `total_order` and `table_order` are those of ChangeBatch. `place[i]` ascends in log order
+    over all segments of the topic in a batch; None for the only segment of a topic. `left_out[i]` is the size of a
+    message whose bytes are not in `data` because it is too large, 0 for other messages; None if there is no such
+    message. `superseded` is the number of messages left out because later ones make them superfluous.
     """
 
     table: TableSchema
@@ -46,7 +46,7 @@ class Segment:
         return len(self.lsn)
 
     def pieces(self, most: int) -> Iterator[tuple[int, Segment]]:
-        """The messages in segments of at most `most` bytes, or of one message, each with the number of its first."""
+        """Yield segments of at most `most` bytes, or of one message, each with the number of its first message."""
         low = 0
         while low < len(self):
             high = int(np.searchsorted(self.offsets, self.offsets[low] + most, side="right")) - 1
@@ -55,16 +55,16 @@ class Segment:
             low = high
 
     def without_large(self, most: int) -> Segment:
-        """The segment without the bytes of messages that have more than `most`."""
+        """Return the segment without the bytes of messages that have more than `most` bytes."""
         found = _without_large(self.data, self.offsets, most)
         return self if found is None else replace(self, data=found[0], offsets=found[1], left_out=found[2])
 
     def cut(self, low: int, high: int) -> Segment:
-        """The messages `[low, high)`, over the same bytes; `offsets` does not begin at 0 then."""
+        """Return the messages `[low, high)` as a segment over the same bytes; its `offsets` may not begin at 0."""
         if low == 0 and high == len(self):
             return self
         of = self.transaction[low:high]
-        # transactions have the order of the log, so that those of neighbours are neighbours
+        # transactions are in log order, so neighbouring messages have neighbouring transactions
         first, last = (int(of.min()), int(of.max()) + 1) if high > low else (0, 0)
 
         def part(numbers: Int64s | None) -> Int64s | None:
@@ -90,8 +90,8 @@ class Segment:
 class MixedSegment:
     """Messages of many tables, in log order: message i is of the table `tables[table[i]]`.
 
-    No Truncate is among them, and no message that is too large. Of a topic that is in it the batch has no messages
-    elsewhere. The other fields are those of Segment.
+    It has no Truncate, and no message that is too large. It has all of the batch's messages of its topics. The other
+    fields are those of Segment.
     """
 
     tables: tuple[TableSchema, ...]
@@ -113,8 +113,8 @@ class MixedSegment:
 class MessageSegment:
     """Logical messages in log order: `data[offsets[i]:offsets[i + 1]]` is a Message of protocol version 1.
 
-    The other fields are those of Segment; `total_order[i]` means nothing for a message outside of transactions, whose
-    transaction id is 0.
+    The other fields are those of Segment. For a message outside of transactions, whose transaction id is 0,
+    `total_order[i]` has no meaning.
     """
 
     data: npt.NDArray[np.uint8]
@@ -135,8 +135,10 @@ class MessageSegment:
 
 
 def _without_large(data: Bytes, offsets: Int64s, most: int) -> tuple[Bytes, Int64s, Int64s] | None:
-    """Messages without the bytes of those that have more than `most`, their offsets, and the sizes of what is left
-    out; None when there is no such message."""
+    """Return the messages without the bytes of large ones, their offsets, and the sizes of the bytes left out.
+
+    Large messages have more than `most` bytes; return None if there is none.
+    """
     sizes = np.diff(offsets)
     large = np.flatnonzero(sizes > most)
     if not len(large):
@@ -151,5 +153,5 @@ def _without_large(data: Bytes, offsets: Int64s, most: int) -> tuple[Bytes, Int6
 
 
 def transactions_of(batch: ChangeBatch) -> Transactions:
-    """The batch's transactions, which are PostgreSQL's."""
+    """Return the batch's transactions, with PostgreSQL's type."""
     return cast(Transactions, batch.transactions)

@@ -1,1 +1,1 @@
-"""How PostgreSQL's values are shown: types, defaults, texts."""
+"""PostgreSQL's values in events: types, defaults, texts. Planner and worker."""

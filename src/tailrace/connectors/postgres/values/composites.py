@@ -1,4 +1,4 @@
-"""Composite types: structs of their attributes, which typed rows show. Planner, workers."""
+"""Composite types: structs of their attributes, which typed rows show. Planner and worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _QUOTE, _ESCAPE = '"', "\\"
 
 
 def composite(attributes: Sequence[tuple[str, Conversion | None]]) -> Conversion:
-    """A struct of the attributes, each with its conversion; one of an unknown type, which has none, is left out."""
+    """Return a struct of the attributes, each by its conversion; one of an unknown type, with None, is left out."""
     shown = [(name, of) for name, of in attributes if of is not None]
     schema = struct(*(Field(name, of.logical.with_optional(True)) for name, of in shown))
     return Conversion(schema, _values(attributes), zero={})
@@ -32,7 +32,7 @@ def _values(attributes: Sequence[tuple[str, Conversion | None]]) -> Callable[[st
 
 
 def composite_items(text: str) -> list[str | None]:
-    """The texts of the attributes of a value in parentheses, None for NULL. ValueError for another form."""
+    """Return the texts of a value's attributes, None for NULL. Raises ValueError unless it is in parentheses."""
     if len(text) < 2 or text[0] != "(" or text[-1] != ")":
         raise ValueError("not a composite value")
     if text == "()":
@@ -48,7 +48,7 @@ def composite_items(text: str) -> list[str | None]:
 
 
 def _item(text: str, place: int, last: int) -> tuple[str | None, int]:
-    """The attribute at `place`, and where it ends: at a comma or at `last`."""
+    """Return the attribute at `place`, and its end: a comma or `last`."""
     parts: list[str] = []
     inside, start = False, place
     while place < last:

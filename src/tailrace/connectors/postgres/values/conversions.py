@@ -1,4 +1,4 @@
-"""PostgreSQL's types as Debezium shows them: each column's logical type, conversion, default and zero value."""
+"""Conversions of PostgreSQL's types as in Debezium: logical type, conversion, default and zero value. No I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tailrace.values.dates import DATE
 from tailrace.values.json_text import dumps
 from tailrace.values.prepared import Prepared
 
-# Types that are a string without a semantic name, as the server writes them.
+# Types shown as the server's text, a string without a semantic name.
 _STRINGS = frozenset(
     ("text", "varchar", "bpchar", "char", "name", "citext", "inet", "cidr", "macaddr", "macaddr8",
      "int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange")
@@ -33,20 +33,20 @@ _NAMED_STRINGS = {
 }  # fmt: skip
 _INTEGERS = {"int2": 16, "int4": 32, "int8": 64, "oid": 64}
 _GEOMETRIC = frozenset(("line", "lseg", "box", "path", "polygon", "circle"))
-# Arrays of these have no mapping in the reference, so they count as unknown types.
+# Arrays of these have no mapping in Debezium, so they count as unknown types.
 _NO_ARRAYS = frozenset(("money", "name", "interval", "varbit", "xml", "point", "refcursor"))
-# Elements that may not be null, with enums; a NULL among them makes the array one that cannot be converted.
+# Elements that, like those of enums, may not be null: an array with a NULL cannot be converted.
 _SURE_ELEMENTS = _ISN | {"tsvector", "vector", "halfvec", "sparsevec"}
 # The catalog's own arrays of one dimension, without braces and without NULLs.
 _PLAIN_VECTORS = frozenset(("oidvector", "int2vector"))
 _NO_LEGACY_ARRAYS = frozenset(("bytea",))
-# What parts the elements in an array's text, where it is no comma (typdelim in the catalog).
+# Delimiters of the elements in an array's text, if not a comma (typdelim in the catalog).
 _DELIMITERS = {"box": ";", "geometry": ":", "geography": ":"}
 _NIL_UUID = "00000000-0000-0000-0000-000000000000"
 
 
 def conversion(column: Column, settings: EventSettings) -> Conversion | None:
-    """How a column's values are shown; None for a type that Debezium does not know and that is not included."""
+    """Return the conversion of a column's values; None for a type unknown to Debezium, unless such are included."""
     known = _known(column, settings)
     if known is not None or not settings.include_unknown_datatypes:
         return known
@@ -54,7 +54,7 @@ def conversion(column: Column, settings: EventSettings) -> Conversion | None:
         return _opaque(column, settings)
     element = column.element
     if element is None or (element.kind != "domain" and _known(element, settings) is not None):
-        # An array of a known type that has no mapping of its own stays out.
+        # An array that has no mapping, though its elements' type has one, stays out.
         return None
     of = _opaque(element, settings)
     return _list_of(array(of.logical), of, element, nulls=False)
@@ -82,7 +82,7 @@ def _known(column: Column, settings: EventSettings) -> Conversion | None:
 
 
 def _composite(column: Column, settings: EventSettings) -> Conversion | None:
-    """Typed rows alone show composite types: Debezium does not know them."""
+    """Return the conversion of a composite type for typed rows; else None: Debezium does not know such types."""
     if settings.typed is None or not column.fields:
         return None
     return composite([(attribute.name, _known(attribute, settings)) for attribute in column.fields])
@@ -105,7 +105,7 @@ def _numeric(column: Column, settings: EventSettings) -> Conversion:
 
 
 def _money(column: Column, settings: EventSettings) -> Conversion:
-    # In the 1.7 format money is a Decimal whatever decimal.handling.mode says.
+    # In the 1.7 format money is a Decimal under any decimal.handling.mode.
     mode = "precise" if settings.legacy else settings.decimal_handling_mode
     if mode == "string":
         zero = decimals.zero_text(settings.money_fraction_digits)
@@ -126,7 +126,7 @@ def _money(column: Column, settings: EventSettings) -> Conversion:
 
 def _bytea(column: Column, settings: EventSettings) -> Conversion:
     mode = settings.binary_handling_mode
-    # Hexadecimal is text to consumers of today's format, and so is its placeholder.
+    # In format 3 hexadecimal is text, and so is its placeholder.
     if mode == "hex" and not settings.legacy:
         return binaries.binary(mode, settings.placeholder.decode("utf-8", "replace"))
     return binaries.binary(mode, binaries.binary_text(mode)(settings.placeholder))
@@ -158,7 +158,7 @@ def _hstore(column: Column, settings: EventSettings) -> Conversion:
 
 
 def _since_v3(conversion: Callable[[], Conversion]) -> Callable[[Column, EventSettings], Conversion | None]:
-    """A type that the 1.7 format does not know."""
+    """Return the conversion function of a type that the 1.7 format does not know."""
     return lambda column, settings: None if settings.legacy else conversion()
 
 
@@ -177,7 +177,7 @@ def _array(column: Column, settings: EventSettings) -> Conversion | None:
     if element.modifier == -1 and column.modifier != -1:
         element = replace(element, modifier=column.modifier)
     if settings.legacy and element.type_name == "time":
-        # The 1.7 format has times in arrays in µs, whatever their precision and time.precision.mode are.
+        # In the 1.7 format times in arrays are in µs, under any precision and time.precision.mode.
         element, settings = replace(element, modifier=-1), replace(settings, time_precision_mode="adaptive")
     of = _known(element, settings)
     if of is None or element.kind == "domain":
@@ -193,13 +193,13 @@ def _array(column: Column, settings: EventSettings) -> Conversion | None:
 def _list_of(
     schema: LogicalType, of: Conversion, element: Column, nulls: bool, unavailable: list[Any] | None = None
 ) -> Conversion:
-    """An array of what `of` converts, `nulls` among it or not."""
+    """Return the conversion of an array of elements that `of` converts; `nulls`: elements may be null."""
     base = element.element if element.kind == "domain" and element.element is not None else element
     return lists.list_of(schema, of, _DELIMITERS.get(base.type_name, ","), nulls, unavailable)
 
 
 def _signed(data: bytes) -> list[int]:
-    """Bytes as numbers, as Java has them: -128 to 127."""
+    """Return bytes as Java's numbers, -128 to 127."""
     return [(value ^ 0x80) - 0x80 for value in data]
 
 
@@ -255,10 +255,10 @@ TYPES = Types(conversion, default_value, _optional, declared)
 
 @lru_cache(maxsize=512)
 def plan_columns(table: TableSchema, settings: EventSettings) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:
-    """The columns that events show, in the table's order, and the names of those left out as unknown."""
+    """Return the columns that events show, in the table's order, and the names of columns left out as unknown."""
     return shown_columns(table, settings, TYPES)
 
 
 def plan_key(table: TableSchema, settings: EventSettings) -> tuple[ColumnPlan, ...]:
-    """The columns of the key in the key's order, as they are: no option about columns shapes a key."""
+    """Return the columns of the key in the key's order; options about columns do not apply to a key."""
     return key_columns(table, settings, TYPES)

@@ -1,7 +1,7 @@
-"""Declared types: the name, length and scale of a column's type as PostgreSQL's JDBC driver reports them.
+"""Declared types: name, length and scale of a column's type, as PostgreSQL's JDBC driver reports them. No I/O.
 
-Debezium puts them into the parameters of schemas (`column.propagate.source.type`) and cuts hashes to the length.
-Lengths are characters of text, decimal digits of numbers, else characters of the longest text.
+Debezium puts them into the parameters of schemas (`column.propagate.source.type`), and cuts hashes to the length. The
+length is in characters for text, in decimal digits for numbers, else in characters of the longest text.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from tailrace.events.event_settings import EventSettings
 
 UNLIMITED = 2**31 - 1
 TEXT_TYPES = frozenset(("text", "varchar", "bpchar", "char", "name"))
-"""Types that JDBC calls character types; enums and domains over them are as well."""
+"""Character types to JDBC; enums, and domains over these types, are character types as well."""
 
 _MOST_DIGITS = 131_089
 _LENGTHS = {"int2": 5, "int4": 10, "oid": 10, "int8": 19, "float4": 8, "float8": 17, "bool": 1, "char": 1,
             "date": 13, "interval": 49}  # fmt: skip
 _SCALES = {"float4": 8, "float8": 17}
-# Without the fraction of a second: a time, a zone, the longest date and a blank.
+# Lengths of the longest texts without the fraction of a second.
 _CLOCKS = {"time": 8, "timetz": 14, "timestamp": 22, "timestamptz": 28}
 
 
 def _base(column: Column) -> Column:
-    """What a domain is made of, what an array holds, or the column itself; with the modifier that counts."""
+    """Return the base type of a domain, the element of an array, or the column itself."""
     if column.kind in ("domain", "array") and column.element is not None:
         return column.element
     return column
 
 
 def is_text(column: Column) -> bool:
-    """Whether the column's values are text to JDBC: those that a mask replaces."""
+    """Return True if the column's values are text to JDBC: a mask replaces such values."""
     base = _base(column) if column.kind == "domain" else column
     return base.kind == "enum" or (base.kind == "base" and base.type_name in TEXT_TYPES)
 
 
 def length(column: Column) -> int:
-    """The length of the column's type; UNLIMITED where it has none."""
+    """Return the length of the column's type; UNLIMITED if it has none."""
     base = _base(column)
     modifier = column.modifier if column.kind == "array" and base.modifier < 0 else base.modifier
     name = base.type_name
@@ -47,14 +47,14 @@ def length(column: Column) -> int:
     if name in ("bit", "varbit"):
         return modifier if modifier > 0 else (1 if name == "bit" else UNLIMITED)
     if name in _CLOCKS:
-        # The driver counts two digits for one.
+        # For a precision of 1, the JDBC driver counts two digits.
         digits = {-1: 6, 1: 2}.get(modifier, modifier)
         return _CLOCKS[name] + (digits + 1 if digits else 0)
     return _LENGTHS.get(name, UNLIMITED)
 
 
 def scale(column: Column) -> int:
-    """The digits behind the point, or of a second's fraction."""
+    """Return the digits behind the point, or those of a second's fraction."""
     base = _base(column)
     modifier = column.modifier if column.kind == "array" and base.modifier < 0 else base.modifier
     if base.type_name == "numeric":
@@ -67,5 +67,5 @@ def scale(column: Column) -> int:
 
 
 def parameters(column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
-    """The schema parameters that show the column's type in the database; the 1.7 format leaves out its name."""
+    """Return the schema parameters for the column's type in the database; the 1.7 format leaves out its name."""
     return declared_parameters(column, settings, column.type_name, length(column), scale(column))

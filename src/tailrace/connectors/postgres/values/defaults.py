@@ -1,9 +1,8 @@
-"""Column defaults: the server's default expression as the value that the column's schema shows.
+"""Column defaults: the server's default expression as the value that the column's schema shows. No I/O.
 
-Literals are read; a function call, and an expression that begins with one, stands for a value that only the server
-knows, so the type's zero value is shown; other expressions show none. Columns of domains, of the server's own "char"
-and of types that are not listed here have no default in the reference, and none here: consumers would read nulls as
-defaults.
+A literal is shown as its value. For a function call, or an expression that begins with one, only the server knows the
+value, and the type's zero value is shown. Other expressions show no default. As in Debezium, columns of domains, of the
+server's own "char" and of types not listed here have no default: consumers would read nulls as defaults.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _WITH_DEFAULTS = frozenset(
 
 
 def default_value(column: Column, known: Conversion, settings: EventSettings) -> Any:
-    """The default in its JSON form; ABSENT where the schema has none."""
+    """Return the default in its JSON form; ABSENT if the schema has none."""
     if column.default is None or column.generated or known.logical.connect in ("struct", "array", "map"):
         return ABSENT
     if column.kind == "enum":
@@ -50,7 +49,7 @@ def default_value(column: Column, known: Conversion, settings: EventSettings) ->
     if literal is not None:
         return _converted(_stored(literal, column), known)
     if settings.legacy:
-        # 1.7 knows a call that is the whole expression, and no function with its schema before it.
+        # 1.7 knows only calls that are the whole expression, and no functions qualified by a schema.
         return known.zero if _CALL.match(expression) and not _QUALIFIED.match(expression) else ABSENT
     if _BEGINS_WITH_CALL.match(expression):
         return known.zero
@@ -60,7 +59,7 @@ def default_value(column: Column, known: Conversion, settings: EventSettings) ->
 
 
 def literal_text(expression: str) -> str | None:
-    """The text of a literal with or without a cast, or two, quotes undone; None for any other expression."""
+    """Return the unquoted text of a literal with up to two casts; None for any other expression."""
     twice = _CAST_TWICE.match(expression)
     found = _LITERAL.match(twice[1] if twice else expression)
     if found is not None:
@@ -72,8 +71,10 @@ def literal_text(expression: str) -> str | None:
 
 
 def _stored(literal: str, column: Column) -> str:
-    """The literal as the server stores it in the column: a numeric at its scale, a moment without a zone in
-    UTC, of a date the day alone."""
+    """Return the literal as the server stores it in the column.
+
+    A numeric has the column's scale, a timestamp without zone is in UTC, and a timestamp for a date is its day.
+    """
     if column.type_name == "timestamptz" and _MOMENT.fullmatch(literal):
         return f"{literal}+00"
     if column.type_name == "date" and _MOMENT.fullmatch(literal):

@@ -1,4 +1,4 @@
-"""Dates, times and intervals as Debezium shows them under each time.precision.mode and interval.handling.mode."""
+"""Conversions of dates, times and intervals, by time.precision.mode and interval.handling.mode. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tailrace.values.conversion import Conversion
 
 
 def time_digits(modifier: int) -> int:
-    """The digits of a second's fraction in a time's or timestamp's modifier."""
+    """Return the digits of a second's fraction from the modifier of a time or timestamp."""
     return modifier if 0 <= modifier <= 6 else 6
 
 
@@ -35,6 +35,6 @@ def timestamptz(column: Column, settings: EventSettings) -> Conversion:
 
 
 def interval(column: Column, settings: EventSettings) -> Conversion:
-    # The modifier's lower half is the precision, its upper half the fields that the type is limited to.
+    # The modifier's lower half is the precision, its upper half the fields to which the type is limited.
     digits = time_digits(column.modifier & 0xFFFF if column.modifier >= 0 else -1)
     return intervals.interval(digits, settings.time_precision_mode, settings.interval_handling_mode)
