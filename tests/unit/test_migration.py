@@ -148,11 +148,11 @@ def test_a_cleaned_connector_says_what_older_names_said(tmp_path: Path, capsys: 
 def test_a_servers_file_stays_one_with_its_references(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, SERVER)
     assert cli.main(["check", "--offline", str(path)]) == 0
-    assert "debezium.source.database.password refers to what is not there." in capsys.readouterr().out
+    assert "debezium.source.database.password refers to a value that is missing." in capsys.readouterr().out
     assert cli.main(["migrate", "--write", str(path)]) == 0
     said = capsys.readouterr().out
     for line in (
-        "kept            debezium.source.database.password, which refers to what is not there; a run needs it",
+        "kept            debezium.source.database.password, which refers to a value that is missing; a run needs it",
         "without effect  debezium.source.producer.override.compression.type: beside a connector of Kafka Connect",
         "translated      debezium.format.value → debezium.format.value = json: it is the same JSON",
         "without effect  table.include.list: Debezium Server reads no such entry",
@@ -175,7 +175,7 @@ def test_a_value_that_nobody_knows_yet_is_no_fault(tmp_path: Path, capsys: pytes
     references = {name: f"${{env:NOT_{number}_HERE}}" for number, name in enumerate(names)}
     path = write(tmp_path, {"name": "shop", "config": CONNECTOR | references})
     assert cli.main(["check", "--offline", str(path)]) == 0
-    assert capsys.readouterr().out.count("refers to what is not there.") == len(names)
+    assert capsys.readouterr().out.count("refers to a value that is missing.") == len(names)
     broken = write(tmp_path, {"name": "shop", "config": CONNECTOR | {"database.user": "${vault:a:b}"}})
     assert cli.main(["check", "--offline", str(broken)]) == 2
 
@@ -186,7 +186,7 @@ def test_what_another_program_is_to_replace_is_no_fault(tmp_path: Path, capsys: 
              "transforms.r.regex": "(?<all>.*)", "transforms.r.replacement": "${all}"}  # fmt: skip
     path = write(tmp_path, {"name": "shop", "config": CONNECTOR | templates | route})
     assert cli.main(["check", "--offline", str(path)]) == 0
-    assert capsys.readouterr().out.count("refers to what is not there.") == 2
+    assert capsys.readouterr().out.count("refers to a value that is missing.") == 2
 
 
 def test_options_of_mongodb_that_nobody_knows_yet_are_no_fault(tmp_path: Path) -> None:

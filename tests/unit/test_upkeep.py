@@ -21,7 +21,7 @@ def test_where_and_when() -> None:
     assert moment("2024-02-03T04:05:06+02:00") == datetime.datetime(2024, 2, 3, 2, 5, 6, tzinfo=datetime.UTC)
     assert moment("0000000001A3B2C8") == "0000000001A3B2C8"
     assert moment(None) is None
-    with pytest.raises(ConfigError, match="is no time"):
+    with pytest.raises(ConfigError, match="is not a time"):
         moment("2024-02-33")
     assert absolute("s3a://lake/shop/") == "s3a://lake/shop"
     assert absolute("lake") == str(Path("lake").absolute())
@@ -34,7 +34,7 @@ def test_where_and_when() -> None:
         (["maintain", "/x", "--vacuum", "--retain", "0"], "between 1 and 168"),
         (["maintain", "/x", "--vacuum", "--retain", "-5.5"], "between 1 and 168"),
         (["rebuild", "/x", "/y", "--mode", "history", "--upsert-keep-deletes"], "only for --mode latest"),
-        (["rebuild", "/x", "/y", "--mode", "latest", "--at", "2024-13-01"], "is no time"),
+        (["rebuild", "/x", "/y", "--mode", "latest", "--at", "2024-13-01"], "is not a time"),
     ],
 )
 def test_wrong_arguments(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

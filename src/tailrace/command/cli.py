@@ -160,7 +160,7 @@ def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
     for entry in arguments.set:
         name, equals, value = entry.partition("=")
         if not equals or not name.strip():
-            # does not show the argument: the name may be missing, and the rest be a password
+            # The argument is not shown: the name may be missing, and the rest a password.
             raise ConfigError("An argument of --set has no NAME=VALUE.", "Write --set debezium.sink.type=console.")
         if holds_secret(name) and value and not _REFERENCE.fullmatch(value.strip()):
             logging.getLogger("tailrace").warning(
@@ -219,7 +219,7 @@ def _spark(arguments: argparse.Namespace) -> tuple[str | None, dict[str, str]]:
 
     master = None if arguments.master is None else cluster.checked_master(arguments.master)
     if master is not None and "PYSPARK_GATEWAY_PORT" in os.environ:
-        raise ConfigError("--master is given, and spark-submit has named a master already.", "Leave out the second.")
+        raise ConfigError("--master is given, but spark-submit has already named a master.", "Leave --master out.")
     return master, dict(cluster.settings(arguments.conf))
 
 

@@ -94,7 +94,7 @@ def moment(text: str | None) -> str | datetime | None:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigError(f"--at {text} is no time.", "Write it as 2024-02-03T04:05:06.") from None
+        raise ConfigError(f"--at {text} is not a time.", "Write it as 2024-02-03T04:05:06.") from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 

@@ -53,7 +53,7 @@ def judge(entries: Mapping[str, str]) -> Judgement:
     try:
         sink = sinks.open(examination.run.sink.name, examination.run.sink.options, examination.run.source)
     except (SinkError, ConfigError) as error:
-        # with unresolved references among the sink's entries, the error may come of them
+        # An unresolved reference in the sink's entries may have caused the error.
         is_known = not any(name.startswith("debezium.sink.") for name in examination.waiting)
         return Judgement(examination, None, (error.message.rstrip("."),) if is_known else ())
     return Judgement(examination, sink, ())
@@ -87,7 +87,7 @@ def _findings(judgement: Judgement) -> Iterator[Finding]:
     for notice in examination.notices:
         yield Finding("warning", "configuration", notice)
     for entry in examination.waiting:
-        yield Finding("warning", "reference", f"{_shown(entry)} refers to what is not there.", "A run needs it.")
+        yield Finding("warning", "reference", f"{_shown(entry)} refers to a value that is missing.", "A run needs it.")
     if sink is not None:
         yield from sink.missing()
 
@@ -136,7 +136,7 @@ def _outcome(outcome: Outcome, is_waiting: bool) -> str:
         value = "" if outcome.value is None else f" = {outcome.value}"
         return f"{name} → {becomes}{value}" + (f": {outcome.text}" if outcome.text else "")
     if is_waiting:
-        return f"{name}, which refers to what is not there; a run needs it"
+        return f"{name}, which refers to a value that is missing; a run needs it"
     return f"{name}: {outcome.text}" if outcome.text else name
 
 

@@ -1,1 +1,1 @@
-"""Kernels: how functions are compiled, moves between buffers, and the assembly of bytes."""
+"""Kernels: compilation of functions, copies between buffers, and the assembly of bytes. Every process."""

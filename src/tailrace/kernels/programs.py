@@ -1,9 +1,8 @@
 """Assembling JSON documents from literals and fragments, row by row, with one move per part.
 
-A program is the sequence of parts of one kind of document. A part is a literal, then, unless it is the last, the
-fragment of the row: `data[offsets[i]:offsets[i + 1]]` where i is the row's index of the part's kind (its change,
-its transaction, its marker, what its source block shows of the
-transaction). Programs hold addresses, so whoever assembles keeps their memory alive.
+A program is the sequence of parts of one kind of document. A part is a literal and, unless it is the last part, a
+fragment of the row: `data[offsets[i]:offsets[i + 1]]`, where i is the row's index for the part's kind (change,
+transaction, marker, source block, record). Programs hold addresses, so the caller keeps their memory alive.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from tailrace.kernels.compiled import kernel
 
 Int64s = npt.NDArray[np.int64]
 NO_PROGRAM = 0xFFFF
-"""No document for a row; so many programs there are at most."""
+"""Stands for no document; also the limit for the number of programs."""
 CHANGE, TRANSACTION, MARKER, SOURCE, RECORD = range(5)
 KINDS = 5
 
 
 @dataclass(slots=True)
 class Fragment:
-    """The JSON of a column's values, one after another; `quoted`: quotes are still to be put around each."""
+    """The JSON of a column's values, one after another. `quoted` is True if each value still needs quotes around it."""
 
     data: Bytes
     offsets: Offsets
@@ -43,7 +42,7 @@ class Programs:
     _pending: bytes = b""
 
     def begin(self) -> int:
-        """Begin a program; its number is what the rows name it by."""
+        """Begin a program. Return its number, by which rows refer to it."""
         self._starts.append(len(self._parts))
         self._pending = b""
         return len(self._starts) - 1
@@ -76,7 +75,7 @@ class Programs:
         return data[:total], offsets
 
     def sizes(self, program: npt.NDArray[np.uint16], index: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """How many bytes each of the documents of `run` has; they have less than 2 GiB together."""
+        """Return the size in bytes of each document of `run`. Raises ExceedsArrow beyond 2 GiB in all."""
         kept, table, starts = self._table()
         offsets = np.zeros(len(program) + 1, np.int32)
         total = measure(table, starts, program, index, offsets)
@@ -86,12 +85,14 @@ class Programs:
         return np.diff(offsets)
 
     def _table(self) -> tuple[Bytes, Int64s, Int64s]:
-        """The literals, which have to be kept as long as the table of addresses is used, that table, and where each
-        program begins in it."""
+        """Return the literals, the table of parts with their addresses, and the start of each program in the table.
+
+        The caller keeps the literals alive as long as it uses the table.
+        """
         literals = np.frombuffer(b"".join(part[0] for part in self._parts) + b"\0", np.uint8)
         at = _address(literals)
         places: dict[int, tuple[int, int]] = {id(None): (0, 0)}
-        # Of each part: literal's address and length, fragment's bytes and bounds, the kind of its index.
+        # For each part: the literal's address and length, addresses of the fragment's bytes and bounds, its kind.
         rows: list[tuple[int, int, int, int, int]] = []
         for text, fragment, kind in self._parts:
             place = places.get(id(fragment))
@@ -105,14 +106,14 @@ class Programs:
 
 
 def _address(array: npt.NDArray[Any]) -> int:
-    """Where a contiguous array lies in memory. To ask numpy takes ten times as long."""
+    """Return the address of a contiguous array. NumPy's own way takes ten times as long."""
     address: int = pa.py_buffer(array).address
     return address
 
 
 @kernel
 def measure(table: Any, starts: Any, program: Any, index: Any, offsets: Any) -> Any:
-    """Fill `offsets` with the documents' bounds; their whole size in bytes."""
+    """Fill `offsets` with the documents' bounds, and return their total size in bytes."""
     total = 0
     fixed = np.zeros(len(starts) - 1, np.int64)
     for number in range(len(starts) - 1):

@@ -1,1 +1,1 @@
-"""Observation of a running pipeline: its status, and which error an exception out of Spark stands for. Driver."""
+"""Observation of a running pipeline: its status, and the error behind an exception of Spark. Driver."""

@@ -136,7 +136,7 @@ class Status:
         try:
             described = describe(end, newest)
         except Exception as error:
-            # for example offsets of another version: no reason to end the pipeline, or to show no line
+            # Unreadable offsets, for example of another version, must not end the pipeline or hide the line.
             log.debug("the status of the source cannot be read (%s)", type(error).__name__)
         rate, age, rows = progress.get("processedRowsPerSecond"), _age(progress), int(progress.get("numInputRows", 0))
         counted = _observed(progress, "events")

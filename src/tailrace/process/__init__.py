@@ -1,1 +1,1 @@
-"""What a process has of its machine: time, threads, waiting and temporary directories. Every process."""
+"""A process's access to its machine: time, threads, waiting and temporary directories. Every process."""

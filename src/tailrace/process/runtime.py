@@ -125,7 +125,7 @@ class _SocketBell:
         return self._near.fileno()
 
     def ring(self) -> None:
-        # raised if the bell rings already, or is closed
+        # OSError: the bell already rings, or is closed.
         with suppress(OSError):
             self._far.send(b"!")
 
@@ -184,7 +184,7 @@ class Threads:
         return _ThreadHelper(name)
 
     def ready(self, descriptors: tuple[int, ...], seconds: float, events: int = select.POLLIN) -> set[int]:
-        # `select` fails for descriptors above 1,023, and the process may have so many open
+        # `select` fails for descriptors above 1,023, and the process may have that many open.
         waiting = select.poll()
         for descriptor in descriptors:
             waiting.register(descriptor, events)
