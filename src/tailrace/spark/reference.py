@@ -1,4 +1,4 @@
-"""The type tables of the page about typed rows: each database's types and the Spark types that its tasks produce.
+"""The type tables of the page about types: each database's types and the Spark types that its tasks produce.
 
 `python -m tailrace.spark.reference` renews the tables between the page's marks. With `--check` it writes nothing and
 exits with 1 if the page is out of date.
@@ -24,7 +24,7 @@ from tailrace.events.mapping import SourceForm
 from tailrace.events.table_plan import table_plan
 from tailrace.events.typed_rows import table_kinds
 
-PAGE = Path("docs", "pyspark", "typed-rows.md")
+PAGE = Path("docs", "reference", "types.md")
 _BEGIN = "<!-- types of {}: written by `python -m tailrace.spark.reference`; do not edit -->"
 _END = "<!-- end of types of {} -->"
 _LEAST = {"database.hostname": "h", "database.user": "u", "topic.prefix": "p", "rows": "typed"}
