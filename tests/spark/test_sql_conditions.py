@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from tailrace.columns.logical import BOOLEAN, DOUBLE, FLOAT, INT16, INT32, INT64, STRING, LogicalType, semantic
 from tailrace.formats.arrow import array_of
 from tailrace.records.layout import Computed, Member, RecordLayout, Struct
-from tailrace.transforms.scripting.sql_syntax import parse_sql
-from tailrace.transforms.scripting.sql_terms import SqlMeaning
+from tailrace.scripting.sql_syntax import parse_sql
+from tailrace.scripting.sql_terms import SqlMeaning
 from tailrace.values.arrow import arrow_type_of
 from tests.extent import is_full, sized
 

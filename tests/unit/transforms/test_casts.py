@@ -12,8 +12,8 @@ import pytest
 from tailrace.columns import Column
 from tailrace.columns.logical import LogicalType
 from tailrace.errors import TransformError
+from tailrace.formats.casts import TYPES, cast
 from tailrace.records.transform import Refused
-from tailrace.transforms.helpers.casts import TYPES, cast
 from tests.unit.events.changes import Change, table
 from tests.unit.transforms.chains import CONNECT, rows
 

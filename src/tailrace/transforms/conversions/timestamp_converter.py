@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import INT32, INT64, STRING, LogicalType, semantic
 from tailrace.errors import ConfigError
+from tailrace.formats.casts import plain, raw_ms
 from tailrace.records.layout import Constant, Node, RecordLayout
+from tailrace.records.nodes import with_defaults
 from tailrace.records.transform import Refused, Rewritten
 from tailrace.transforms.conversions.date_format import DateFormat
-from tailrace.transforms.helpers.casts import plain, raw_ms
 from tailrace.transforms.helpers.key_or_value import (
     KEY,
     VALUE,
@@ -27,7 +28,6 @@ from tailrace.transforms.helpers.key_or_value import (
     required_struct,
     with_part,
 )
-from tailrace.transforms.helpers.nodes import with_defaults
 from tailrace.transforms.helpers.option_reader import OptionReader
 
 _DATA = "org.apache.kafka.connect.data."

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from tailrace.config.timezone import timezone
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Computed, Constant, Member, Node, RecordLayout, Struct
+from tailrace.records.nodes import is_envelope
 from tailrace.records.transform import Rewritten, Varying, by_distinct
-from tailrace.transforms.helpers.nodes import is_envelope
 from tailrace.transforms.helpers.option_reader import OptionReader
 from tailrace.values.timestamps import instant_texts
 

@@ -9,9 +9,10 @@ from functools import partial
 from tailrace.columns.logical import ABSENT, LogicalType
 from tailrace.errors import ConfigError
 from tailrace.formats.arrow import folded
+from tailrace.formats.casts import PRIMITIVE, TYPES, cast
 from tailrace.records.layout import Computed, Constant, Node, RecordLayout
+from tailrace.records.nodes import with_defaults
 from tailrace.records.transform import Refused, Rewritten
-from tailrace.transforms.helpers.casts import PRIMITIVE, TYPES, cast
 from tailrace.transforms.helpers.key_or_value import (
     KEY,
     VALUE,
@@ -23,7 +24,6 @@ from tailrace.transforms.helpers.key_or_value import (
     required_struct,
     with_part,
 )
-from tailrace.transforms.helpers.nodes import with_defaults
 from tailrace.transforms.helpers.option_reader import OptionReader
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from tailrace.records.layout import RecordLayout
+from tailrace.records.nodes import at, with_defaults
 from tailrace.records.transform import Refused, Rewritten
 from tailrace.transforms.helpers.key_or_value import KEY, VALUE, defaults, part, with_part
-from tailrace.transforms.helpers.nodes import at, with_defaults
 from tailrace.transforms.helpers.option_reader import OptionReader
 
 

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import BOOLEAN, LogicalType
 from tailrace.records.layout import Computed, Constant, Leaf, Member, Node, RecordLayout, Struct
+from tailrace.records.nodes import is_envelope, opened
 from tailrace.records.transform import Rewritten, either
-from tailrace.transforms.helpers.nodes import is_envelope, opened
 from tailrace.transforms.helpers.option_reader import OptionReader
 from tailrace.values.arrow import with_numbers
 

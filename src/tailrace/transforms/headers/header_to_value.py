@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from tailrace.columns.logical import Field, LogicalType
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Constant, Member, Node, RecordLayout, Struct
+from tailrace.records.nodes import opened
 from tailrace.records.transform import Refused
-from tailrace.transforms.helpers.nodes import opened
 from tailrace.transforms.helpers.option_reader import OptionReader
 
 

@@ -26,6 +26,7 @@ from tailrace.columns.logical import (
 )
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Constant, Header, RecordLayout
+from tailrace.records.nodes import with_defaults, with_headers
 from tailrace.records.transform import Rewritten
 from tailrace.transforms.helpers.key_or_value import (
     KEY,
@@ -37,7 +38,6 @@ from tailrace.transforms.helpers.key_or_value import (
     required_struct,
     with_part,
 )
-from tailrace.transforms.helpers.nodes import with_defaults, with_headers
 from tailrace.transforms.helpers.option_reader import OptionReader
 from tailrace.values.binaries import base64_text
 from tailrace.values.decimals import unscaled, unscaled_bytes

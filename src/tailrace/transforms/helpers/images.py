@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tailrace.records.layout import Constant, Member, Node, RecordLayout, Struct
-from tailrace.transforms.helpers.nodes import is_envelope, opened
+from tailrace.records.nodes import is_envelope, opened
 
 
 def with_columns(record: RecordLayout, changed: Callable[[Node], Node]) -> RecordLayout:

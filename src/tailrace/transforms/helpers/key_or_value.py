@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import ABSENT, LogicalType
 from tailrace.formats.arrow import folded
-from tailrace.records.layout import AsShown, Computed, Constant, ImageColumn, Member, Node, RecordLayout, Struct
+from tailrace.records.layout import Computed, Constant, ImageColumn, Member, Node, RecordLayout, Struct
+from tailrace.records.nodes import as_shown, opened, with_defaults
 from tailrace.records.transform import Refused
-from tailrace.transforms.helpers.nodes import opened, with_defaults
 from tailrace.transforms.helpers.option_reader import OptionReader
-from tailrace.values.arrow import arrow_array, arrow_type_of, arrow_value
+from tailrace.values.arrow import arrow_array, arrow_value
 
 KEY, VALUE = "key", "value"
 _NULL = b"null"
@@ -92,12 +92,6 @@ def computed_of(node: Node, function: Callable[..., Any], kind: LogicalType, def
         return found if kind.default in (ABSENT, None) else Computed((found,), partial(_or_default, kind), kind)
     made = Computed((as_shown(node),), function, kind)
     return folded(made) if isinstance(node, Constant) else made
-
-
-def as_shown(node: Node) -> Node | AsShown:
-    """Return a node in the form that events show: instants with a zone as texts."""
-    instants = node.type.connect == "string" and pa.types.is_temporal(arrow_type_of(node.type))
-    return AsShown(node) if instants and isinstance(node, ImageColumn | Constant | Computed) else node
 
 
 def _or_default(kind: LogicalType, values: pa.Array) -> pa.Array:

@@ -11,8 +11,8 @@ from tailrace.columns.logical import INT64, semantic
 from tailrace.connectors import registry
 from tailrace.errors import ConfigError
 from tailrace.records.layout import RecordLayout, Struct
+from tailrace.records.nodes import is_envelope, op_of, with_type
 from tailrace.records.transform import Rewritten
-from tailrace.transforms.helpers.nodes import is_envelope, op_of, with_type
 from tailrace.transforms.outbox.event_router import EventRouter, event_router
 
 _OWN = {

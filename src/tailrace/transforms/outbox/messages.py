@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from tailrace.columns.logical import STRING
 from tailrace.records.layout import Constant, RecordLayout, Struct
+from tailrace.records.nodes import ENVELOPE, op_of, opened, part_of
 from tailrace.records.transform import Refused
-from tailrace.transforms.helpers.nodes import ENVELOPE, op_of, opened, part_of
 from tailrace.transforms.helpers.option_reader import OptionReader
 from tailrace.transforms.outbox.json_shapes import Shapes, Unclear, constant_of
 

@@ -14,12 +14,12 @@ from tailrace.config.expressions import compile_expression
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Computed, Constant, RecordLayout
 from tailrace.records.transform import ANY_TOPIC, Rewritten, Transform, Varying, kept
+from tailrace.scripting.script_syntax import GROOVY, JAVASCRIPT, NotUnderstood, Tree, parse
+from tailrace.scripting.script_terms import Meaning
+from tailrace.scripting.sql_syntax import parse_sql
+from tailrace.scripting.sql_terms import SqlMeaning
 from tailrace.transforms.helpers.option_reader import OptionReader
 from tailrace.transforms.routers.predicates import Conditional, TopicNameMatches, is_null
-from tailrace.transforms.scripting.script_syntax import GROOVY, JAVASCRIPT, NotUnderstood, Tree, parse
-from tailrace.transforms.scripting.script_terms import Meaning
-from tailrace.transforms.scripting.sql_syntax import parse_sql
-from tailrace.transforms.scripting.sql_terms import SqlMeaning
 
 _SQL = "sql"
 _LANGUAGES = {

@@ -17,8 +17,8 @@ from tailrace.formats.arrow import untyped
 from tailrace.kernels.buffers import Bytes, Offsets, text_buffers
 from tailrace.kernels.compiled import kernel
 from tailrace.records.layout import Computed, Node, RecordLayout, Struct
+from tailrace.records.nodes import as_optional, at, is_envelope, op_of
 from tailrace.records.transform import Refused
-from tailrace.transforms.helpers.nodes import as_optional, at, is_envelope, op_of
 from tailrace.transforms.helpers.option_reader import OptionReader
 from tailrace.values.decimals import unscaled
 

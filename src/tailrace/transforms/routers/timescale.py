@@ -9,8 +9,8 @@ from tailrace.columns import TableId
 from tailrace.columns.logical import STRING
 from tailrace.records.hypertables import NO_HYPERTABLES, Catalogue, Hypertable, Hypertables
 from tailrace.records.layout import Constant, Header, RecordLayout, Struct
+from tailrace.records.nodes import is_envelope, with_headers
 from tailrace.records.transform import Shared
-from tailrace.transforms.helpers.nodes import is_envelope, with_headers
 from tailrace.transforms.helpers.option_reader import OptionReader
 
 _HEADER = "__debezium_timescaledb_"

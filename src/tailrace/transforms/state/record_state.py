@@ -22,8 +22,8 @@ from tailrace.records.layout import (
     RecordLayout,
     Struct,
 )
+from tailrace.records.nodes import as_optional, at, is_envelope, op_of, with_defaults, with_headers
 from tailrace.records.transform import ANY_TOPIC, Refused, Rewritten, Shared, Varying
-from tailrace.transforms.helpers.nodes import as_optional, at, is_envelope, op_of, with_defaults, with_headers
 from tailrace.transforms.helpers.option_reader import OptionReader
 
 _MODES = {

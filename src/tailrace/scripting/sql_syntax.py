@@ -11,7 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from tailrace.transforms.scripting.script_syntax import NotUnderstood, Tree
+from tailrace.scripting.script_syntax import NotUnderstood, Tree
 
 FUNCTIONS: dict[str, tuple[str, int, int]] = {
     "lower": ("lower", 1, 1),

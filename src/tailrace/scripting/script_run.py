@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import LogicalType
 from tailrace.config.expressions import compile_expression, linear_expression
+from tailrace.formats.casts import plain, texts
 from tailrace.records.transform import Refused, by_distinct
-from tailrace.transforms.helpers.casts import plain, texts
-from tailrace.transforms.scripting import script_texts
-from tailrace.transforms.scripting.script_syntax import Long
+from tailrace.scripting import script_texts
+from tailrace.scripting.script_syntax import Long
 
 Flags = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]

@@ -16,16 +16,7 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import LogicalType
 from tailrace.records.transform import Refused, by_distinct
-from tailrace.transforms.scripting.script_run import (
-    BOOLEAN,
-    DECIMAL,
-    FLOATING,
-    TEXT,
-    WHOLE,
-    Operation,
-    column,
-    matching,
-)
+from tailrace.scripting.script_run import BOOLEAN, DECIMAL, FLOATING, TEXT, WHOLE, Operation, column, matching
 
 _FLAGS = re.compile(r"(?:\(\?[a-zA-Z]+\))?")
 _WIDE = pa.decimal256(76, 38)

@@ -15,10 +15,10 @@ from tailrace.columns.logical import BOOLEAN as BOOLEAN_TYPE
 from tailrace.columns.logical import STRING, LogicalType
 from tailrace.config.expressions import compile_expression
 from tailrace.records.layout import Computed, Constant, Node
+from tailrace.records.nodes import opened, part_of
 from tailrace.records.transform import Refused
-from tailrace.transforms.helpers.nodes import opened, part_of
-from tailrace.transforms.scripting import sql_run
-from tailrace.transforms.scripting.record_terms import (
+from tailrace.scripting import sql_run
+from tailrace.scripting.record_terms import (
     NULL,
     NUMBERS,
     OTHER,
@@ -31,8 +31,8 @@ from tailrace.transforms.scripting.record_terms import (
     Value,
     kind_of,
 )
-from tailrace.transforms.scripting.script_run import BOOLEAN, DECIMAL, FLOATING, TEXT, WHOLE, Operation
-from tailrace.transforms.scripting.script_syntax import Tree
+from tailrace.scripting.script_run import BOOLEAN, DECIMAL, FLOATING, TEXT, WHOLE, Operation
+from tailrace.scripting.script_syntax import Tree
 
 _TEXT_FUNCTIONS = ("lower", "upper", "length", "trim", "ltrim", "rtrim", "substring", "startswith", "endswith",
                    "contains")  # fmt: skip

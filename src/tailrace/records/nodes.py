@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import ABSENT, LogicalType
 from tailrace.records.layout import (
+    AsShown,
     Column,
     Computed,
     Constant,
@@ -21,6 +22,7 @@ from tailrace.records.layout import (
     Struct,
     Text,
 )
+from tailrace.values.arrow import arrow_type_of
 from tailrace.values.json_text import dumps
 
 ENVELOPE = ".Envelope"
@@ -89,6 +91,12 @@ def as_optional(node: Node) -> Node:
             return Column("shown_marker", kind, node.by)
         case Constant() | Column() | Text() | Computed():
             return replace(node, type=kind)
+
+
+def as_shown(node: Node) -> Node | AsShown:
+    """Return a node in the form that events show: instants with a zone as texts."""
+    instants = node.type.connect == "string" and pa.types.is_temporal(arrow_type_of(node.type))
+    return AsShown(node) if instants and isinstance(node, ImageColumn | Constant | Computed) else node
 
 
 def with_type(node: Node, kind: LogicalType) -> Node:

@@ -16,10 +16,10 @@ from tailrace.columns.logical import BOOLEAN as BOOLEAN_TYPE
 from tailrace.columns.logical import STRING, LogicalType
 from tailrace.config.expressions import compile_expression
 from tailrace.records.layout import Computed, Node, RecordLayout
+from tailrace.records.nodes import part_of
 from tailrace.records.transform import Refused
-from tailrace.transforms.helpers.nodes import part_of
-from tailrace.transforms.scripting import script_run
-from tailrace.transforms.scripting.record_terms import (
+from tailrace.scripting import script_run
+from tailrace.scripting.record_terms import (
     NULL,
     NUMBERS,
     OTHER,
@@ -33,18 +33,8 @@ from tailrace.transforms.scripting.record_terms import (
     Value,
     kind_of,
 )
-from tailrace.transforms.scripting.script_run import (
-    BOOLEAN,
-    CALLED,
-    COMPARED,
-    DECIMAL,
-    FLOATING,
-    MIXED,
-    TEXT,
-    WHOLE,
-    Operation,
-)
-from tailrace.transforms.scripting.script_syntax import JAVASCRIPT, Long, Tree
+from tailrace.scripting.script_run import BOOLEAN, CALLED, COMPARED, DECIMAL, FLOATING, MIXED, TEXT, WHOLE, Operation
+from tailrace.scripting.script_syntax import JAVASCRIPT, Long, Tree
 
 
 class Meaning(Terms):

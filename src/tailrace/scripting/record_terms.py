@@ -10,11 +10,10 @@ from typing import Any
 
 from tailrace.columns.logical import LogicalType
 from tailrace.records.layout import Computed, Constant, Header, Node, RecordLayout, Struct
+from tailrace.records.nodes import as_shown, opened
 from tailrace.records.transform import Refused
-from tailrace.transforms.helpers.key_or_value import as_shown
-from tailrace.transforms.helpers.nodes import opened
-from tailrace.transforms.scripting.script_run import BOOLEAN, DECIMAL, FLOATING, TEXT, WHOLE, Operation
-from tailrace.transforms.scripting.script_syntax import Tree
+from tailrace.scripting.script_run import BOOLEAN, DECIMAL, FLOATING, TEXT, WHOLE, Operation
+from tailrace.scripting.script_syntax import Tree
 
 OTHER, NULL = "other", "null"
 NUMBERS = (WHOLE, FLOATING, DECIMAL)
