@@ -13,6 +13,7 @@ import pytest
 
 from tailrace import errors, sinks
 from tailrace.command import cli
+from tailrace.command.stop_request import StopRequest
 from tailrace.connectors.postgres.status import describe
 from tailrace.errors import (
     ConnectionFailed,
@@ -262,7 +263,7 @@ def test_a_terminal_gets_one_line_that_is_rewritten() -> None:
 def test_the_first_signal_asks_and_the_second_leaves() -> None:
     left: list[int] = []
     before = signal.getsignal(signal.SIGTERM)
-    with cli._Interruption(left.append) as interruption:
+    with StopRequest(left.append) as interruption:
         interruption.postpone()
         os.kill(os.getpid(), signal.SIGTERM)
         assert interruption.wait(5)
@@ -277,7 +278,7 @@ def test_a_signal_before_the_query_runs_ends_the_command() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         signal.pause()
 
-    with cli._Interruption(), pytest.raises(SystemExit) as caught:
+    with StopRequest(), pytest.raises(SystemExit) as caught:
         interrupted()
     assert caught.value.code == 0
 
@@ -391,7 +392,7 @@ def test_a_run_whose_server_is_away_ends_the_jvm_that_was_starting(
 
 
 def test_the_end_of_a_query_ends_the_wait_for_it() -> None:
-    with cli._Interruption() as interruption:
+    with StopRequest() as interruption:
         interruption.wake()
         # longer than any test may take
         assert not interruption.wait(100_000)

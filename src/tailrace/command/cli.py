@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import logging
 import os
 import re
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from tailrace import __version__
 from tailrace.command import maintain
+from tailrace.command.stop_request import INTERRUPTED, StopRequest
 from tailrace.connectors import signalling
 from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
 from tailrace.observe.failures import cause
@@ -30,14 +26,10 @@ from tailrace.verify import arguments as verifying
 
 if TYPE_CHECKING:
     from tailrace.config.files import RunConfig
-    from tailrace.observe.status import StatusLine
     from tailrace.pipeline import Pipeline
 
 _FILES = "application.properties, connector .properties or connector JSON"
 _REFERENCE = re.compile(r"\$\{[^{}]+\}")
-
-INTERRUPTED = 130
-"""Exit code after a second Ctrl-C, which ends the process at once."""
 
 _EXIT_CODES = """\
 exit codes:
@@ -195,7 +187,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from tailrace.connectors.registry import find
 
     master, conf = _spark(arguments)
-    with _Interruption() as interruption:
+    with StopRequest() as stop:
         from tailrace.pipeline import Pipeline
 
         # The query's error is reported here, so Spark's log would only repeat it.
@@ -207,7 +199,7 @@ def _run(arguments: argparse.Namespace) -> int:
                 # The source warns about tables itself, at each start.
                 if finding.level == "warning" and finding.subject in ("slot", "senders"):
                     logging.getLogger("tailrace").warning("%s %s", finding.text, finding.remedy)
-            _deliver(pipeline, arguments.once, interruption)
+            _deliver(pipeline, arguments.once, stop)
         finally:
             pipeline.stop()
     return 0
@@ -223,79 +215,49 @@ def _spark(arguments: argparse.Namespace) -> tuple[str | None, dict[str, str]]:
     return master, dict(cluster.settings(arguments.conf))
 
 
-def _deliver(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None:
+def _deliver(pipeline: Pipeline, once: bool, stop: StopRequest) -> None:
     """Run the pipeline to its end. Re-raises its failure, as a TailraceError if the cause is known."""
     try:
         try:
-            _follow(pipeline, once, interruption)
+            _follow(pipeline, once, stop)
         finally:
             pipeline.stop()
     except Exception as error:
         from tailrace.spark.processes import jvm_lost
 
         # A supervisor signals every process of a service: failures after that come from the ends of the others.
-        if not interruption.asked:
+        if not stop.asked:
             known = jvm_lost(error) or pipeline.cause(error)
             if known is None or known is error:
                 raise
             raise known from error
 
 
-def _follow(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None:
+def _follow(pipeline: Pipeline, once: bool, stop: StopRequest) -> None:
     """Start the pipeline and show its status until it ends or is interrupted. Re-raises its failure."""
     from tailrace.connectors.registry import find
+    from tailrace.observe.listener import observed
     from tailrace.observe.status import StatusLine
     from tailrace.spark.processes import process_lost
 
-    interruption.postpone()
+    stop.postpone()
     # On the main thread Spark's session would handle Ctrl-C itself, and end in the middle of its start.
     with ThreadPoolExecutor(1, "tailrace-start") as starter:
         query = starter.submit(pipeline.start, available_now=once).result()
     line = StatusLine(find(pipeline.run.source.connector).load_describe())
     # No status line on a terminal to which the sink prints records: the line rewrites itself.
     shown = not (pipeline.sink.prints and sys.stdout.isatty() and sys.stderr.isatty())
-    with _progress(pipeline, line, interruption.wake) as ended:
-        while query.isActive and not interruption.wait(0.5):
+    with observed(pipeline.spark, line, stop.wake) as ended:
+        while query.isActive and not stop.wait(0.5):
             if shown:
                 line.update(None)
-        if not interruption.asked:
+        if not stop.asked:
             # Spark reports the last batch on another thread, after the query has ended.
             ended.wait(2)
     line.close()
     failure = query.exception()
-    if failure is not None and not interruption.asked:
+    if failure is not None and not stop.asked:
         raise process_lost(query) or failure
-
-
-@contextmanager
-def _progress(pipeline: Pipeline, line: StatusLine, wake: Callable[[], None]) -> Iterator[threading.Event]:
-    """Feed every progress record of the query to `line`. Yields an event; when Spark reports the query's end, the event
-    is set and `wake` is called."""
-    from pyspark.sql.streaming.listener import StreamingQueryListener
-
-    ended = threading.Event()
-
-    class Listener(StreamingQueryListener):
-        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-            pass
-
-        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-            line.update(json.loads(event.progress.json))
-
-        def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-            pass
-
-        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-            ended.set()
-            wake()
-
-    listener = Listener()
-    streams = pipeline.spark.streams
-    streams.addListener(listener)
-    try:
-        yield ended
-    finally:
-        streams.removeListener(listener)
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -393,56 +355,6 @@ class _Libraries(logging.StreamHandler[TextIO]):
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.name.partition(".")[0] != "tailrace" and f"{os.sep}py4j{os.sep}" not in record.pathname
-
-
-class _Interruption:
-    """The handler of Ctrl-C and SIGTERM: the first asks for a regular stop, the second ends the process at once.
-
-    Before `postpone` there is nothing to finish, so the first raises SystemExit(0).
-    """
-
-    def __init__(self, leave: Callable[[int], Any] = os._exit) -> None:
-        self._woken = threading.Event()
-        self._is_asked = False
-        self._leave = leave
-        self._running = False
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> _Interruption:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def postpone(self) -> None:
-        """From now on do not raise: the caller looks at `asked` or `wait`, since a query is starting or running."""
-        self._running = True
-
-    @property
-    def asked(self) -> bool:
-        return self._is_asked
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for a signal or a call of `wake`, at most `seconds`; return True if a signal came."""
-        if self._woken.wait(seconds) and not self._is_asked:
-            self._woken.clear()
-        return self._is_asked
-
-    def wake(self) -> None:
-        """End the current `wait`, or the next one. Any thread."""
-        self._woken.set()
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._is_asked:
-            # The JVM ends when the pipe from this process closes.
-            self._leave(INTERRUPTED)
-        self._is_asked = True
-        self._woken.set()
-        if not self._running:
-            raise SystemExit(0)
 
 
 if __name__ == "__main__":
