@@ -16,8 +16,8 @@ import pyarrow as pa
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Computed, Constant, Node, RecordLayout
 from tailrace.records.transform import Refused
-from tailrace.transforms.helpers.images import with_columns
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.images import with_columns
+from tailrace.transforms.option_reader import OptionReader
 
 GEOMETRY, GEOGRAPHY = "io.debezium.data.geometry.Geometry", "io.debezium.data.geometry.Geography"
 _HAS_Z, _HAS_M, _HAS_SRID = 0x80000000, 0x40000000, 0x20000000

@@ -17,7 +17,7 @@ from tailrace.records.layout import Constant, Node, RecordLayout
 from tailrace.records.nodes import with_defaults
 from tailrace.records.transform import Refused, Rewritten
 from tailrace.transforms.conversions.date_format import DateFormat
-from tailrace.transforms.helpers.key_or_value import (
+from tailrace.transforms.key_or_value import (
     KEY,
     VALUE,
     computed_of,
@@ -28,7 +28,7 @@ from tailrace.transforms.helpers.key_or_value import (
     required_struct,
     with_part,
 )
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 
 _DATA = "org.apache.kafka.connect.data."
 _OWN = frozenset({_DATA + name for name in ("Date", "Time", "Timestamp")})

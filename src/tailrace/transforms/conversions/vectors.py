@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.records.layout import Computed, Constant, Node, RecordLayout
-from tailrace.transforms.helpers.images import with_columns
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.images import with_columns
+from tailrace.transforms.option_reader import OptionReader
 from tailrace.values.json_text import java_number
 from tailrace.values.strings import JSON
 

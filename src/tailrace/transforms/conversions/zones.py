@@ -23,7 +23,7 @@ from tailrace.errors import ConfigError
 from tailrace.records.layout import Computed, Constant, Member, Node, RecordLayout, Struct
 from tailrace.records.nodes import is_envelope
 from tailrace.records.transform import Rewritten, Varying, by_distinct
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 from tailrace.values.timestamps import instant_texts
 
 Int64s = npt.NDArray[np.int64]

@@ -13,7 +13,7 @@ from tailrace.formats.casts import PRIMITIVE, TYPES, cast
 from tailrace.records.layout import Computed, Constant, Node, RecordLayout
 from tailrace.records.nodes import with_defaults
 from tailrace.records.transform import Refused, Rewritten
-from tailrace.transforms.helpers.key_or_value import (
+from tailrace.transforms.key_or_value import (
     KEY,
     VALUE,
     computed_of,
@@ -24,7 +24,7 @@ from tailrace.transforms.helpers.key_or_value import (
     required_struct,
     with_part,
 )
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 
 
 @dataclass(frozen=True, slots=True)

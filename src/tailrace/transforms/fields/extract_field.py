@@ -9,8 +9,8 @@ from functools import partial
 from tailrace.records.layout import RecordLayout
 from tailrace.records.nodes import at, with_defaults
 from tailrace.records.transform import Refused, Rewritten
-from tailrace.transforms.helpers.key_or_value import KEY, VALUE, defaults, part, with_part
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.key_or_value import KEY, VALUE, defaults, part, with_part
+from tailrace.transforms.option_reader import OptionReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from tailrace.columns.logical import ABSENT, LogicalType
 from tailrace.records.layout import Computed, Constant, Member, Node, RecordLayout, Struct
 from tailrace.records.nodes import Picked, as_optional, opened, with_defaults, with_type
 from tailrace.records.transform import Refused, Rewritten
-from tailrace.transforms.helpers.key_or_value import KEY, VALUE, copied, is_missing, part, required_struct, with_part
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.key_or_value import KEY, VALUE, copied, is_missing, part, required_struct, with_part
+from tailrace.transforms.option_reader import OptionReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from tailrace.columns.logical import INT32, INT64, STRING, LogicalType, semantic
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Constant, Member, Node, RecordLayout
 from tailrace.records.transform import Refused, Rewritten
-from tailrace.transforms.helpers.key_or_value import (
+from tailrace.transforms.key_or_value import (
     KEY,
     VALUE,
     computed_of,
@@ -24,7 +24,7 @@ from tailrace.transforms.helpers.key_or_value import (
     required_struct,
     with_part,
 )
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 
 _TIME = semantic(INT64, "org.apache.kafka.connect.data.Timestamp")
 

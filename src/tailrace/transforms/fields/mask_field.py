@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tailrace.columns.logical import LogicalType
 from tailrace.records.layout import Computed, Constant, Node, RecordLayout
 from tailrace.records.transform import Refused, Rewritten
-from tailrace.transforms.helpers.key_or_value import (
+from tailrace.transforms.key_or_value import (
     KEY,
     VALUE,
     computed_of,
@@ -26,7 +26,7 @@ from tailrace.transforms.helpers.key_or_value import (
     required_struct,
     with_part,
 )
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 from tailrace.values.arrow import arrow_array, arrow_value
 from tailrace.values.binaries import base64_text
 from tailrace.values.decimals import unscaled, unscaled_bytes

@@ -18,7 +18,7 @@ from tailrace.columns.logical import BOOLEAN, LogicalType
 from tailrace.records.layout import Computed, Constant, Leaf, Member, Node, RecordLayout, Struct
 from tailrace.records.nodes import is_envelope, opened
 from tailrace.records.transform import Rewritten, either
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 from tailrace.values.arrow import with_numbers
 
 Int64s = npt.NDArray[np.int64]

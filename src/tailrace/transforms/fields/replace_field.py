@@ -9,7 +9,7 @@ from functools import partial
 from tailrace.errors import ConfigError
 from tailrace.records.layout import RecordLayout
 from tailrace.records.transform import Rewritten
-from tailrace.transforms.helpers.key_or_value import (
+from tailrace.transforms.key_or_value import (
     KEY,
     VALUE,
     copied,
@@ -20,7 +20,7 @@ from tailrace.transforms.helpers.key_or_value import (
     required_struct,
     with_part,
 )
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 
 
 @dataclass(frozen=True, slots=True)

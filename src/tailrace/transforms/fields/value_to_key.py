@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from tailrace.records.layout import Member, RecordLayout, Struct
 from tailrace.records.transform import Rewritten
-from tailrace.transforms.helpers.key_or_value import VALUE, defaulted, defaults, required_field, required_struct
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.key_or_value import VALUE, defaulted, defaults, required_field, required_struct
+from tailrace.transforms.option_reader import OptionReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tailrace.columns.logical import STRING, LogicalType, array
 from tailrace.records.layout import AsWritten, Computed, Constant, Header, ImageColumn, Node, RecordLayout, Struct
 from tailrace.records.nodes import as_optional, is_envelope, op_of, with_headers
 from tailrace.records.transform import Shared
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 
 Flags = npt.NDArray[np.bool_]
 

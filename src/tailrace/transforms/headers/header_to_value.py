@@ -10,7 +10,7 @@ from tailrace.errors import ConfigError
 from tailrace.records.layout import Constant, Member, Node, RecordLayout, Struct
 from tailrace.records.nodes import opened
 from tailrace.records.transform import Refused
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 
 
 @dataclass(frozen=True, slots=True)

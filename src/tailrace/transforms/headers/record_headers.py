@@ -28,7 +28,7 @@ from tailrace.errors import ConfigError
 from tailrace.records.layout import Constant, Header, RecordLayout
 from tailrace.records.nodes import with_defaults, with_headers
 from tailrace.records.transform import Rewritten
-from tailrace.transforms.helpers.key_or_value import (
+from tailrace.transforms.key_or_value import (
     KEY,
     VALUE,
     copied,
@@ -38,7 +38,7 @@ from tailrace.transforms.helpers.key_or_value import (
     required_struct,
     with_part,
 )
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 from tailrace.values.binaries import base64_text
 from tailrace.values.decimals import unscaled, unscaled_bytes
 from tailrace.values.json_text import Verbatim, java_number

@@ -19,7 +19,7 @@ from tailrace.errors import ConfigError
 from tailrace.records.layout import Computed, Header, Leaf, Member, Node, RecordLayout, Struct
 from tailrace.records.nodes import is_envelope, op_of, opened
 from tailrace.records.transform import ANY_TOPIC, LeftOut, Refused, Rewritten, Varying, by_distinct, either
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 from tailrace.transforms.outbox import json_shapes
 from tailrace.transforms.outbox.json_kernels import signatures
 

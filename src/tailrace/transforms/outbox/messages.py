@@ -13,7 +13,7 @@ from tailrace.columns.logical import STRING
 from tailrace.records.layout import Constant, RecordLayout, Struct
 from tailrace.records.nodes import ENVELOPE, op_of, opened, part_of
 from tailrace.records.transform import Refused
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 from tailrace.transforms.outbox.json_shapes import Shapes, Unclear, constant_of
 
 _NAME = "DecodeLogicalDecodingMessageContent"

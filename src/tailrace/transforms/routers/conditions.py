@@ -18,7 +18,7 @@ from tailrace.scripting.script_syntax import GROOVY, JAVASCRIPT, NotUnderstood, 
 from tailrace.scripting.script_terms import Meaning
 from tailrace.scripting.sql_syntax import parse_sql
 from tailrace.scripting.sql_terms import SqlMeaning
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 from tailrace.transforms.routers.predicates import Conditional, TopicNameMatches, is_null
 
 _SQL = "sql"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tailrace.records.layout import RecordLayout
 from tailrace.records.transform import Rewritten
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 
 
 @dataclass(frozen=True, slots=True)

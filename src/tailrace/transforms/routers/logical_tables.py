@@ -13,7 +13,7 @@ from tailrace.errors import ConfigError
 from tailrace.records.layout import Computed, Constant, Node, RecordLayout, Struct
 from tailrace.records.nodes import ENVELOPE, is_envelope
 from tailrace.records.transform import Refused, Rewritten, Varying
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 
 _MODES = ("none", "avro", "avro_unicode")
 

@@ -19,7 +19,7 @@ from tailrace.kernels.compiled import kernel
 from tailrace.records.layout import Computed, Node, RecordLayout, Struct
 from tailrace.records.nodes import as_optional, at, is_envelope, op_of
 from tailrace.records.transform import Refused
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 from tailrace.values.decimals import unscaled
 
 # --- hashes -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import substituted
 from tailrace.records.layout import RecordLayout
 from tailrace.records.transform import Rewritten, with_topic
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 
 
 @dataclass(frozen=True, slots=True)

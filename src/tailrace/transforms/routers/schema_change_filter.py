@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Constant, RecordLayout, Struct
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 
 _KINDS = ("CREATE", "ALTER", "DROP", "TRUNCATE", "DATABASE")
 _OPTION = "schema.change.event.exclude.list"

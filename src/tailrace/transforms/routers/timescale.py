@@ -11,7 +11,7 @@ from tailrace.records.hypertables import NO_HYPERTABLES, Catalogue, Hypertable, 
 from tailrace.records.layout import Constant, Header, RecordLayout, Struct
 from tailrace.records.nodes import is_envelope, with_headers
 from tailrace.records.transform import Shared
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 
 _HEADER = "__debezium_timescaledb_"
 _SECOND = "__debezium.oldkey"

@@ -15,7 +15,7 @@ from tailrace.formats.arrow import folded
 from tailrace.records.layout import Computed, Constant, RecordLayout
 from tailrace.records.transform import Refused, Rewritten
 from tailrace.transforms.conversions.date_format import DateFormat
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 
 _TOPIC, _TIMESTAMP = "${topic}", "${timestamp}"
 

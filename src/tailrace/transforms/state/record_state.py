@@ -24,7 +24,7 @@ from tailrace.records.layout import (
 )
 from tailrace.records.nodes import as_optional, at, is_envelope, op_of, with_defaults, with_headers
 from tailrace.records.transform import ANY_TOPIC, Refused, Rewritten, Shared, Varying
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 
 _MODES = {
     "drop": ("drop", False),

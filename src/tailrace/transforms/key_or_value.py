@@ -15,7 +15,7 @@ from tailrace.formats.arrow import folded
 from tailrace.records.layout import Computed, Constant, ImageColumn, Member, Node, RecordLayout, Struct
 from tailrace.records.nodes import as_shown, opened, with_defaults
 from tailrace.records.transform import Refused
-from tailrace.transforms.helpers.option_reader import OptionReader
+from tailrace.transforms.option_reader import OptionReader
 from tailrace.values.arrow import arrow_array, arrow_value
 
 KEY, VALUE = "key", "value"
