@@ -98,5 +98,5 @@ def test_a_layout_is_known_to_be_pure_data() -> None:
     """Layouts import no Arrow, and nothing that fills or encodes them."""
     tree = ast.parse((PRODUCT / "records" / "layout.py").read_text("utf-8"))
     rooms = {name.split(".")[1] for name in imported("records/layout.py", tree) if name.startswith("tailrace.")}
-    assert rooms == {"columns", "assembly", "values"}
+    assert rooms == {"columns", "kernels", "values"}
     assert not any(name.startswith("pyarrow") for name in imported("records/layout.py", tree))

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LONGEST = 600
 BANNED = {"utils", "util", "common", "helpers", "helper", "types", "misc"}
 
 # Spelt in pieces, so that this file does not contain what it looks for.
@@ -58,11 +57,6 @@ def test_dependencies_point_down() -> None:
 def test_the_sql_server_of_tests_knows_nothing_of_the_product() -> None:
     wrong = re.compile(r"^\s*(from|import) (tailrace|tests)\b")
     assert list(lines_matching(wrong, [path for path in python_files() if ROOT / "tdsserver" in path.parents])) == []
-
-
-def test_files_can_be_read_in_one_sitting() -> None:
-    sizes = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in python_files()}
-    assert {name: size for name, size in sizes.items() if size > LONGEST} == {}
 
 
 def test_no_module_is_named_after_nothing() -> None:

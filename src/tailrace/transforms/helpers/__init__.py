@@ -1,1 +1,0 @@
-"""What transforms share: options, layouts, casts."""
