@@ -97,7 +97,7 @@ def test_deletions_need_an_identity(database: Database) -> None:
     database.execute(TABLE.replace(" primary key", ""))
     assert only(config(database)).level == "ok"
     found = only(config(database, incremental__snapshot__watermarking__strategy="insert_delete"))
-    assert "neither primary key nor replica identity" in found.text
+    assert "neither a primary key nor a replica identity" in found.text
 
 
 def test_the_publication_must_have_the_table_and_its_inserts(database: Database) -> None:
