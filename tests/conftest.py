@@ -1,6 +1,6 @@
-"""Fixtures of all tests come from plugin modules, one for each server.
+"""The options of all tests; the fixtures are in plugin modules, one for each server.
 
-`--quick` leaves out what needs a server; `--full` runs everything at its full size (see tests/extent.py).
+`--quick` leaves out tests that need a server; `--full` runs everything at its full size (see tests/extent.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from tests import extent
 
-# How long an example takes says more of the machine than of the product.
+# The time of an example depends more on the machine than on the product.
 settings.register_profile("tailrace", settings(), deadline=None)
 settings.load_profile("tailrace")
 
@@ -51,7 +51,8 @@ STARTERS = frozenset(
         "system_postgres",
     }
 )
-"""The fixtures that start a database, a broker or a JVM. The SQL Server of tests is small and in Python."""
+"""Plugins with the fixtures that start a database, a broker or a JVM. The SQL Server of tests is small and in Python.
+"""
 SLOW = frozenset(
     {
         "contract",
@@ -66,11 +67,11 @@ SLOW = frozenset(
         "test_lanes.py",
     }
 )
-"""The directories and files all of whose tests need such a thing, or start processes of their own that take long."""
+"""Directories and files in which every test needs a server, a broker or a JVM, or starts slow processes of its own."""
 
 
 UNTIL = "TAILRACE_TESTS_UNTIL"
-"""The environment variable that says when the run ends, as a failure, in seconds since 1970."""
+"""The environment variable with the time, in seconds since 1970, at which the run ends as a failure."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -111,7 +112,7 @@ def _leave_out_servers(chosen: list[pytest.Item], others: list[pytest.Item]) -> 
     """Move the tests that need a server from `chosen` to `others`."""
     quick: list[pytest.Item] = []
     for item in chosen:
-        # a directory that the command line names is collected, whatever was to be ignored
+        # pytest collects a directory that the command line names even if it is to be ignored.
         is_slow = SLOW.intersection(item.path.relative_to(HERE.parent).parts)
         (others if is_slow or STARTERS & set(getattr(item, "fixturenames", ())) else quick).append(item)
     chosen[:] = quick

@@ -1,7 +1,7 @@
-"""The seconds of each test: written by every process of pytest, read and shown when all have ended.
+"""Durations of tests: every process of pytest writes them, and the runner reads and shows them at the end.
 
-A plugin of pytest. Where the environment variable `FILE` names a file, a line of JSON is appended to it for each phase
-of each test: the test, the phase, its seconds and its outcome.
+A plugin of pytest. If the environment variable `FILE` names a file, a line of JSON is appended to it for each phase of
+each test: the test, the phase, its seconds and its outcome.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 FILE = "TAILRACE_TESTS_DURATIONS"
 SLOWEST = 30
-"""So many tests are shown."""
+"""Number of tests that are shown."""
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -38,12 +38,12 @@ class Duration:
 
     @property
     def seconds(self) -> float:
-        """All phases together."""
+        """The seconds of all phases."""
         return self.setup + self.call + self.teardown
 
 
 def read(folder: Path) -> list[Duration]:
-    """Return the seconds of all tests of the parts whose files are in the folder, the slowest first."""
+    """Return the durations of all tests, from the files of the parts in the folder, the slowest first."""
     found: dict[tuple[str, str], Duration] = {}
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_text("utf-8").splitlines():
@@ -54,7 +54,7 @@ def read(folder: Path) -> list[Duration]:
 
 
 def told(folder: Path, table: Path) -> None:
-    """Print the slowest tests of the parts whose files are in the folder, and write all of them as a table."""
+    """Print the slowest tests, from the files of the parts in the folder, and write all tests as a table."""
     tests = read(folder)
     if not tests:
         return

@@ -1,4 +1,4 @@
-"""The schemas of a table's events, for tests that make them without records."""
+"""Schemas of a table's events, for tests that build them without records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tailrace.values.conversion import ColumnPlan
 
 
 class EventSchemas(NamedTuple):
-    """A table's schemas: `key` is None where it has no key."""
+    """The schemas of a table's events. `key` is None for a table without a key."""
 
     key: LogicalType | None
     value: LogicalType
@@ -28,7 +28,7 @@ def event_schemas(
     settings: EventSettings,
     form: SourceForm,
 ) -> EventSchemas:
-    """The schemas of a table whose columns are shown as `plans` and whose key is made of `key`."""
+    """Return the schemas of a table with the columns `plans` and the key columns `key`."""
     layouts = Envelopes(table.id, plans, key, frozenset(), settings, form)
     keys = layouts.key_layout(AFTER)
     return EventSchemas(None if keys is None else keys.type, layouts.whole().type)

@@ -1,4 +1,4 @@
-"""Settings of events for tests: those of a connector in one of its forms, without a configuration around them."""
+"""Settings of events for tests, without a configuration around them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tailrace.events.event_settings import TODAY, EventSettings
 def event_settings(
     logical_name: str, database: str, connector: str = "postgres", event_format: str = TODAY, **more: Any
 ) -> EventSettings:
-    """The settings of the connector called `connector`, with the fields that `more` names."""
+    """Return the settings of the connector `connector`, with the fields in `more`."""
     traits = find(connector).traits
     of_connector: dict[str, Any] = {
         "connector": traits.event_name,

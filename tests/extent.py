@@ -1,7 +1,7 @@
-"""The two extents of a run: the short one of `make test`, the full one of `make test-all`.
+"""The two extents of a test run: the short one of `make test`, and the full one of `make test-all`.
 
-A test or a case marked `full` runs in the full one alone. A test that takes a number of histories, seconds or examples
-asks `sized` for it. `make quick` is of the short extent, and draws fewer examples still.
+A test or a case marked `full` runs only in a full run. A test that takes a number of histories, seconds or examples
+calls `sized` for it. `make quick` has the short extent, with even fewer examples.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def sized(short: _Size, full: _Size) -> _Size:
 
 
 def examples(full: int) -> int:
-    """Return the number of examples of a property: all of a full run, or a quarter, drawn anew in each run.
+    """Return the number of examples for a property: all in a full run, else a quarter, drawn anew in each run.
 
     A quick run draws a twelfth.
     """

@@ -1,4 +1,4 @@
-"""A query without Spark: a planner and its tasks, driven batch by batch, and the records as a consumer reads them."""
+"""A query without Spark: planner and tasks are driven batch by batch, and records are read as by a consumer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.fix_postgres import Database
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One record: `key` and `value` are the JSON as read, None where the record has none; `row` is what Spark gets."""
+    """One record. `key` and `value` are the parsed JSON, None if the record has none; `row` is the row for Spark."""
 
     key: Any
     value: Any
@@ -41,7 +41,7 @@ class Event:
 
     @property
     def headers(self) -> dict[str, Any]:
-        """The headers by their names, which do not repeat."""
+        """The headers by their names, which are unique."""
         pairs = self.row["headers"] or []
         found = {pair["key"]: strict(pair["value"]) for pair in pairs}
         assert len(found) == len(pairs)
@@ -64,12 +64,12 @@ class Event:
 
 
 def payload(content: Any) -> Any:
-    """What a key or a value holds, with its schema taken off where it has one."""
+    """Return the content of a key or a value, without its schema if it has one."""
     return content["payload"] if isinstance(content, dict) and set(content) == {"schema", "payload"} else content
 
 
 def strict(text: bytes | None) -> Any:
-    """The value of JSON in UTF-8; ValueError for anything beyond RFC 8259, and for a name twice in one object."""
+    """Parse JSON in UTF-8. Raises ValueError for anything beyond RFC 8259, and for a repeated name in an object."""
 
     def refuse(constant: str) -> Any:
         raise ValueError(f"{constant} is not JSON")
@@ -85,7 +85,7 @@ def strict(text: bytes | None) -> Any:
 
 
 class StillClock(Threads):
-    """The clock of `poll.dispatch.interval.ms`, which a test moves: `now` in s."""
+    """A clock for `poll.dispatch.interval.ms` that a test moves. `now` is in seconds."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -94,20 +94,20 @@ class StillClock(Threads):
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        """As long as a test is willing to wait for nothing."""
+        """Sleep for a short time, not for `seconds`."""
         time.sleep(min(seconds, 0.02))
 
 
 @pytest.fixture
 def dispatch_clock(monkeypatch: pytest.MonkeyPatch) -> StillClock:
-    """Stands still for changes that gather, and for nothing else."""
+    """Give the planner a clock that stands still for the gathering of changes, and for nothing else."""
     clock = StillClock()
     monkeypatch.setattr(engine, "DispatchInterval", lambda config, runtime: DispatchInterval(config, clock))
     return clock
 
 
 class Capture:
-    """One query over `database`, named as in the documents: its server is PostgreSQL_server, in the 1.7 format."""
+    """One query over `database`, with the names of the documents: the server PostgreSQL_server, in the format of 1.7."""
 
     def __init__(self, database: Database, **options: str) -> None:
         names = {"database.server.name": "PostgreSQL_server", "slot.name": f"slot_{database.name}"[:60]}
@@ -121,7 +121,7 @@ class Capture:
         fix_invariant.watch(database.server.dsn(), config["slot.name"], lambda: self._committed)
 
     def step(self) -> bool:
-        """Plan a batch, read it and commit it; False when nothing is new."""
+        """Plan a batch, read it and commit it. Return False if nothing is new."""
         fix_invariant.check()
         end = self.planner.latest_offset(self._committed, None, 64 << 20)
         if end == self._committed:
@@ -133,14 +133,14 @@ class Capture:
         return True
 
     def take(self, count: int, seconds: float = 20) -> list[Event]:
-        """The next `count` events, and no more than those, of all that the server's log holds now."""
+        """Return the next `count` events. Fails if the server's log now holds more."""
         target = self._database.flushed()
         deadline = time.monotonic() + seconds
         while not (len(self.events) >= count and has_read(self.planner, target)) and time.monotonic() < deadline:
             self.step()
         before = -1
         while before < len(self.events):
-            # what was read when the batch before was planned already
+            # Transactions that were read when the batch before was already planned.
             before = len(self.events)
             self.step()
         taken, self.events = self.events, []
@@ -149,28 +149,29 @@ class Capture:
 
 
 def has_read(planner: PostgresPlanner, target: FlushedLsn) -> bool:
-    """Whether the planner holds, or has handed out, every transaction that commits before `target`."""
-    # asked for, since the server tells where it is only now and then while nothing is captured
+    """Return True if the planner holds, or has delivered, every transaction that commits before `target`."""
+    # The call makes the reader ask: the server rarely reports its position while nothing is captured.
     return planner._log is None or reader_of(planner).read_through(target, 0.02)
 
 
 def reader_of(planner: PostgresPlanner) -> PostgresLogReader:
-    """The reader of the planner's open log."""
+    """Return the reader of the planner's open log."""
     assert isinstance(planner._log, PostgresLogSession)
     return planner._log.reader
 
 
 class Captures:
-    """Makes captures of the test's database, and closes them."""
+    """A factory of captures of the test's database, which it closes at the end."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._made: list[Capture] = []
 
     def __call__(self, *statements: str, **options: str) -> Capture:
-        """A capture that streams from after `statements` on; snapshot_mode=initial, it begins with their rows.
+        """Return a capture that streams the changes after `statements`. With snapshot_mode=initial it begins with their
+        rows.
 
-        The names of options are written with underscores for dots.
+        The names of options are written with underscores instead of dots.
         """
         self._database.execute(*statements)
         named = {name.replace("_", "."): text for name, text in options.items()}
@@ -186,7 +187,7 @@ class Captures:
 
 @pytest.fixture
 def capture(database: Database) -> Iterator[Captures]:
-    """Makes captures of the test's database."""
+    """Yield a factory of captures of the test's database."""
     made = Captures(database)
     yield made
     made.close()

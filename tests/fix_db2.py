@@ -1,4 +1,4 @@
-"""Db2 for tests: one Derby server for the whole run, and a capture program that is played (`tests.servers.asn`)."""
+"""Db2 for tests: one Derby server for the whole run, and a simulated capture program (`tests.servers.asn`)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tests.servers.jars import Unavailable
 
 @dataclass(frozen=True, slots=True)
 class Db2Database:
-    """A fresh database of one test, with the played capture program's control tables and a schema INVENTORY."""
+    """A fresh database of one test, with the control tables of the simulated capture program and a schema INVENTORY."""
 
     server: Derby
     name: str
     capture: Capture
 
     def execute(self, *statements: str) -> None:
-        """Run each statement as a transaction of its own; nothing of it is captured yet."""
+        """Run each statement as a transaction of its own. Nothing is captured yet."""
         for statement in statements:
             self.capture.execute(statement)
 
     def options(self, **more: str) -> dict[str, str]:
-        """The connector's options that name this database, and `more`, its underscores written as dots."""
+        """Return the connector's options for this database, and `more`, with dots for its underscores."""
         login = {
             "database.hostname": "127.0.0.1",
             "database.port": str(self.server.port),
@@ -43,7 +43,7 @@ class Db2Database:
 
 
 def dsn(server: Derby, name: str) -> str:
-    """The driver's connection string for a database."""
+    """Return the driver's connection string for a database."""
     named = {
         "DATABASE": name,
         "HOSTNAME": "127.0.0.1",
@@ -58,7 +58,7 @@ def dsn(server: Derby, name: str) -> str:
 
 @pytest.fixture(scope="session")
 def derby_jars() -> list[Path]:
-    """What a server is started from; skips, with the reason, where driver or jars are not to be had."""
+    """Return the jars that start a server. Skips, with the reason, if driver or jars are not available."""
     if importlib.util.find_spec("ibm_db") is None:
         pytest.skip("IBM's driver is not installed: pip install ibm_db")
     try:
@@ -69,18 +69,18 @@ def derby_jars() -> list[Path]:
 
 @pytest.fixture(scope="session")
 def derby_server(derby_jars: list[Path]) -> Iterator[Derby]:
-    """The server of this run."""
+    """Return the server of this run."""
     with Derby(derby_jars) as server:
         yield server
 
 
 @pytest.fixture
 def make_db2(derby_server: Derby) -> Iterator[Callable[[], Db2Database]]:
-    """Makes fresh databases; all of them go after the test."""
+    """Yield a factory of fresh databases, which are dropped after the test."""
     made: list[Db2Database] = []
 
     def make() -> Db2Database:
-        # the driver writes a database's name in capitals, and no longer than eight
+        # The driver capitalises a database's name and cuts it to eight characters.
         name = f"T{secrets.token_hex(3).upper()}"
         derby_server.make(name)
         capture = Capture(dsn(derby_server, name))
@@ -97,13 +97,13 @@ def make_db2(derby_server: Derby) -> Iterator[Callable[[], Db2Database]]:
 
 @pytest.fixture
 def db2(make_db2: Callable[[], Db2Database]) -> Db2Database:
-    """One fresh database with control tables."""
+    """Return a fresh database with control tables."""
     return make_db2()
 
 
 @pytest.fixture
 def db2_session(db2: Db2Database) -> Iterator[Session]:
-    """A session of the test's own with the database of `db2`."""
+    """Return a session of the test's own with the database of `db2`."""
     session = Session(dsn(db2.server, db2.name))
     yield session
     session.close()

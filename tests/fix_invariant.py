@@ -1,8 +1,8 @@
-"""An invariant that is watched beside every test: no slot of PostgreSQL stands ahead of what its query has committed.
+"""A watched invariant: no slot of PostgreSQL ever stands ahead of what its query has committed.
 
-Queries of tests are announced by `watch`. A thread for each server samples the positions of their slots, and only then
-looks at what is committed, which never goes back: so what it finds ahead was ahead. Until something is committed, and
-where a test moves a slot by itself, a slot must stay where it is seen first.
+Tests announce queries by `watch`. A thread for each server samples the positions of the slots first, and then the
+commits, which never go back: so a slot that it finds ahead was ahead. Until something is committed, and where a test
+moves a slot itself, a slot must stay where it is first seen.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ _SLOTS = (
 )
 
 Committed = Callable[[], dict[str, Any] | None]
-"""Gives the offset that a query has committed last, None before the first one."""
+"""Return the offset that a query has committed last, None before the first commit."""
 
 
 class Ahead(AssertionError):
-    """A slot was told to forget what no query has committed."""
+    """A slot was told to discard changes that no query has committed."""
 
 
 def lsn(text: str) -> int:
-    """The value of a pg_lsn's text."""
+    """Return the value of a pg_lsn's text."""
     high, low = text.split("/")
     return int(high, 16) << 32 | int(low, 16)
 
 
 def forgettable(offset: dict[str, Any] | None) -> int:
-    """What the server may forget of a query that has committed `offset`."""
+    """Return the LSN up to which the server may discard the log for a query that has committed `offset`."""
     if offset is None:
         return 0
     return max(lsn(offset["log"]["end"]), lsn(offset["log"].get("idle", "0/0")))
 
 
 def committed_in(checkpoint: Path) -> Committed:
-    """What the newest file of a checkpoint's commit log stands for."""
+    """Return the offset in the newest file of a checkpoint's commit log."""
 
     def newest() -> dict[str, Any] | None:
         try:
@@ -84,7 +84,7 @@ class Watch:
 
     @contextmanager
     def moving(self) -> Iterator[None]:
-        """A test moves slots by itself: from here on they are seen for the first time."""
+        """Let a test move slots itself: from here on they count as seen for the first time."""
         with self._lock:
             yield
             self._first.clear()
@@ -102,7 +102,7 @@ class Watch:
                 connection = connection or psycopg.connect(self._dsn, autocommit=True, connect_timeout=2)
                 self._sample(connection)
             except psycopg.Error:
-                # a test may stop its server
+                # A test may stop its server.
                 connection = None
             self._stop.wait(PERIOD)
         if connection is not None:
@@ -126,7 +126,7 @@ class Watch:
         try:
             allowed = max(forgettable(committed()) for committed in self._queries[slot])
         except (OSError, IndexError, ValueError):
-            # Spark is at work on the files
+            # Spark may be writing the files.
             return
         if at > allowed and not self.found:
             self.found.append(
@@ -137,7 +137,7 @@ class Watch:
 
 @contextmanager
 def watched(dsn: str, slot: str, committed: Committed) -> Iterator[None]:
-    """Watch one query while the block runs; raises Ahead at its end."""
+    """Watch one query while the block runs. Raises Ahead at the end."""
     one = Watch(dsn)
     one.add(slot, committed)
     try:
@@ -152,13 +152,13 @@ _watches: dict[str, Watch] = {}
 
 
 def watch(dsn: str, slot: str, committed: Committed) -> None:
-    """Hold the query that reads `slot`, of the server behind `dsn`, to the invariant until the test ends."""
+    """Watch the query that reads `slot`, of the server behind `dsn`, until the test ends."""
     _watches.setdefault(dsn, Watch(dsn)).add(slot, committed)
 
 
 @contextmanager
 def moving(dsn: str) -> Iterator[None]:
-    """The test drops, makes or moves slots of the server in here."""
+    """Let the test drop, create or move slots of the server within the block."""
     found = _watches.get(dsn)
     if found is None:
         yield
@@ -168,14 +168,14 @@ def moving(dsn: str) -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise Ahead when a slot was ahead since the test began. Harnesses call it at every step."""
+    """Raise Ahead if a slot was ahead since the test began. Harnesses call it at every step."""
     for one in _watches.values():
         if one.found:
             raise Ahead(one.found[0])
 
 
 def stop() -> None:
-    """End all watches and raise Ahead when a slot was ahead."""
+    """End all watches. Raises Ahead if a slot was ahead."""
     watches = list(_watches.values())
     _watches.clear()
     for one in watches:
@@ -187,6 +187,6 @@ def stop() -> None:
 
 @pytest.fixture(autouse=True)
 def _acknowledgements_follow_commits() -> Iterator[None]:
-    """Fails the test when a slot stands ahead of the commits of its query."""
+    """Fail the test if a slot stands ahead of the commits of its query."""
     yield
     stop()

@@ -13,14 +13,14 @@ from tests.servers.kafka import Broker, fetch
 
 @dataclass(frozen=True, slots=True)
 class Kafka:
-    """A running broker; `servers` is what `bootstrap.servers` takes."""
+    """A running broker. `servers` is the value for `bootstrap.servers`."""
 
     servers: str
 
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Kafka]:
-    """A broker, started once; skips, with the reason, where its jars cannot be fetched."""
+    """Yield a broker, started once. Skips, with the reason, if its jars cannot be fetched."""
     try:
         jars = fetch()
     except Unavailable as reason:

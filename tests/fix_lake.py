@@ -1,7 +1,7 @@
-"""Tables that are kept of a PostgreSQL, by a pipeline that runs again and again with one checkpoint.
+"""Tables that a pipeline keeps of a PostgreSQL database, in several runs with one checkpoint.
 
-`lake` makes one that Spark has no query of: planner, tasks and writer run in the test's own process. `streamed` makes
-one that runs as users run it, which takes several times as long; in a full run `lake` does so too.
+`lake` makes a pipeline without a query of Spark: planner, tasks and writer run in the test's own process. `streamed`
+makes a pipeline that runs as users run it, which takes several times as long; in a full run `lake` does so, too.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from tests.fix_postgres import Database
 
 
 def _as_spark_shows(value: Any) -> Any:
-    """Spark's instants have no zone in Python: they are those of the session's, UTC."""
+    """Make Python show Spark's instants in the session's zone, UTC."""
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         return value.astimezone(datetime.UTC).replace(tzinfo=None)
     return value
 
 
 class Lake:
-    """A pipeline from a database into tables under `path`, run again and again with one checkpoint."""
+    """A pipeline from a database into tables under `path`, which runs several times with one checkpoint."""
 
     def __init__(self, spark: SparkSession, database: Database, path: Path, options: dict[str, str]) -> None:
         self.spark, self.database, self.path = spark, database, path / "lake"
@@ -50,7 +50,7 @@ class Lake:
             "debezium.sink.tables.path": str(self.path),
         }
         self.counted = 0
-        """The events of the last run, as the status counts them."""
+        """The number of events of the last run, as in the status."""
         self.set(**options)
 
     def set(self, **options: str) -> None:
@@ -59,7 +59,7 @@ class Lake:
         }
 
     def run(self) -> None:
-        """Write what the database has committed."""
+        """Write all that the database has committed."""
         pipeline = Pipeline(from_entries(self.entries, {}), self.spark)
         try:
             self.counted = self.drain(pipeline)
@@ -72,7 +72,7 @@ class Lake:
             pipeline.stop()
 
     def drain(self, pipeline: Pipeline) -> int:
-        """Run the pipeline to the present; how many events that were."""
+        """Run the pipeline up to the present. Return the number of events."""
         query = pipeline.start(available_now=True)
         assert query.awaitTermination(400)
         described = [
@@ -81,7 +81,7 @@ class Lake:
         return sum(status.events for status in described)
 
     def fails(self) -> str:
-        """What a run says that ends in an error of the sink."""
+        """Return the message of a run that ends in an error of the sink."""
         with pytest.raises(SinkError) as caught:
             self.run()
         return str(caught.value)
@@ -91,7 +91,7 @@ class Lake:
         return sorted((tuple(row) for row in found.selectExpr(*columns.split(", ")).collect()), key=repr)
 
     def frame(self, table: str) -> DataFrame:
-        """The rows of a table, in whatever format it is."""
+        """Return the rows of a table in any format."""
         path = str(self.path / table)
         return found_at(self.spark, path).table(self.spark, path).rows()
 
@@ -101,20 +101,20 @@ class Lake:
         return sorted((tuple(map(_as_spark_shows, row)) for row in found), key=repr)
 
     def moments(self) -> list[bool]:
-        """Of the recorded moments whether they are whole, in their order."""
+        """Return for each recorded moment, in order, whether it is whole."""
         found = self.frame(NAME).orderBy("batch")
         return [row.whole for row in found.collect()]
 
     def equals(self, *tables: str) -> None:
-        """Each table is the source's, row for row."""
+        """Assert that each table equals the source's, row for row."""
         for table in tables:
             assert self.rows(f"public.{table}") == self.source(table), table
 
 
 class Stepped(Lake):
-    """The same without a query of Spark's: planner, tasks and writer run in the test's own process.
+    """A Lake without a query of Spark: planner, tasks and writer run in the test's own process.
 
-    The checkpoint is what Spark would have made of it, so that a pipeline can go on from there.
+    Its checkpoint has Spark's form, so that a pipeline can continue from it.
     """
 
     def drain(self, pipeline: Pipeline) -> int:
@@ -122,7 +122,7 @@ class Stepped(Lake):
 
 
 def step(pipeline: Pipeline) -> int:
-    """Do what a query of the pipeline would do up to the present; how many events that were."""
+    """Do the work of a query up to the present. Return the number of events."""
     pipeline.begin()
     stream = _Stream(pipeline.spark)
     pipeline.sink.start(stream, pipeline.run.checkpoint_location, {})  # type: ignore[arg-type]
@@ -138,7 +138,7 @@ def step(pipeline: Pipeline) -> int:
             columns = reader._columns
             read = [rows.select(columns) for part in parts for rows in part.read()]  # type: ignore[attr-defined]
             blocks = pipeline.spark.createDataFrame(pa.Table.from_batches(read) if read else [], schema)
-            # what one task has read stays together
+            # The rows that one task has read stay in one partition.
             stream.write(blocks.where(stream.condition).coalesce(1), number)
             _log(checkpoint / "commits" / str(number), {"nextBatchWatermarkMs": 0})
             counted += sum(Head.of(key).changes for rows in read for key in rows["key"].to_pylist() if key)
@@ -148,7 +148,7 @@ def step(pipeline: Pipeline) -> int:
 
 
 class SteppedPipeline(Pipeline):
-    """A pipeline that goes on to the present when it is started, and when somebody asks whether its query is active."""
+    """A pipeline that runs up to the present when it is started, and whenever `isActive` of its query is read."""
 
     def start(self, available_now: bool = False) -> StreamingQuery:
         step(self)
@@ -174,7 +174,7 @@ class _Going:
 
 
 class _Stream:
-    """In the place of a stream and its writer: it keeps what a sink would have Spark do with each batch."""
+    """A stand-in for a stream and its writer, which keeps the function that a sink passes to foreachBatch."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.sparkSession, self.writeStream = spark, self
@@ -195,7 +195,7 @@ class _Stream:
 
 
 def _planned(reader: Any, checkpoint: Path) -> tuple[int, dict[str, Any], dict[str, Any]] | None:
-    """The next batch, its number and offsets: one that was begun, or one of what is new; None where nothing is."""
+    """Return number and offsets of the next batch, begun or new; None if there is none."""
     offsets = {int(path.name): path.read_text("utf-8") for path in checkpoint.glob("offsets/*")}
     done = max((int(path.name) for path in checkpoint.glob("commits/*")), default=-1)
     ends = {number: json.loads(text.splitlines()[-1]) for number, text in offsets.items()}
@@ -214,14 +214,13 @@ def _planned(reader: Any, checkpoint: Path) -> tuple[int, dict[str, Any], dict[s
 
 
 def _log(path: Path, *parts: dict[str, Any]) -> None:
-    """Write a file of the checkpoint as Spark does."""
+    """Write a file of the checkpoint in Spark's form."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(["v1", *map(json.dumps, parts)]), "utf-8")
 
 
 def writes(table: Path, mode: str) -> list[str | None]:
-    """Of the commits to a table of Delta Lake that have appended rows, or put them in the place of others (Overwrite),
-    what their writer says, in their order."""
+    """Return the metadata, in order, of the commits to a Delta table that appended or replaced (Overwrite) rows."""
     files = sorted(table.glob("_delta_log/*.json"))
     commits = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
     told = [commit["commitInfo"] for commit in commits if "commitInfo" in commit]
@@ -230,7 +229,7 @@ def writes(table: Path, mode: str) -> list[str | None]:
 
 
 def made_by(kind: type[Lake], spark: SparkSession, database: Database, path: Path) -> Callable[..., Lake]:
-    """Makes a lake of the options that it is given."""
+    """Yield a factory of lakes with given options."""
     if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
         pytest.skip("the jars of Delta Lake cannot be had")
     return lambda **options: kind(spark, database, path, options)

@@ -1,4 +1,4 @@
-"""MongoDB for tests: SecantusDB, started once, or a real replica set named by --mongodb; proxies before it."""
+"""MongoDB for tests: SecantusDB, started once, or a real replica set named by --mongodb; and proxies in front of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Mongo:
-    """A replica set for tests; `address` is host:port of its first member."""
+    """A replica set for tests. `address` is host:port of its first member."""
 
     uri: str
     address: str
@@ -31,11 +31,11 @@ class Mongo:
 
     @property
     def hosts(self) -> str:
-        """What `mongodb.hosts` of the 1.x generation takes."""
+        """The value for `mongodb.hosts` of the 1.x generation."""
         return f"{self.set_name}/{self.address}"
 
     def client(self, **options: Any) -> pymongo.MongoClient[Document]:
-        """A new client; the caller closes it."""
+        """Return a new client, which the caller closes."""
         given = {"uuidRepresentation": "standard", "serverSelectionTimeoutMS": 15_000, **options}
         return pymongo.MongoClient(self.uri, **given)
 
@@ -55,7 +55,7 @@ class MongoDatabase:
         return self.database[collection]
 
     def options(self, **more: str) -> dict[str, str]:
-        """The connector's options that name this database in 1.x words, and `more`, its underscores written as dots."""
+        """Return the connector's options for this database in 1.x names, and `more`, with dots for its underscores."""
         named = {
             "mongodb.hosts": self.server.hosts,
             "mongodb.name": "dbserver1",
@@ -74,7 +74,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def describe(uri: str) -> Mongo:
-    """The running replica set behind `uri`."""
+    """Return the running replica set behind `uri`."""
     client: pymongo.MongoClient[Document] = pymongo.MongoClient(uri, serverSelectionTimeoutMS=15_000)
     try:
         hello = client.admin.command("hello")
@@ -84,13 +84,13 @@ def describe(uri: str) -> Mongo:
 
 
 def running(server: Secantus) -> Mongo:
-    """A started server of ours."""
+    """Run a server of the tests' own."""
     return Mongo(server.uri, server.address, "secantus")
 
 
 @pytest.fixture(scope="session")
 def mongodb(request: pytest.FixtureRequest) -> Iterator[Mongo]:
-    """The replica set of this run: --mongodb, else SecantusDB, started once; skips where that cannot be fetched."""
+    """Yield the replica set of this run: --mongodb, else SecantusDB, started once. Skips if that cannot be fetched."""
     uri = request.config.getoption("--mongodb")
     if uri:
         yield describe(str(uri))
@@ -105,7 +105,7 @@ def mongodb(request: pytest.FixtureRequest) -> Iterator[Mongo]:
 
 @pytest.fixture
 def make_secantus() -> Iterator[Callable[..., Secantus]]:
-    """Starts servers of the test's own with the command line's options that are given; all go after the test."""
+    """Yield a factory of servers with given command-line options, which end after the test."""
     try:
         python = fetch()
     except Unavailable as reason:
@@ -116,7 +116,7 @@ def make_secantus() -> Iterator[Callable[..., Secantus]]:
 
 @pytest.fixture
 def make_mongo_database(mongodb: Mongo) -> Iterator[Callable[[], MongoDatabase]]:
-    """Makes fresh databases; all of them go after the test."""
+    """Yield a factory of fresh databases, which are dropped after the test."""
     client = mongodb.client()
     made: list[str] = []
 
@@ -132,13 +132,13 @@ def make_mongo_database(mongodb: Mongo) -> Iterator[Callable[[], MongoDatabase]]
 
 @pytest.fixture
 def mongo_database(make_mongo_database: Callable[[], MongoDatabase]) -> MongoDatabase:
-    """One fresh database, dropped after the test."""
+    """Return a fresh database, dropped after the test."""
     return make_mongo_database()
 
 
 @pytest.fixture
 def mongo_proxy_to(mongodb: Mongo) -> Iterator[Callable[[Change], tuple[Mongo, Proxy]]]:
-    """Puts proxies before the replica set: what is given changes what passes. All go after the test."""
+    """Yield a factory of proxies to the replica set that alter what passes. They end after the test."""
     with ExitStack() as stack:
 
         def make(change: Change) -> tuple[Mongo, Proxy]:
@@ -149,7 +149,7 @@ def mongo_proxy_to(mongodb: Mongo) -> Iterator[Callable[[Change], tuple[Mongo, P
 
 
 def through(server: Mongo, proxy: Proxy) -> Mongo:
-    """The server as clients see it that come through `proxy`."""
+    """Return the server as seen by clients behind `proxy`."""
     if isinstance(proxy.change, mongo_proxy.Mongos):
         return Mongo(f"mongodb://{proxy.address}/", proxy.address, "")
     name = mongo_proxy.SET_NAME if isinstance(proxy.change, mongo_proxy.Oplog) else server.set_name
@@ -158,21 +158,21 @@ def through(server: Mongo, proxy: Proxy) -> Mongo:
 
 @dataclass
 class GenuineOplog:
-    """The collection that stands in for the oplog; `server` is the replica set as clients see it."""
+    """A collection in place of the oplog. `server` is the replica set as its clients see it."""
 
     server: Mongo
     collection: Collection[Document]
     count: int = 0
 
     def append(self, *entries: Document) -> None:
-        """Append entries as a mongod would have written them."""
+        """Append entries in the form of a mongod."""
         for entry in entries:
             self.count += 1
             self.collection.insert_one({"_id": self.count, **entry})
 
 
 def stand_in(client: pymongo.MongoClient[Document]) -> Collection[Document]:
-    """The stand-in for the oplog, made anew and empty."""
+    """Create the stand-in for the oplog anew, empty."""
     database, name = mongo_proxy.STAND_IN
     client[database].drop_collection(name)
     return client[database].create_collection(name, capped=True, size=1 << 26)
@@ -180,7 +180,7 @@ def stand_in(client: pymongo.MongoClient[Document]) -> Collection[Document]:
 
 @pytest.fixture
 def genuine_oplog(mongodb: Mongo, mongo_proxy_to: Callable[[Change], tuple[Mongo, Proxy]]) -> Iterator[GenuineOplog]:
-    """An empty oplog that takes entries of any MongoDB's shape, read by whoever comes through its `server`."""
+    """Return an empty oplog that accepts entries of any MongoDB version, read through its `server`."""
     client = mongodb.client()
     server, _ = mongo_proxy_to(mongo_proxy.Oplog())
     yield GenuineOplog(server, stand_in(client))

@@ -1,4 +1,4 @@
-"""NATS for tests: one server for the whole run, whose streams each test begins without."""
+"""NATS for tests: one server for the whole run, without streams at the start of each test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.servers.nats import NatsServer
 
 @pytest.fixture(scope="session")
 def nats_program() -> None:
-    """Skips, with the reason, where there is no server of NATS and none can be fetched, or no client."""
+    """Skip, with the reason, if there is no NATS server and none can be fetched, or if there is no client."""
     pytest.importorskip("nats", reason="the client of NATS is not installed")
     try:
         NatsServer.find()
@@ -28,6 +28,6 @@ def nats_server(nats_program: None) -> Iterator[NatsServer]:
 
 @pytest.fixture
 def nats(nats_server: NatsServer) -> NatsServer:
-    """The server of the run, without streams."""
+    """Return the server of the run, without streams."""
     nats_server.delete()
     return nats_server

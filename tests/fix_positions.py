@@ -1,4 +1,4 @@
-"""The invariant of change tables: what a query commits, the server holds already, and no commit goes back."""
+"""The invariant of change tables: the server holds all that a query commits, and no commit goes back."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def check_commit(before: Mapping[str, Any], end: Mapping[str, Any], newest: Mapping[str, bytes | None]) -> None:
-    """Fail the test when the offset `end`, committed after `before`, is ahead of the server, or behind `before`.
+    """Fail the test if the offset `end`, committed after `before`, is ahead of the server or behind `before`.
 
-    `newest` are the newest positions that the server holds, by database, asked for now: they only move on.
+    `newest` holds the newest positions of the server by database, read now: they only advance.
     """
     for name, reached in end["databases"].items():
         position = bytes.fromhex(reached["commit"])

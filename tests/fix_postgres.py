@@ -22,14 +22,14 @@ from tests import fix_invariant
 from tests.servers.fresh_databases import FreshDatabases
 
 SETTINGS = {**THROWAWAY, "autovacuum": "off", "jit": "off", "wal_init_zero": "off"}
-"""For a server of tests: it does nothing that it is not asked for, and writes no more than it must."""
+"""Settings of a test server without background work, which writes as little as possible."""
 _MOVES = re.compile(r"pg_\w*replication_slot\w*\(")
-"""A statement that makes, moves or drops a slot."""
+"""Matches a statement that creates, moves or drops a slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Postgres:
-    """A server for tests and how to log in as a superuser. `version` is the major version."""
+    """A server for tests, with a superuser's login. `version` is the major version."""
 
     host: str
     port: int
@@ -38,14 +38,14 @@ class Postgres:
     version: int
     extensions: frozenset[str]
     fresh: FreshDatabases | None = field(default=None, compare=False, repr=False)
-    """Its fresh databases, where the server is the tests' own."""
+    """The fresh databases of a server that belongs to the tests."""
 
     def dsn(self, database: str = "postgres") -> str:
-        """A libpq connection string for `database`."""
+        """Return a libpq connection string for `database`."""
         return f"host={self.host} port={self.port} user={self.user} password={self.password} dbname={database}"
 
     def connect(self, database: str = "postgres", autocommit: bool = True) -> psycopg.Connection[Any]:
-        """A new connection to `database`; the caller closes it."""
+        """Return a new connection to `database`, which the caller closes."""
         return psycopg.connect(self.dsn(database), autocommit=autocommit)
 
 
@@ -61,7 +61,7 @@ class Database:
         return self.server.dsn(self.name)
 
     def connect(self, autocommit: bool = True) -> psycopg.Connection[Any]:
-        """A new connection; the caller closes it."""
+        """Return a new connection, which the caller closes."""
         return self.server.connect(self.name, autocommit)
 
     def execute(self, *statements: str) -> None:
@@ -72,20 +72,21 @@ class Database:
                     connection.execute(statement.encode())
 
     def flushed(self) -> FlushedLsn:
-        """The end of the server's log on disk: commits are synchronous, so all that were made are ahead of it."""
+        """Return the end of the server's log on disk, which is after all commits, because they are synchronous."""
         with self.connect() as connection:
             row = connection.execute("select (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8").fetchone()
         assert row is not None
         return FlushedLsn(row[0])
 
     def keep_slot(self, slot: str) -> None:
-        """Note where a slot stands, for `set_slot_back`."""
+        """Note the position of a slot for `set_slot_back`."""
         self.execute(f"select pg_copy_logical_replication_slot('{slot}', '{slot}_kept')")
 
     def set_slot_back(self, slot: str) -> None:
-        """Put a slot where it stood when it was kept.
+        """Move a slot back to the position that `keep_slot` has noted.
 
-        A test that takes the last commit from a checkpoint needs it: the query may have asked for what follows it.
+        A test that removes the last commit from a checkpoint needs it, because the query may have acknowledged that
+        commit.
         """
         self.execute(
             f"select pg_drop_replication_slot('{slot}')",
@@ -94,7 +95,7 @@ class Database:
         )
 
     def options(self, **more: str) -> dict[str, str]:
-        """The connector's options that name this database, and `more`, its underscores written as dots."""
+        """Return the connector's options for this database, and `more`, with dots for its underscores."""
         server = self.server
         login = {
             "database.hostname": server.host,
@@ -116,7 +117,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def describe(dsn: str) -> Postgres:
-    """The running server behind `dsn`, asked for its version and extensions."""
+    """Return the running server behind `dsn`, with its version and extensions."""
     with psycopg.connect(dsn) as connection:
         info = connection.info
         rows = connection.execute("select name from pg_available_extensions").fetchall()
@@ -131,7 +132,7 @@ def describe(dsn: str) -> Postgres:
 
 
 def system_binaries() -> Path | None:
-    """The newest PostgreSQL that the system has installed in Debian's or Red Hat's way, or None."""
+    """Return the newest PostgreSQL that Debian's or Red Hat's packages have installed, or None."""
     found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     found += [path.parent for path in Path("/usr").glob("pgsql-*/bin/initdb")]
 
@@ -144,7 +145,7 @@ def system_binaries() -> Path | None:
 
 @pytest.fixture(scope="session")
 def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
-    """The server of this run, started once: --postgres, else the embedded one."""
+    """Yield the server of this run, started once: --postgres, else the embedded one."""
     dsn = request.config.getoption("--postgres")
     if dsn:
         yield describe(str(dsn))
@@ -155,7 +156,7 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
 
 @pytest.fixture(scope="session")
 def system_postgres() -> Iterator[Postgres]:
-    """The system's own PostgreSQL, started privately; skips where none is installed."""
+    """Yield the system's own PostgreSQL, started privately. Skips if none is installed."""
     binaries = system_binaries()
     if binaries is None:
         pytest.skip("no PostgreSQL is installed on this system")
@@ -165,10 +166,10 @@ def system_postgres() -> Iterator[Postgres]:
 
 @contextmanager
 def owned(server: Postgres) -> Iterator[Postgres]:
-    """Prepare a server that only tests use: logins cost little, and fresh databases are used again."""
+    """Prepare a server that only tests use: cheap logins, and reuse of fresh databases."""
     with server.connect() as connection:
         if server.version >= 16:
-            # a password that nobody guesses needs no thousands of hashes for each login
+            # A password that nobody guesses does not need thousands of hashes for each login.
             connection.execute("set scram_iterations = 1")
             connection.execute(
                 sql.SQL("alter role {} password {}").format(sql.Identifier(server.user), server.password)
@@ -178,7 +179,7 @@ def owned(server: Postgres) -> Iterator[Postgres]:
 
 @pytest.fixture
 def make_database(postgres: Postgres) -> Iterator[Callable[[], Database]]:
-    """Makes fresh databases; all of them go, with their slots, after the test."""
+    """Yield a factory of fresh databases, which are dropped after the test with their slots."""
     made: list[Database] = []
 
     def make() -> Database:
@@ -192,12 +193,12 @@ def make_database(postgres: Postgres) -> Iterator[Callable[[], Database]]:
 
 @pytest.fixture
 def database(make_database: Callable[[], Database]) -> Database:
-    """One fresh database, dropped with its slots after the test."""
+    """Return a fresh database, dropped after the test with its slots."""
     return make_database()
 
 
 def take(server: Postgres, name: str) -> Database:
-    """A fresh database of a new name: one that was given back, where the server uses them again."""
+    """Return a fresh database of a new name, or a returned one if the server reuses them."""
     if server.fresh is None:
         return create(server, name)
     server.fresh.take(name)
@@ -205,7 +206,7 @@ def take(server: Postgres, name: str) -> Database:
 
 
 def give_back(database: Database) -> None:
-    """Let a database that was taken go, with its slots, and end whoever still uses it."""
+    """Return a database to the pool: drop its slots and end all its sessions."""
     server = database.server
     with server.connect() as connection:
         _release(connection, database.name)
@@ -214,7 +215,7 @@ def give_back(database: Database) -> None:
 
 
 def create(server: Postgres, name: str) -> Database:
-    """A fresh database in UTF-8; replaces one of the same name."""
+    """Create a fresh database in UTF-8, in place of one with the same name."""
     drop(server, name)
     with server.connect() as connection:
         if server.fresh is None:
@@ -229,7 +230,7 @@ def create(server: Postgres, name: str) -> Database:
 
 
 def drop(server: Postgres, name: str) -> None:
-    """Drop the database `name`, if it exists, and end whoever still uses it or its slots."""
+    """Drop the database `name`, if it exists, after ending all its sessions and users of its slots."""
     with server.connect() as connection:
         _release(connection, name)
         _drop(connection, name)
@@ -240,8 +241,8 @@ def _drop(connection: psycopg.Connection[Any], name: str) -> None:
 
 
 def _release(connection: psycopg.Connection[Any], name: str) -> None:
-    """End whoever uses the database `name`, and drop its slots."""
-    # The server would look only every 100 ms whether who is to end has ended.
+    """End all sessions of the database `name`, and drop its slots."""
+    # The server would look only every 100 ms whether the session has ended.
     users = "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and pid <> pg_backend_pid()"
     deadline = time.monotonic() + 10
     while connection.execute(users, [name]).fetchone() is not None and time.monotonic() < deadline:
@@ -252,7 +253,7 @@ def _release(connection: psycopg.Connection[Any], name: str) -> None:
 
 
 def _drop_slot(connection: psycopg.Connection[Any], slot: str) -> None:
-    # A client may take its slot again between the end of its session and the drop: end that one as well.
+    # A client may take its slot again between the end of its session and the drop, so end that session as well.
     for _ in range(20):
         try:
             connection.execute("select pg_drop_replication_slot(%s)", [slot])

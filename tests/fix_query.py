@@ -1,4 +1,4 @@
-"""What Spark does with a planner, in the test's own process: batches planned, read, committed, killed, replayed."""
+"""Spark's use of a planner, in the test's own process: batches are planned, read, committed, killed and replayed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Change = tuple[str, str, tuple[Any, ...] | None]
 
 
 class Query:
-    """What Spark does with a planner: plans batches, reads them, commits; can be killed at any point."""
+    """A stand-in for Spark's query over a planner, which can be killed at any point."""
 
     def __init__(self, database: Database, **options: str) -> None:
         self.database = database
@@ -62,7 +62,7 @@ class Query:
         self.planner = self.start()
 
     def drain_now(self) -> int:
-        """A run with Trigger.AvailableNow; returns the number of its batches."""
+        """Run with Trigger.AvailableNow. Return the number of batches."""
         self.planner.close()
         self.planner = self.start(available_now=True)
         batches = 0
@@ -71,7 +71,7 @@ class Query:
         return batches
 
     def step(self, commit: bool = True) -> bool:
-        """One trigger: False when nothing was new."""
+        """Run one trigger. Return False if nothing was new."""
         fix_invariant.check()
         start = self.committed if self.committed is not None else self.planner.initial_offset()
         if self.planned is None:
@@ -102,21 +102,21 @@ class Query:
         return True
 
     def until(self, count: int, seconds: float = 20) -> list[Change]:
-        """Trigger until there are `count` changes, and all that the server's log holds now: one too many is noticed."""
+        """Trigger until there are `count` changes and the server's log holds no more now. Fails for more changes."""
         target = self.database.flushed()
         deadline = time.monotonic() + seconds
         while not (len(self.changes) >= count and has_read(self.planner, target)) and time.monotonic() < deadline:
             self.step()
         before = -1
         while before < len(self.changes):
-            # what was read when the batch before was planned already
+            # Changes that were read when the batch before was already planned.
             before = len(self.changes)
             self.step()
         return self.changes
 
 
 def simple(tasks: Sequence[Task]) -> list[Task]:
-    """The tasks one by one that workers get as a whole, without those that give nothing."""
+    """Return the single tasks within the tasks that workers get, without empty ones."""
     parts = [task.tasks if isinstance(task, Consecutive) else (task,) for task in tasks]
     return [task for part in parts for task in part if not isinstance(task, Rehearsal)]
 

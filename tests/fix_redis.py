@@ -1,4 +1,4 @@
-"""Redis for tests: one server for the whole run, whose data each test begins without."""
+"""Redis for tests: one server for the whole run, empty at the start of each test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.servers.redis import RedisServer
 
 @pytest.fixture(scope="session")
 def redis_program() -> None:
-    """Skips, with the reason, where there is no Redis and none can be fetched."""
+    """Skip, with the reason, if there is no Redis and none can be fetched."""
     try:
         RedisServer.find()
     except Unavailable as reason:
@@ -27,7 +27,7 @@ def redis_server(redis_program: None) -> Iterator[RedisServer]:
 
 @pytest.fixture
 def redis(redis_server: RedisServer) -> RedisServer:
-    """The server of the run, empty."""
+    """Return the server of the run, empty."""
     redis_server.call("FLUSHALL")
     redis_server.call("CONFIG", "SET", "maxmemory", "0")
     return redis_server

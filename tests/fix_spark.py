@@ -1,4 +1,4 @@
-"""Spark for tests: one local session for the whole run, the product's own."""
+"""Spark for tests: one local session for the whole run, made by the product."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ LASTING = (
     "-XX:TieredStopAtLevel=4 -XX:Tier4InvocationThreshold=60000 -XX:Tier4MinInvocationThreshold=20000 "
     "-XX:Tier4CompileThreshold=100000 -XX:Tier4BackEdgeThreshold=400000 -XX:MetaspaceSize=512m -Xms1200m -Xmn600m"
 )
-"""For the one JVM here that lives long: Java's better compiler, which the others do without (see tests/lanes.py).
+"""Options for the only long-lived JVM of the tests: Java's better compiler, which the others omit (see tests/lanes.py).
 
-It waits for what is hot indeed: most of what runs here are new plans, and it would take a third of the CPU. The heap
-does not start small, and is not collected for each step by which its classes grow.
+It compiles only what is really hot, since most of the work here are new plans, for which it would take a third of the
+CPU. The heap does not start small, and is not collected at each step of class growth.
 """
 
 
 def start(warehouse: Path) -> SparkSession:
-    """A session of two cores, with the sink kafka and the formats of tables where their jars can be had."""
+    """Start a session of two cores, with the sink kafka and the table formats if their jars are available."""
     config = {
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.sql.shuffle.partitions": "2",
@@ -50,7 +50,7 @@ def start(warehouse: Path) -> SparkSession:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session of the run; queries that a test leaves running are stopped at the end."""
+    """Yield the session of the run. Queries that a test leaves running are stopped at the end."""
     running = start(tmp_path_factory.mktemp("warehouse"))
     yield running
     for query in running.streams.active:

@@ -1,8 +1,8 @@
-"""Compiles the kernels that tests use, where none are kept for these sources: `python -m tests.kernels`.
+"""Compilation of the kernels that tests use, unless they are compiled for these sources: `python -m tests.kernels`.
 
-A kernel is compiled on its first call. Where none are kept, tests that run beside each other would compile the same
-ones in every process, and a test that waits for its query would wait for the compiler. So golden cases that reach
-nearly all kernels run here first, in one process for each core. What they find is judged by the tests, not here.
+A kernel is compiled on its first call. Without this step, parallel tests would compile the same kernels in every
+process, and a test that waits for its query would wait for the compiler. So golden cases that reach nearly all kernels
+run here first, in one process for each core. Their results are judged by the tests, not here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.golden import runner
 from tests.lanes import BUILD
 
 KEPT = BUILD / "kernels"
-"""Holds the digest of the sources whose kernels are compiled."""
+"""The file with the digest of the sources whose kernels are compiled."""
 CASES: tuple[tuple[str, ...], ...] = (
     (
         "sqlserver-1.0/types",
@@ -50,11 +50,11 @@ CASES: tuple[tuple[str, ...], ...] = (
         "mongodb-3/outbox",
     ),
 )
-"""The golden cases of each process, by their names."""
+"""The names of golden cases for each process."""
 
 
 def main() -> int:
-    """Compile what is not kept, and print how long that took."""
+    """Compile missing kernels, and print how long that took."""
     began = time.monotonic()
     found = digest()
     if KEPT.exists() and KEPT.read_text("utf-8") == found:
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def digest() -> str:
-    """Return a digest of everything that decides whether kernels are compiled anew."""
+    """Return a digest of everything that a compilation of kernels depends on."""
     root = Path(tailrace.__file__).parent
     parts = [f"{sys.version} {numba.__version__} {root}".encode()]
     parts += [path.read_bytes() for path in sorted(root.rglob("*.py"))]
@@ -79,7 +79,7 @@ def digest() -> str:
 
 
 def compiled(names: tuple[str, ...]) -> str:
-    """Run the golden cases of these names; return why some were not run."""
+    """Run the golden cases of these names. Return why some were not run."""
     cases = {case.name: case for case in runner.all_cases()}
     skipped = []
     with runner.Servers() as servers:

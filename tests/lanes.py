@@ -1,17 +1,17 @@
 """All tests, in parts that run three at a time: `python -m tests.lanes [--quick | --full] [--part NAME] [OPTIONS]`.
 
-A test waits for its server, its workers or its planner for longer than it computes, so two cores do three at once.
-Each part is a process of pytest with servers of its own; OPTIONS are pytest's. A process that has ended makes room for
-the next part. How far each part is is shown at once, what else it prints when it has ended. At the end come the seconds
-of each part and of the slowest tests; build/tests/durations.tsv has those of all tests. Ends with the exit code of
-pytest, of the first part that failed.
+A test waits for its server, its workers or its planner longer than it computes, so two cores run three parts at once.
+Each part is a process of pytest with its own servers; OPTIONS are pytest's. When a process has ended, the next part
+starts. The progress of each part is shown at once, its other output when it has ended. At the end follow the seconds of
+each part and of the slowest tests; build/tests/durations.tsv has those of all tests. The exit code is pytest's, of the
+first part that failed.
 
 `--full` runs everything at its full size, which takes hours (`make test-all`). Its parts can be run alone (`--part`,
-more than once), and a run that was ended goes on: a part that has passed at this commit is not run again, unless
-`--again` is given. build/tests/full.tsv says which parts have passed at which commit.
+more than once). An interrupted run can be continued: a part that has passed at this commit is not run again, unless
+`--again` is given. build/tests/full.tsv lists the parts that have passed at each commit.
 
-Where TAILRACE_TESTS_UNTIL says a time, in seconds since 1970, no test begins after it: the run has failed then, and
-shows what it has found so far.
+If TAILRACE_TESTS_UNTIL holds a time, in seconds since 1970, no test begins after it; the run has then failed, and shows
+its results so far.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ from tests import durations
 HERE = Path(__file__).parent
 BUILD = HERE.parent / "build" / "tests"
 SERVER = "tdsserver"
-"""The SQL Server of tests, a directory beside this one; its own tests are among the others."""
+"""The directory of the SQL Server of tests, beside this one. Its own tests run with the others."""
 AT_ONCE = 3
 NOTHING_COLLECTED = 5
 BRIEF = "-XX:TieredStopAtLevel=1"
-"""For the JVMs of commands: each runs a few small queries, and the better compiler would take a third of its CPU."""
+"""Option for the JVMs of commands: each runs a few small queries, and the better compiler would take a third of its
+CPU."""
 
 _PROGRESS = re.compile(r"\[ *\d+%\]\s*$")
 _shown = Lock()
@@ -49,10 +50,10 @@ _shown = Lock()
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Tests that one process of pytest runs.
+    """The tests that one process of pytest runs.
 
-    `places` are directories or files of this directory; what is below them and named by another part is that part's.
-    A part without places has all directories that no part names.
+    `places` are directories or files of this directory, without what other parts name below them. A part without places
+    has all directories that no part names.
     """
 
     name: str
@@ -82,14 +83,14 @@ PARTS: Sequence[Part] = (
     Part("simulation", ("simulation",)),
     Part("property", ("property",)),
 )
-"""Those that take longest come first. The ones that need Spark are few: each has a JVM to start."""
+"""The parts, the slowest first. Few parts need Spark, because each has to start a JVM."""
 QUICK: Sequence[Part] = (Part("unit", ("unit",)), Part("others"))
 """The parts of `--quick`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of a part: the exit code of pytest, its last line, and the seconds that the part took."""
+    """The result of a part: pytest's exit code, its last line, and the duration in seconds."""
 
     code: int
     last: str
@@ -125,7 +126,7 @@ def main(arguments: list[str]) -> int:
             if not found:
                 return
             ended[part.name] = run(part, command(part, parts, found, options), environment)
-            # An option of pytest may leave out tests of the part: it has not passed as a whole then.
+            # An option of pytest may leave out tests of the part, which then has not passed as a whole.
             if passed is not None and options == ["--full"] and ended[part.name].code == 0:
                 passed.add(part.name)
 
@@ -138,7 +139,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _taken(options: list[str]) -> tuple[bool, list[str]]:
-    """Take what is meant for this program out of the options: whether parts run again, and the names of the parts."""
+    """Take the options of this program out of the arguments: whether parts run again, and the names of the parts."""
     again = "--again" in options
     if again:
         options.remove("--again")
@@ -151,14 +152,14 @@ def _taken(options: list[str]) -> tuple[bool, list[str]]:
 
 
 def exit_code(codes: Iterable[int]) -> int:
-    """Return the code of the first part that failed, else 0; a part may have no test that the options leave."""
+    """Return the exit code of the first part that failed, else 0. The options may leave a part without tests."""
     found = list(codes)
     failed = [code for code in found if code not in (0, NOTHING_COLLECTED)]
     return failed[0] if failed else min(found, default=0)
 
 
 def commit() -> str:
-    """Return the commit that the tree is at, or an empty text where the tree has changes or is no clone."""
+    """Return the commit of the tree; "" if the tree has changes or is not a clone."""
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=HERE.parent, capture_output=True, text=True, check=True).stdout
@@ -181,14 +182,14 @@ class Passed:
         return name in self._names
 
     def add(self, name: str) -> None:
-        """Note that a part has passed, at this commit and time."""
+        """Record that a part has passed at this commit and time."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as file:
             print(name, self._commit or "changed", time.strftime("%Y-%m-%d %H:%M"), sep="\t", file=file)
 
 
 def places(part: Part, parts: Sequence[Part]) -> list[Path]:
-    """Return the directories and files of a part that are there."""
+    """Return the existing directories and files of a part."""
     if part.places:
         return [HERE / name for name in part.places if (HERE / name).exists()]
     named = {name for other in parts for name in other.places}
@@ -197,7 +198,7 @@ def places(part: Part, parts: Sequence[Part]) -> list[Path]:
 
 
 def command(part: Part, parts: Sequence[Part], found: Sequence[Path], options: Sequence[str]) -> list[str]:
-    """Return the command of a part: pytest over its places, without what is another part's."""
+    """Return the command of a part: pytest over its places, without those of other parts."""
     names = {name for other in parts if other is not part for name in other.places}
     apart = sorted(name for name in names if any(name.startswith(f"{mine}/") for mine in part.places))
     ignored = [f"--ignore={HERE / name}" for name in apart]
@@ -205,12 +206,12 @@ def command(part: Part, parts: Sequence[Part], found: Sequence[Path], options: S
 
 
 def run(part: Part, command: Sequence[str], environment: Mapping[str, str]) -> Ended:
-    """Run one part and show what it prints."""
+    """Run one part and show its output."""
     began = time.monotonic()
     kept: list[str] = []
     last = "nothing"
     given = {**environment, durations.FILE: str(BUILD / "durations" / f"{part.name}.jsonl")}
-    # a file, and no pipe: a process that outlives pytest would hold that open
+    # A file and not a pipe, because a process that outlives pytest would keep the pipe open.
     with (
         tempfile.NamedTemporaryFile("w+", encoding="utf-8", errors="replace") as file,
         subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, cwd=HERE.parent, env=given) as process,
@@ -229,7 +230,7 @@ def run(part: Part, command: Sequence[str], environment: Mapping[str, str]) -> E
 
 
 def lines(process: subprocess.Popen[bytes], reader: TextIO) -> Iterator[str]:
-    """Yield the lines of a file that the process writes, as they come, until it has ended."""
+    """Yield the lines of a file that the process writes, as they come, until the process has ended."""
     begun = ""
     while True:
         has_ended = process.poll() is not None
@@ -246,7 +247,7 @@ def lines(process: subprocess.Popen[bytes], reader: TextIO) -> Iterator[str]:
 
 
 def compiled(environment: Mapping[str, str]) -> Ended:
-    """Compile the kernels, where none are kept yet: the tests would compile the same ones in many processes at once."""
+    """Compile missing kernels, because the tests would compile the same ones in many processes at once."""
     began = time.monotonic()
     print("== kernels: compiling those that are not kept yet", flush=True)
     asked = [sys.executable, "-m", "tests.kernels"]
@@ -257,7 +258,7 @@ def compiled(environment: Mapping[str, str]) -> Ended:
 
 
 def told(ended: Mapping[str, Ended]) -> None:
-    """Print the seconds of the slowest tests, and those of each part with its last line."""
+    """Print the seconds of the slowest tests, and of each part with its last line."""
     durations.told(BUILD / "durations", BUILD / "durations.tsv")
     print("== the parts")
     for name, part in ended.items():
@@ -267,7 +268,7 @@ def told(ended: Mapping[str, Ended]) -> None:
 
 @contextmanager
 def classes(environment: Mapping[str, str]) -> Iterator[None]:
-    """Make the archive of Java's classes meanwhile: a JVM that starts when it is there takes a quarter of CPU less."""
+    """Make the archive of Java classes in the background: with it, the start of a JVM takes a quarter less CPU."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tailrace.command.cli", "warm"],
         stdin=subprocess.DEVNULL,
@@ -280,7 +281,7 @@ def classes(environment: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        # with the JVMs that it runs
+        # Including the JVMs that it runs.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -1,4 +1,4 @@
-"""Layouts and the columns that fill them, for tests that hand both to encodings and to transforms themselves."""
+"""Layouts and the columns that fill them, for tests that call encodings and transforms directly."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from tailrace.values.json_text import dumps
 
 TOPIC = "server.public.t"
 BARE = RecordLayout("c", TOPIC, None, None)
-"""The record that keys, values and headers of tests belong to, where no test says more of it."""
+"""The record of keys, values and headers for tests that name no other."""
 
 
 class LayoutBlock:
-    """A block of records, each of a change of its own, and the columns that fill their layouts.
+    """A block of records, each of a separate change, and the columns that fill their layouts.
 
-    A leaf is made together with its values. See tailrace.records.columns.Columns. `lost_values` counts, by the names
-    of columns, what an encoding has reported as lost.
+    A leaf is made together with its values; see tailrace.records.columns.Columns. `lost_values` counts, by column name,
+    the values that an encoding has reported as lost.
     """
 
     def __init__(self, count: int) -> None:
@@ -73,7 +73,7 @@ class LayoutBlock:
         missing: tuple[int, ...] = (),
         image: str = AFTER,
     ) -> ImageColumn:
-        """Return a column of an image with the server's texts; the log did not carry those at the places `missing`."""
+        """Return a column of an image with the server's texts. The log did not carry those at the places `missing`."""
         index = len(self._texts)
         plan = plan_of(conversion, name, index=index, optional=optional, default=default)
         flags = None
@@ -84,7 +84,7 @@ class LayoutBlock:
         return ImageColumn(image, plan)
 
     def column(self, name: str, kind: LogicalType, *values: Any) -> Column:
-        """Return a column of values, which are given as JSON has them and stored as Arrow."""
+        """Return a column of values, given in JSON and stored as Arrow."""
         self._values[name] = stored(kind, *values)
         return Column(name, kind, RECORD)
 
@@ -94,7 +94,7 @@ class LayoutBlock:
         return Column(name, kind, RECORD)
 
     def same_column(self, name: str, kind: LogicalType, value: Any) -> Column:
-        """Return a column that has one value in all records."""
+        """Return a column with the same value in all records."""
         self._values[name] = Same(value)
         return Column(name, kind, RECORD)
 
@@ -107,7 +107,7 @@ def plan_of(
     optional: bool = True,
     default: Any = ABSENT,
 ) -> ColumnPlan:
-    """Return the plan of a column: nulls are shown as its default where it has one, else as null."""
+    """Return the plan of a column. Nulls are shown as its default if it has one, else as null."""
     schema = conversion.logical.with_optional(optional).with_default(default)
     null = None if default is ABSENT else default
     return ColumnPlan(
@@ -116,12 +116,12 @@ def plan_of(
 
 
 def text_column(*texts: str | bytes | None) -> pa.Array:
-    """Return the texts of a column as the log has them: bytes, which are UTF-8 unless they are given as bytes."""
+    """Return the texts of a column as bytes, as in the log: UTF-8 unless given as bytes."""
     return pa.array([text.encode() if isinstance(text, str) else text for text in texts], pa.binary())
 
 
 def stored(kind: LogicalType, *values: Any) -> pa.Array:
-    """Return values, given as JSON has them, as the Arrow array of their type."""
+    """Return values, given in JSON, as the Arrow array of their type."""
     return arrow_array([arrow_value(value, kind) for value in values], kind)
 
 
@@ -135,7 +135,7 @@ def struct_of(
 def encoded(
     form: Format | str, layout: Node, block: LayoutBlock, *, schemas: bool = False, record: RecordLayout = BARE
 ) -> list[Any]:
-    """Return what the encoding of this name makes of a layout in each record of the block."""
+    """Return the result of an encoding for a layout in each record of the block."""
     encoding = formats.find(form)
     document = encoding.compile(layout, schemas, record)
     found = formats.Blocks(block).of(encoding).encode([document], np.zeros(block.count, np.int32))
@@ -145,10 +145,10 @@ def encoded(
 
 
 def each_way(form: Format | str, kind: LogicalType, *values: Any, schemas: bool = False) -> list[bytes | None]:
-    """Return the bytes of structs that have one field `v` of this type, one for each value, given as JSON has it.
+    """Return the bytes of structs with one field `v` of this type, one for each value, given in JSON.
 
-    A value reaches an encoding in several ways: as a constant of the layout, alone or in a block; as a column of Arrow
-    or of JSON, which a transform may have computed. All of them have to give the same bytes.
+    A value can reach an encoding as a constant of the layout, alone or in a block, or as a column of Arrow or of JSON
+    that a transform has computed. All ways must give the same bytes.
     """
     block = LayoutBlock(len(values))
     array = stored(kind, *values)
@@ -167,13 +167,13 @@ def each_way(form: Format | str, kind: LogicalType, *values: Any, schemas: bool 
 
 
 def unfilled(kind: LogicalType) -> Struct:
-    """Return a layout of this struct's type, for tests that look at the schema alone: its columns have no values."""
+    """Return a layout of this struct's type for tests of its schema. Its columns have no values."""
     members = tuple(Member(part.name, Column(part.name, part.type, RECORD)) for part in kind.fields)
     return Struct(members, kind.name, kind.version, kind.optional)
 
 
 def source_block(**parts: Node) -> Struct:
-    """Return the source block of a change of PostgreSQL, with `parts` in the place of its own, or behind them."""
+    """Return the source block of a change of PostgreSQL, with `parts` replacing its own or following them."""
     text, number = STRING.with_optional(True), INT64.with_optional(True)
     own: dict[str, Node] = {
         "version": Constant("3.6.1.Final", STRING),
@@ -194,7 +194,7 @@ def source_block(**parts: Node) -> Struct:
 def change_event(
     op: str, before: Node | None, after: Node | None, *, source: Struct | None = None, **further: Node
 ) -> Struct:
-    """Return the envelope of a change; a row that is not there is null, of the type of the one that is."""
+    """Return the envelope of a change. A missing row is null, of the type of the other row."""
     row = before if after is None else after
     assert row is not None
     nothing = Constant(None, row.type.with_optional(True))

@@ -1,4 +1,4 @@
-"""Waiting for what a test needs: a look now and then, until a deadline."""
+"""Waiting for a condition, with regular checks until a deadline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Found = TypeVar("_Found")
 def until(look: Callable[[], _Found], what: str, seconds: float = 60.0, pace: float = 0.01) -> _Found:
     """Call `look` every `pace` seconds until it returns something true, and return that.
 
-    Raises AssertionError that names `what` when `seconds` have passed.
+    Raises AssertionError that names `what` after `seconds`.
     """
     deadline = time.monotonic() + seconds
     while not (found := look()):
