@@ -51,8 +51,7 @@ STARTERS = frozenset(
         "system_postgres",
     }
 )
-"""Plugins with the fixtures that start a database, a broker or a JVM. The SQL Server of tests is small and in Python.
-"""
+"""The fixtures that start a database, a broker or a JVM. The SQL Server of tests, small and in Python, is not one."""
 SLOW = frozenset(
     {
         "contract",

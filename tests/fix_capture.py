@@ -107,7 +107,7 @@ def dispatch_clock(monkeypatch: pytest.MonkeyPatch) -> StillClock:
 
 
 class Capture:
-    """One query over `database`, with the names of the documents: the server PostgreSQL_server, in the format of 1.7."""
+    """One query over `database`, with the names of the documents: server PostgreSQL_server, in the format of 1.7."""
 
     def __init__(self, database: Database, **options: str) -> None:
         names = {"database.server.name": "PostgreSQL_server", "slot.name": f"slot_{database.name}"[:60]}
@@ -168,8 +168,7 @@ class Captures:
         self._made: list[Capture] = []
 
     def __call__(self, *statements: str, **options: str) -> Capture:
-        """Return a capture that streams the changes after `statements`. With snapshot_mode=initial it begins with their
-        rows.
+        """Return a capture of the changes after `statements`; with snapshot_mode=initial it begins with their rows.
 
         The names of options are written with underscores instead of dots.
         """

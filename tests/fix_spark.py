@@ -23,7 +23,7 @@ LASTING = (
 )
 """Options for the only long-lived JVM of the tests: Java's better compiler, which the others omit (see tests/lanes.py).
 
-It compiles only what is really hot, since most of the work here are new plans, for which it would take a third of the
+It compiles only what is really hot, since most of the work here is new plans, for which it would take a third of the
 CPU. The heap does not start small, and is not collected at each step of class growth.
 """
 

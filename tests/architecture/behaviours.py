@@ -1,7 +1,7 @@
-"""The table of the documented behaviours and of the tests that show them: `python -m tests.architecture.behaviours`.
+"""The table of documented behaviours and the tests that show them: `python -m tests.architecture.behaviours`.
 
-The lines are in behaviours.toml beside this module; which test shows which is read from the tests' marks, without
-running them. The table stands between two markers in docs/reference/chapters.md.
+The lines are in behaviours.toml beside this module. The marks of the tests, which are read without running the tests,
+tell which test shows which line. The table stands between two markers in docs/reference/chapters.md.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ BEGIN, END = "<!-- behaviours: begin -->", "<!-- behaviours: end -->"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One page: its number, what it is about, its lines by their ids; `wire` and `missing` as behaviours.toml explains
-    them."""
+    """One page of documentation: its number, its subject, its lines by id; behaviours.toml explains `wire` and
+    `missing`."""
 
     number: str
     title: str
@@ -36,7 +36,7 @@ class Document:
 
 
 def documents(path: Path = LINES) -> list[Document]:
-    """The pages whose lines are all shown; raises ValueError for an id that is not of its page or not a line."""
+    """Return the pages whose lines are all shown. Raises ValueError for an id that is not a line of its page."""
     found = []
     for number, content in tomllib.loads(path.read_text("utf-8")).items():
         page = Document(number, **content)
@@ -50,7 +50,7 @@ def documents(path: Path = LINES) -> list[Document]:
 
 @cache
 def shown(tests: Path = TESTS) -> dict[str, list[str]]:
-    """The tests, as `file::function`, and the golden cases that show each id, in the order of their names.
+    """Return the tests, as `file::function`, and the golden cases that show each id, sorted by name.
 
     A golden case that is expected to fail shows nothing. Raises ValueError for a mark whose ids are not literals.
     """
@@ -67,14 +67,14 @@ def shown(tests: Path = TESTS) -> dict[str, list[str]]:
 
 @cache
 def golden() -> dict[str, list[str]]:
-    """The ids of each golden case that has some and is expected to be equal."""
+    """Return the ids of each golden case that has some and is expected to be equal."""
     listed = tomllib.loads((GOLDEN / "behaviours.toml").read_text("utf-8"))
     failing = tomllib.loads((GOLDEN / "expected_failures.toml").read_text("utf-8"))
     return {case: list(identities) for case, identities in sorted(listed.items()) if case not in failing}
 
 
 def _marks(module: ast.Module, name: str) -> Iterator[tuple[str, str]]:
-    """The functions of a module and the ids in their own marks, in the order of the file."""
+    """Return the functions of a module with the ids in their own marks, in the order of the file."""
     for node in ast.walk(module):
         if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith(f"mark.{MARK}"):
             continue
@@ -87,7 +87,7 @@ def _marks(module: ast.Module, name: str) -> Iterator[tuple[str, str]]:
 
 
 def table(pages: list[Document], tests: Mapping[str, list[str]]) -> str:
-    """The table of each page in Markdown, under a heading of its own."""
+    """Return the tables of all pages in Markdown, each under a heading of its own."""
     parts = []
     for page in pages:
         lines = [f"## {page.title}", "", "| id | behaviour | shown by |", "|---|---|---|"]
@@ -103,7 +103,7 @@ def table(pages: list[Document], tests: Mapping[str, list[str]]) -> str:
 
 
 def replaced(page: str, content: str) -> str:
-    """`page` with `content` between its markers; raises ValueError where it has not one pair of them."""
+    """Return `page` with `content` between its markers. Raises ValueError unless it has exactly one pair of them."""
     if page.count(BEGIN) != 1 or page.count(END) != 1:
         raise ValueError(f"the page needs {BEGIN} and {END}, once each")
     head, _, rest = page.partition(BEGIN)
@@ -111,7 +111,7 @@ def replaced(page: str, content: str) -> str:
 
 
 def main() -> int:
-    """Write the table; the exit code."""
+    """Write the table. Return the exit code."""
     page = PAGE.read_text("utf-8")
     PAGE.write_text(replaced(page, table(documents(), shown())), "utf-8")
     return 0

@@ -1,4 +1,4 @@
-"""Each documented behaviour is shown by a test, and the page says by which."""
+"""Each documented behaviour is shown by a test, and the page names the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database is a room of its own: no shared room knows its name, and adding one touches next to nothing else."""
+"""Each database has its own room: no shared room knows its name, and a new database changes hardly any other file."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ SOURCE = ROOT / "src" / "tailrace"
 CONNECTORS = SOURCE / "connectors"
 REGISTRY = CONNECTORS / "registry.py"
 FAMILY = CONNECTORS / "changetables"
-"""What two databases share, and where prose may say what each of them does."""
+"""The room that two databases share, whose prose may name either of them."""
 SHOWN = (SOURCE / "demo", SOURCE / "embedded.py")
-"""The demonstration, which shows one database with a server of its own; another one adds nothing there."""
+"""The demonstration, which shows one database on a server of its own. A new connector adds nothing there."""
 WRITTEN = SOURCE / "sinks" / "jdbc"
-"""The sink that writes rows to a database, with the driver and the SQL of that one: a connector adds nothing there."""
+"""The sink that writes rows to a database, with that database's driver and SQL. A new connector adds nothing there."""
 MOST_FILES = 2
 
 
 def words(descriptor: Descriptor) -> re.Pattern[str]:
-    """What a connector, its database and its drivers are called, in any case."""
+    """Return a pattern for the names of a connector, its database and its drivers, in any case."""
     called = {descriptor.name, descriptor.traits.event_name, descriptor.title, *descriptor.names, *descriptor.drivers}
     return re.compile("|".join(sorted(map(re.escape, called))), re.IGNORECASE)
 
 
 def shared_files() -> list[Path]:
-    """The files of all rooms that belong to no connector, but for the registry."""
+    """Return the files of all rooms that belong to no connector, except the registry."""
     own = [*(CONNECTORS / name for name in registry.OWN), FAMILY, WRITTEN, *SHOWN]
     paths = [path for path in sorted(SOURCE.rglob("*.py")) if not any(path.is_relative_to(room) for room in own)]
     return [path for path in paths if path != REGISTRY]
@@ -42,7 +42,7 @@ def shared_files() -> list[Path]:
 
 @cache
 def code(path: Path) -> str:
-    """A module without its comments and docstrings."""
+    """Return a module without its comments and docstrings."""
     tree = ast.parse(path.read_text("utf-8"))
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
@@ -67,7 +67,7 @@ def test_no_connectors_name_stands_in_a_shared_room() -> None:
 
 
 def touched(descriptor: Descriptor) -> list[str]:
-    """The files outside of a connector's room that speak of it: those that adding it has touched."""
+    """Return the files outside of a connector's room that name it, which a new connector must touch."""
     pattern = words(descriptor)
     sources = [
         path
@@ -89,7 +89,7 @@ def test_a_database_touches_two_files_outside_of_its_room(name: str) -> None:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The first parts of the names of all modules that a module imports, at whatever place."""
+    """Return the first parts of the names of all modules that a module imports anywhere."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)

@@ -1,6 +1,6 @@
-"""No circle between the parts of any package of the product, nor between the modules of its test server and benchmark.
+"""There is no import cycle between the parts of any package of the product, its test server or its benchmark.
 
-Every import counts, at whatever place it stands and for types alone as well.
+Every import counts, at any place in a module, and imports for types as well.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TREES = (ROOT / "src" / "tailrace", ROOT / "tdsserver", ROOT / "bench")
-"""The outermost packages that are held to the rule."""
+"""The outermost packages that must follow the rule."""
 
 
 def full_name(tree: Path, path: Path) -> str:
@@ -31,7 +31,7 @@ def modules() -> dict[str, Path]:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Return the modules that a module imports, of all that are held to the rule."""
+    """Return the modules that a module imports, among those that must follow the rule."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules())
@@ -49,7 +49,7 @@ def arrows() -> set[tuple[str, str]]:
 def within(package: str) -> Mapping[str, set[str]]:
     """Return for each part of a package the other parts that it imports.
 
-    What stands in `__init__` is a part of the package's own name.
+    The contents of `__init__` are a part with the package's own name.
     """
     found: dict[str, set[str]] = defaultdict(set)
     depth = package.count(".") + 2

@@ -1,4 +1,4 @@
-"""How many parameters a function may have, and how functions are compiled."""
+"""Functions have a limited number of parameters and are compiled in one way."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MOST_PARAMETERS = 10
 
 @cache
 def trees() -> dict[Path, ast.Module]:
-    """The sources, parsed."""
+    """Return the parsed sources."""
     return {path: ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
 
 
 def functions() -> Iterator[tuple[Path, str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Every function of the sources with its file and its name, a method's with its class."""
+    """Yield every function of the sources with its file and its name, for a method with its class."""
     for path, tree in trees().items():
         yield from ((path, name, found) for name, found in _functions(tree, ""))
 

@@ -1,4 +1,4 @@
-"""What of MongoDB's log was read, committed and may be given up cannot be taken for each other."""
+"""The type checker tells positions of MongoDB's log apart: read, committed, and forgettable."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def test_the_type_checker_refuses_positions_of_the_wrong_kind(tmp_path: Path) ->
 
 
 def test_only_what_spark_has_committed_is_given_up() -> None:
-    # what Spark asks to go on from
+    # The position from which Spark continues.
     assert callers("Committed") == callers("committed") == ["log_session.committed"]

@@ -1,4 +1,4 @@
-"""What was read, flushed, wanted, committed and may be forgotten cannot be taken for each other."""
+"""The type checker tells positions apart: read, flushed, wanted, committed, and forgettable."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def test_the_type_checker_refuses_positions_of_the_wrong_kind(tmp_path: Path) ->
 
 def test_only_a_committed_offset_and_the_slot_itself_say_what_may_be_forgotten() -> None:
     assert callers("ForgettableLsn") == ["position.confirmed", "position.may_forget"]
-    # what Spark asks to go on from
+    # The position from which Spark continues.
     assert callers("Committed") == ["log_session.committed"]
     assert callers("may_forget") == ["feed.forget"]
-    # a new slot, one that was found, and what is known before there is one
+    # The slot is new, existing, or not known yet.
     assert set(callers("confirmed")) == {"slots.create_slot", "slots.find_slot", "feed._resume"} | {
         "gears.__init__",
         "slot.__init__",

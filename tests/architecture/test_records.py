@@ -1,4 +1,4 @@
-"""What it takes to add an encoding or a transform, and where records become bytes."""
+"""A new encoding or transform touches one further file, and only encodings turn records into bytes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ TABLE = "config/formats.py"
 TRANSFORMS, ROOM = "config/transforms.py", "tailrace.transforms."
 KINDS = ("formats/", "records/", "assembly/")
 OWN_RECORD = "connectors/mongodb/records/texts.py"
-"""It puts the update descriptions of MongoDB together, which are a column written as JSON."""
+"""This module assembles the update descriptions of MongoDB, a column written as JSON."""
 
 
 def imported(name: str, tree: ast.Module) -> Iterator[str]:
-    """Every module that a module imports, as far as it says so."""
+    """Yield every module that a module's imports name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             yield node.module
@@ -34,7 +34,7 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 
 
 def test_an_encoding_touches_one_file_outside_its_own() -> None:
-    """Nothing but the table of formats says where one is, and none outside of their room imports one."""
+    """Only the table of formats names an encoding's module, and nothing outside of the room imports it."""
     touched: dict[str, set[str]] = {place: set() for place in formats.KNOWN.places.values()}
     for name, tree in modules():
         if name.startswith("formats/"):
@@ -49,8 +49,8 @@ def test_an_encoding_touches_one_file_outside_its_own() -> None:
 
 
 def test_a_transform_touches_one_file_outside_its_own() -> None:
-    """Nothing but the table of transforms says where one is, and a connector's descriptor where its own are; none
-    outside of their room imports one."""
+    """Only the table of transforms, or a connector's descriptor for its own transforms, names a transform's module, and
+    nothing outside of their room imports it."""
     rooms = {
         place.partition(":")[0] for part in (transforms.KNOWN, transforms.PREDICATES) for place in part.places.values()
     }
@@ -72,7 +72,7 @@ def test_a_transform_touches_one_file_outside_its_own() -> None:
 
 
 def test_transforms_are_made_without_spark() -> None:
-    """Those of the table run in workers and planners of any session."""
+    """The transforms in the table run in workers and planners of any session."""
     places = {
         place.partition(":")[0] for part in (transforms.KNOWN, transforms.PREDICATES) for place in part.places.values()
     }
@@ -85,7 +85,7 @@ def test_transforms_are_made_without_spark() -> None:
 
 
 def test_only_encodings_put_documents_together() -> None:
-    """Connectors and events give columns: none of them writes into the programs of documents."""
+    """Connectors and events produce columns, and never write into the programs of documents."""
     found = {
         name
         for name, tree in modules()
@@ -95,7 +95,7 @@ def test_only_encodings_put_documents_together() -> None:
 
 
 def test_a_layout_is_known_to_be_pure_data() -> None:
-    """Layouts import no Arrow, and nothing that fills or encodes them."""
+    """Layouts do not import Arrow, or anything that fills or encodes them."""
     tree = ast.parse((PRODUCT / "records" / "layout.py").read_text("utf-8"))
     rooms = {name.split(".")[1] for name in imported("records/layout.py", tree) if name.startswith("tailrace.")}
     assert rooms == {"columns", "kernels", "values"}

@@ -1,4 +1,4 @@
-"""Rules that hold for the repository as a whole."""
+"""The repository as a whole follows its rules."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BANNED = {"utils", "util", "common", "helpers", "helper", "types", "misc"}
 
-# Spelt in pieces, so that this file does not contain what it looks for.
+# In pieces, so that this file does not contain the words that it searches for.
 HOSTS = re.compile("|".join(["pypi" + r"\.org", "python" + "hosted", "repo1?" + r"\.maven", "conda" + r"\.io"]), re.I)
 PATHS = re.compile("(?<![\\w.$}])/(?:" + "|".join(["ho" + "me", "ro" + "ot", "Us" + "ers", "wo" + "rk"]) + r")/[\w.-]+")
 BINARY = {".gz", ".png", ".jar", ".parquet", ".bin"}
 
 
 def tracked() -> list[Path]:
-    """The files of the repository, those not yet added included, the ignored ones not."""
+    """Return the repository's files, including those not yet added, without ignored ones."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     try:
         listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
@@ -33,12 +33,12 @@ def tracked() -> list[Path]:
 
 
 def python_files() -> list[Path]:
-    """The Python files among them."""
+    """Return the repository's Python files."""
     return [path for path in tracked() if path.suffix == ".py"]
 
 
 def lines_matching(pattern: re.Pattern[str], paths: list[Path]) -> Iterator[str]:
-    """Every line that the pattern is found in, as `file:line: match`."""
+    """Return every line that matches the pattern, as `file:line: match`."""
     for path in paths:
         if path.suffix in BINARY:
             continue

@@ -1,4 +1,4 @@
-"""What it takes to add a sink: a module of its own, and its word in one table."""
+"""A new sink touches only its own module and one table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailrace.config.signals import CHANNELS
 ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "src" / "tailrace"
 TABLE = "sinks/__init__.py"
-# The one word of a sink that is no sink's matter: the default of debezium.sink.type.
+# The only mention of a sink outside of the sinks: the default of debezium.sink.type.
 DEFAULT = ("config/files.py", "console")
 
 
@@ -24,12 +24,12 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 
 
 def own_modules() -> set[str]:
-    """The modules that our own sinks are in."""
+    """Return the modules of our own sinks."""
     return {place.partition(":")[0] for place in sinks.KNOWN.places.values()}
 
 
 def test_a_sink_touches_one_file_outside_its_own() -> None:
-    """Nothing but the table of sinks says where one is; no other module imports one, or holds its class's name."""
+    """Only the table of sinks names a sink's module; no other module imports it or holds its class's name."""
     classes = {place.partition(":")[2] for place in sinks.KNOWN.places.values()}
     touched: dict[str, set[str]] = {}
     for name, tree in modules():
@@ -50,8 +50,8 @@ def test_a_sink_touches_one_file_outside_its_own() -> None:
 
 
 def test_no_shared_room_knows_a_sink_by_its_word() -> None:
-    """But for `kafka` and `file`, which are channels of signals as well, `tables`, which offsets and findings have, and
-    Debezium Server's own list of words."""
+    """Exceptions are `kafka` and `file`, which are also channels of signals, `tables`, which offsets and findings have,
+    and Debezium Server's own list of names."""
     words = set(sinks.KNOWN.places).difference(CHANNELS, {"tables"})
     listed = {("config/files.py", word) for word in SERVER_SINKS}
     found = {

@@ -1,4 +1,4 @@
-"""What the tests of types share: lines that the type checker must refuse, and who calls a function."""
+"""Helpers of the tests of types: lines that the type checker must refuse, and the callers of a function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONNECTORS = ROOT / "src" / "tailrace" / "connectors"
 
 
 def check_refused(source: str, folder: Path) -> None:
-    """Fail unless mypy refuses just the lines of `source` that end with `# wrong`. `folder` is for the test alone."""
+    """Fail unless mypy refuses exactly the lines of `source` that end with `# wrong`. `folder` is the test's own."""
     snippet = folder / "mixed.py"
     snippet.write_text(source)
     command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), "--no-error-summary"]
@@ -28,7 +28,7 @@ def check_refused(source: str, folder: Path) -> None:
 
 
 def callers(connector: str, name: str) -> list[str]:
-    """The functions of a connector that call `name`, as `file.function`."""
+    """Return the functions of a connector that call `name`, as `file.function`."""
     found = []
     for path in sorted((CONNECTORS / connector).rglob("*.py")):
         for function in ast.walk(ast.parse(path.read_text("utf-8"))):

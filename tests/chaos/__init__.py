@@ -1,1 +1,1 @@
-"""Real kills: the parts of a running pipeline are killed at random, and what it has delivered is compared."""
+"""Real kills: parts of a running pipeline are killed at random, and its output is compared with the source."""

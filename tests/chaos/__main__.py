@@ -1,4 +1,4 @@
-"""`python -m tests.chaos`: kill the parts of a running pipeline at random, and compare what it delivers."""
+"""`python -m tests.chaos` kills parts of a running pipeline at random, and compares its output with the source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEAD += f"{'reads':>8} {'repeats':>8}  result  by victim"
 
 
 def main() -> int:
-    """Run the machine as the command line says; 1 when something was found."""
+    """Run the machine with the options of the command line. Return 1 if something was found."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--connector", choices=tuple(SOURCES), default="postgres")
     parser.add_argument("--kills", type=int, default=200, help="how many (200)")
@@ -39,7 +39,7 @@ def main() -> int:
         parser.error(f"--order {given.order}: {given.connector} keeps the order of commits only")
     seed = random.SystemRandom().randrange(1 << 30) if given.seed is None else given.seed
     if given.sink == "tables":
-        # a batch of many tables takes longer
+        # A batch of many tables takes longer.
         sizes = (given.kills, given.tables, given.changes, 5 * given.patience)
         return 0 if run_tables(lake.Options(seed, given.mode, *sizes, given.folder)) else 1
     options = Options(
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def run(options: Options) -> bool:
-    """One run of the machine, with a line for each round; whether nothing was found."""
+    """Run the machine once, with a line for each round. Return True if nothing was found."""
     with Machine(options) as machine:
         print(f"seed {options.seed}, in {machine.folder}", flush=True)
         print(HEAD, flush=True)
@@ -73,7 +73,7 @@ def run(options: Options) -> bool:
 
 
 def run_tables(options: lake.Options) -> bool:
-    """One run into tables; whether nothing was found."""
+    """Run once into tables. Return True if nothing was found."""
     from tailrace.sinks.tables.sink import TablesSink
     from tailrace.spark.session import session
 
@@ -89,7 +89,7 @@ def run_tables(options: lake.Options) -> bool:
 
 
 def line(options: Options, one: Round) -> str:
-    """A round as a line of the table; a star marks a cluster."""
+    """Return a round as a line of the table; a star marks a cluster."""
     by_victim = ", ".join(f"{name} {count}" for name, count in sorted(one.counts.items()))
     exits = ", ".join(f"{name} ×{count}" for name, count in sorted(one.exits.items()))
     connector = options.connector + ("*" if options.cluster else "")
@@ -102,7 +102,7 @@ def line(options: Options, one: Round) -> str:
 
 
 def tell(options: Options, one: Round, folder: Path) -> None:
-    """Everything about a round in which something was found."""
+    """Print everything about a round with a finding."""
     print(f"\nfound with --seed {options.seed} in round {one.number}; everything is in {folder}", flush=True)
     for kill in one.kills:
         print(f"  {kill}")

@@ -1,4 +1,4 @@
-"""One change as the database has committed it and as a record tells it, in a form in which the two can be compared."""
+"""A change as the database has committed it and as a record shows it, in one comparable form."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 UNAVAILABLE = "__debezium_unavailable_value"
-"""What stands for a large value that an update has left as it was."""
+"""The placeholder of a large value that an update has left unchanged."""
 
 Row = Mapping[str, str]
-"""A row's columns as texts; null ones are left out, so a column that was added later makes no difference."""
+"""A row's columns as texts, without null columns, so that a column that was added later makes no difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One record: `op` is c, u, d, t or r, and z for the tombstone behind a delete.
+    """One record. `op` is c, u, d, t or r, and z for the tombstone after a delete.
 
-    `key` is the text of the key's values, `row` what the row is afterwards, `lsn` and `transaction` where the change
-    stands in the log (0 in a tombstone, which says nothing of it). `incremental` tells the rows of an incremental
-    snapshot from those of the first one; with `partial` the row has only the columns that were changed.
+    `key` is the text of the key's values, `row` the row afterwards, `lsn` and `transaction` the change's place in the
+    log (0 in a tombstone, which does not show it). `incremental` is True for rows of an incremental snapshot. With
+    `partial` the row has only the changed columns.
     """
 
     table: str
@@ -35,7 +35,7 @@ class Change:
 
     @property
     def identity(self) -> int:
-        """64 bits that tell the change from every other one of its table; those of tombstones of one key are equal."""
+        """Return 64 bits that identify the change within its table; tombstones of one key have the same."""
         return digest((self.op, self.key, self.row, self.lsn, self.transaction))
 
     def __str__(self) -> str:
@@ -44,25 +44,25 @@ class Change:
 
 
 def digest(value: Any) -> int:
-    """64 bits of a value made of texts, numbers, tuples and dictionaries."""
+    """Return a 64-bit digest of a value of texts, numbers, tuples and dictionaries."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 def row_of(values: Mapping[str, Any]) -> dict[str, str]:
-    """The columns of an image, as texts, without those that are null."""
+    """Return the columns of an image as texts, without null columns."""
     return {
         name: value if isinstance(value, str) else str(value) for name, value in values.items() if value is not None
     }
 
 
 def key_of(values: Mapping[str, Any]) -> str:
-    """The text of a key, by the names of its columns."""
+    """Return the text of a key, by the names of its columns."""
     return ",".join(str(values[name]) for name in sorted(values))
 
 
 def from_document(topic: str, key: Any, value: Any, drop: int = 2) -> Change:
-    """The change that a record of MongoDB tells, in the format 3: documents are JSON in a text, updates are partial."""
+    """Return the change in a record of MongoDB in the format 3: documents are JSON in a text, updates are partial."""
     collection = topic.split(".", drop)[drop]
     text = str(json.loads(key["id"]))
     if value is None:
@@ -81,20 +81,20 @@ def from_document(topic: str, key: Any, value: Any, drop: int = 2) -> Change:
 
 
 def from_record(topic: str, key: Any, value: Any, drop: int = 2) -> Change:
-    """The change that a record of PostgreSQL tells, in the format 3; `drop` parts of the topic come before the table's
-    name."""
+    """Return the change in a record of PostgreSQL in the format 3. The table's name follows `drop`
+    parts of the topic."""
     return _told(topic, key, value, drop, lambda source: (int(source["lsn"]), int(source["txId"])))
 
 
 def from_captured(topic: str, key: Any, value: Any, drop: int) -> Change:
-    """The change that a record of SQL Server or Db2 tells, in the format 3: positions are hexadecimal digits."""
+    """Return the change in a record of SQL Server or Db2 in the format 3, with positions in hexadecimal digits."""
     return _told(
         topic, key, value, drop, lambda source: (hexadecimal(source["change_lsn"]), hexadecimal(source["commit_lsn"]))
     )
 
 
 def hexadecimal(text: str) -> int:
-    """The number of a position's text, `00000027:00000758:0003`."""
+    """Return the number in a position's text, as `00000027:00000758:0003`."""
     return int(text.replace(":", ""), 16)
 
 

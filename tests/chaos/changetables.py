@@ -1,7 +1,7 @@
-"""What SQL Server and Db2 have in common as the machine's sources: tables, writers, and what was committed.
+"""The common part of SQL Server and Db2 as sources of the machine: tables, writers, and the committed changes.
 
-What was committed is read from the change tables by the machine itself. Rows are removed from them as soon as Spark has
-committed what they tell, so a pipeline that went back behind its commit log would end with a lost position.
+The machine reads committed changes from the change tables itself. Rows are removed from these as soon as Spark has
+committed their changes, so that a pipeline that goes back behind its commit log ends with a lost position.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ SCHEMA = "CHAOS"
 SIGNALS = "SIGNALS"
 WRITERS = 3
 ROWS = 2_400
-"""Rows that are there before the first start: several chunks of a snapshot."""
+"""Rows before the first start: several chunks of a snapshot."""
 PLACES = 300
-"""Rows of the table whose keys change, and how far away each of them has another place."""
+"""Rows of the table whose keys change, and the distance between the two keys of each."""
 AWAY = 1_000_000
 KEPT = 5
-"""So many large transactions leave their rows until another one deletes them."""
+"""Number of large transactions whose rows stay until a later one deletes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table by the types of its columns; none of them is null but those of `nullable`."""
+    """A table as types of its columns; only the columns in `nullable` may be null."""
 
     columns: Mapping[str, str]
     key: tuple[str, ...] = ("ID",)
     nullable: tuple[str, ...] = ()
 
     def statement(self, name: str) -> str:
-        """The statement that makes it; both databases take it."""
+        """Return the statement that creates the table in both databases."""
         columns = [f"{one} {kind}{'' if one in self.nullable else ' NOT NULL'}" for one, kind in self.columns.items()]
         return f"CREATE TABLE {SCHEMA}.{name} ({', '.join(columns)}, PRIMARY KEY ({', '.join(self.key)}))"
 
@@ -55,59 +55,63 @@ TABLES = {
 }
 """The captured tables that are compared."""
 SIGNAL_TABLE = Table({"ID": "VARCHAR(64)", "TYPE": "VARCHAR(32)", "DATA": "VARCHAR(2000)"}, nullable=("TYPE", "DATA"))
-"""Captured too. The pipeline writes to it itself, also when the writers have stopped: it is not compared."""
+"""Captured but not compared, because the pipeline writes to it, also after the writers have stopped."""
 SEED = Table({"ID": "INTEGER", "W": "INTEGER", "FILL": "VARCHAR(300)"})
 NOISE = Table({"ID": "INTEGER", "FILL": "VARCHAR(300)"})
-"""Neither of these two is captured."""
+"""Neither of these two tables is captured."""
 
 
 class Session(Protocol):
-    """A connection for one thread; statements between `begin` and `commit` or `rollback` are one transaction."""
+    """A connection for one thread. Statements between `begin` and `commit` or `rollback` are one transaction."""
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """The rows of a statement, none for one that has none."""
+        """Return the rows of a statement; [] for a statement without rows."""
 
     def begin(self) -> None:
         """Begin a transaction."""
 
     def commit(self) -> None:
-        """Keep it."""
+        """Commit the transaction."""
 
     def rollback(self) -> None:
-        """Give it up."""
+        """Roll back the transaction."""
 
     def close(self) -> None:
-        """End the connection; what is not committed is given up."""
+        """Close the connection, which rolls back an open transaction."""
 
 
 class Server(Protocol):
-    """What differs between the two servers."""
+    """The interface to a server, with the differences between the two."""
 
     def connect(self) -> Session:
-        """A session for a writer."""
+        """Return a session for a writer."""
 
     def meaning(self, error: Exception) -> str:
-        """What an error of a session says: `away`, the server is; `conflict`, the transaction was given up for another
-        one; empty where it is a fault."""
+        """Return the meaning of a session's error.
+
+        `away`: the server is unreachable. `conflict`: the transaction was rolled back in favour of another one. "": a
+        fault.
+        """
 
     def collection(self, table: str) -> str:
-        """The name that a signal has for a table."""
+        """Return a table's name for signals."""
 
     def settle(self) -> None:
         """Wait until everything that was committed is in the change tables."""
 
     def newest(self) -> bytes:
-        """The position up to which everything is in the change tables."""
+        """Return the position up to which the change tables are complete."""
 
     def changes(self, table: str, after: bytes, upto: bytes) -> Iterator[tuple[bytes, Change]]:
-        """What a change table holds of `(after, upto]`, each with the position of its commit, in the server's order."""
+        """Return a change table's changes in `(after, upto]`, each with its commit's position, in
+        the server's order."""
 
     def forget(self, through: bytes) -> None:
-        """Remove what comes before this commit from all change tables."""
+        """Remove everything before this commit from all change tables."""
 
 
 def make_tables(session: Session, capture: Callable[[Sequence[str]], None]) -> None:
-    """All tables; `capture` is then called with the names of those that are to be captured; then the first rows."""
+    """Create all tables, call `capture` with the names of those to capture, and insert the first rows."""
     captured = {**TABLES, SIGNALS: SIGNAL_TABLE}
     for name, table in {**captured, "T_SEED": SEED, "T_NOISE": NOISE}.items():
         session.begin()
@@ -129,7 +133,7 @@ def make_tables(session: Session, capture: Callable[[Sequence[str]], None]) -> N
 
 
 def tables_now(session: Session) -> dict[str, dict[str, Row]]:
-    """All compared tables as they are."""
+    """Return the present rows of all compared tables."""
     found: dict[str, dict[str, Row]] = {}
     for name, table in TABLES.items():
         rows = session.rows(f"SELECT {', '.join(table.columns)} FROM {SCHEMA}.{name}")
@@ -140,7 +144,7 @@ def tables_now(session: Session) -> dict[str, dict[str, Row]]:
 
 @dataclass
 class Oracle:
-    """Reads what is new in the change tables, and keeps it until it is asked for."""
+    """A reader of new changes in the change tables, which keeps them until it is asked for them."""
 
     server: Server
     _read: bytes = b""
@@ -148,7 +152,7 @@ class Oracle:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def read(self) -> None:
-        """Read on to the newest position."""
+        """Read up to the newest position."""
         with self._lock:
             upto = self.server.newest()
             after = self._read or bytes(len(upto))
@@ -157,7 +161,7 @@ class Oracle:
             self._read = upto
 
     def committed(self, begin: bytes) -> Iterator[tuple[Change, bool]]:
-        """What was committed since the last call, and whether it is behind the position `begin`."""
+        """Return the changes committed since the last call, each with True if it is after the position `begin`."""
         self.read()
         with self._lock:
             kept, self._kept = self._kept, []
@@ -166,13 +170,13 @@ class Oracle:
 
 
 def begin_of(offset: Offset) -> bytes:
-    """How far an offset has read the only database."""
+    """Return the position up to which an offset has read the only database."""
     ((_, reached),) = offset["databases"].items()
     return bytes.fromhex(reached["commit"])
 
 
 class Forgetting(threading.Thread):
-    """The clean-up of the change tables, as early as it may ever be: what Spark has committed goes at once."""
+    """The clean-up of the change tables, as early as allowed: changes that Spark has committed are removed at once."""
 
     def __init__(self, server: Server, oracle: Oracle, checkpoint: Path) -> None:
         super().__init__(name="forgetting", daemon=True)
@@ -209,7 +213,7 @@ class Forgetting(threading.Thread):
 
 @dataclass
 class ChangeWriters:
-    """Sessions that write until they are stopped. What each has committed is in `acknowledged`."""
+    """Sessions that write until they are stopped. `acknowledged` holds the commits of each."""
 
     server: Server
     seed: int
@@ -225,7 +229,7 @@ class ChangeWriters:
     _begun: int = 0
 
     def start(self) -> None:
-        """Begin to write; a round that follows another goes on with new transactions."""
+        """Begin to write. A later round continues with new transactions."""
         self._stop.clear()
         self._begun += 1
         jobs = [self._mixed] * WRITERS + [self._bulk, self._rare]
@@ -237,7 +241,7 @@ class ChangeWriters:
             thread.start()
 
     def stop(self) -> None:
-        """End, and wait until all of it is captured: what is captured later no run would know of."""
+        """Stop, and wait until all changes are captured; later ones would not be part of any run."""
         self._stop.set()
         self.quiet.clear()
         for thread in self._threads:
@@ -246,7 +250,7 @@ class ChangeWriters:
             self.server.settle()
 
     def lost(self) -> list[tuple[int, int]]:
-        """Commits that the server acknowledged and no longer has; or rolled back ones that it has."""
+        """Return acknowledged commits that the server no longer has, and rolled-back ones that it has."""
         session = self.server.connect()
         try:
             there = {(int(w), int(txn)) for w, txn in session.rows(f"SELECT W, TXN FROM {SCHEMA}.LEDGER")}
@@ -268,14 +272,14 @@ class ChangeWriters:
             except Exception as error:
                 if not self.server.meaning(error):
                     self.failures.append(f"writer {number}: {type(error).__name__}: {error}")
-                # else the server is down: whether the transaction was committed, the ledger says
+                # Otherwise the server is down, and the ledger tells whether the transaction was committed.
                 self._stop.wait(0.2)
             finally:
                 if session is not None:
                     session.close()
 
     def _transaction(self, session: Session, number: int, statements: Sequence[str], rolled_back: bool = False) -> bool:
-        """Run the statements as one transaction with its row of the ledger; whether it was committed."""
+        """Run the statements and the row of the ledger as one transaction. Return True if it was committed."""
         self._counters[number] = txn = self._counters.get(number, 0) + 1
         try:
             session.begin()
@@ -297,7 +301,7 @@ class ChangeWriters:
         return self._counters.get(number, 0) + 1
 
     def _mixed(self, session: Session, choice: random.Random, number: int) -> None:
-        """A small transaction: rows of the writer's own, and one of a few that all writers change."""
+        """Run a small transaction: rows of the writer's own, and one of a few rows that all writers change."""
         txn = self._next(number)
         steps = choice.choice((1, 1, 1, 2, 3, 8))
         statements = [
@@ -321,18 +325,18 @@ class ChangeWriters:
         if kind == 3:
             return [f"DELETE FROM {row} WHERE ID = {own}"]
         if kind == 4:
-            # rows that all writers change, so that the order of their commits shows
+            # Rows that all writers change show the order of commits.
             return [f"UPDATE {row} SET N = N + 1, TAG = '{tag}' WHERE ID = {choice.randrange(4)}"]
         place = choice.randrange(PLACES // WRITERS) * WRITERS + number
         if kind == 5:
-            # changes of the key, there and back; in one transaction now and then
+            # Changes of the key, to another one and back, sometimes in one transaction.
             there = f"UPDATE {move} SET ID = ID + {AWAY}, N = N + 1, TAG = '{tag}' WHERE ID = {place}"
             back = f"UPDATE {move} SET ID = ID - {AWAY}, N = N + 1, TAG = '{tag}' WHERE ID = {place + AWAY}"
             return choice.choice(([there], [back], [there, back]))
         if kind == 6:
             return [f"UPDATE {row} SET TAG = '{tag}' WHERE ID BETWEEN {own} AND {own + 40} AND W = {number}"]
         if kind == 7:
-            # the key goes and comes within one transaction
+            # The key disappears and returns within one transaction.
             return [
                 f"DELETE FROM {move} WHERE ID = {place} OR ID = {place + AWAY}",
                 f"INSERT INTO {move} VALUES ({place}, 0, '{tag}')",
@@ -340,9 +344,9 @@ class ChangeWriters:
         return [f"DELETE FROM {row} WHERE ID > {own} AND ID < {own + 12} AND W = {number}"]
 
     def _bulk(self, session: Session, choice: random.Random, number: int) -> None:
-        """Large transactions, of which some are rolled back; the rows of old ones are deleted."""
+        """Run large transactions, some of which are rolled back; the rows of old ones are deleted."""
         self._stop.wait(choice.uniform(2, 9))
-        # a first snapshot of many rows would take most of a round on a busy machine
+        # A first snapshot of many rows would take most of a round on a busy machine.
         count = choice.randrange(50, 200 if self.reads_first() else 1_500)
         txn = self._next(number)
         bulk = f"{SCHEMA}.T_BULK"
@@ -353,7 +357,7 @@ class ChangeWriters:
             self._transaction(session, number, [f"DELETE FROM {bulk} WHERE TXN <= {txn - 2 * KEPT}"])
 
     def _rare(self, session: Session, choice: random.Random, number: int) -> None:
-        """A signal, changes of a table that is not captured, a pause of all writers."""
+        """Send a signal, change a table that is not captured, or let all writers pause."""
         self._stop.wait(choice.uniform(1, 4))
         kind = choice.choices(("signal", "noise", "pause"), (1, 2, 3))[0]
         txn = self._next(number)

@@ -1,9 +1,9 @@
-"""The checker: what a sink holds against what was committed. No I/O.
+"""The checker, which compares a sink with the committed changes. No I/O.
 
-Log changes are compared as sequences, one for each topic, or for each key where only the order of keys is promised.
-The record that comes must be the next one of its sequence. Where repeats are allowed, it may also be an earlier one:
-from there on the sequence must be repeated until it is where it was. So a loss, a repeat, a change of place and a wrong
-value are all found at the record where they begin.
+Changes of the log are compared as sequences: one per topic, or one per key if only the order of keys is promised. Each
+record must be the next one of its sequence. If repeats are allowed, it may also be an earlier one; from there on, the
+sequence must be repeated up to where it was. So a loss, a repeat, a change of order and a wrong value are all found at
+the record where they begin.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from tests.chaos.changes import UNAVAILABLE, Change, Row, digest
 
 MOST = 12
-"""So many faults of a kind are described; the others are counted."""
+"""Most faults of a kind that are described; the others are counted."""
 
 
 @dataclass
 class _Sequence:
-    """The committed changes of one topic or key, and how far the sink has come."""
+    """The committed changes of one topic or key, and the place that the sink has reached."""
 
     expected: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -30,7 +30,7 @@ class _Sequence:
 
 @dataclass
 class Faults:
-    """What is wrong, in sentences, by kind."""
+    """Faults as sentences, by kind."""
 
     found: dict[str, list[str]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -52,7 +52,8 @@ class Faults:
 
 
 class Checker:
-    """Compares, round by round; `by_key`: only the order of keys is promised; `repeats`: whether any are allowed."""
+    """A comparison of one round after another. `by_key`: only the order of keys is promised. `repeats`: repeats are
+    allowed."""
 
     def __init__(self, *, by_key: bool, repeats: bool) -> None:
         self._by_key = by_key
@@ -67,7 +68,7 @@ class Checker:
     # --- what was committed --------------------------------------------------------------------------------------
 
     def committed(self, change: Change, delivered: bool) -> None:
-        """The next change in the order of the log; `delivered`: it is behind the position where the pipeline began."""
+        """Add the next change in log order. `delivered` is True if it is after the pipeline's first position."""
         self._version(change)
         if delivered:
             self._log_begins = True
@@ -79,7 +80,7 @@ class Checker:
                 sequence.names.append(str(part))
 
     def _version(self, change: Change) -> None:
-        """Every state that a row has had: the first snapshot may show any of them that is not too old."""
+        """Record a state of a row: the first snapshot may show any state that is not too old."""
         rows = self._known.setdefault(change.table, {})
         if change.op == "t":
             rows.clear()
@@ -92,7 +93,7 @@ class Checker:
     # --- what the sink holds -------------------------------------------------------------------------------------
 
     def check(self, records: Iterable[Change], rows: Mapping[str, Mapping[str, Row]]) -> Faults:
-        """Compare all new records, in the order of the sink, and the tables as they are now."""
+        """Compare all new records, in the sink's order, and the present tables."""
         faults = Faults()
         for record in records:
             self.events += 1
@@ -139,7 +140,8 @@ class Checker:
             faults.add("repeated", str(record))
 
     def _read(self, record: Change, faults: Faults) -> None:
-        """A row of a snapshot: of the first one, any state that the row has had; of another, the one that it has."""
+        """Compare a snapshot row: in the first snapshot with any past state of the row, in others
+        with the present one."""
         self.reads += 1
         assert record.row is not None
         if not record.incremental:
@@ -176,14 +178,14 @@ class Checker:
                     faults.add(kind, f"{table}[{key}]: {', '.join(sorted(names))}")
 
     def _forget(self, sequence: _Sequence) -> None:
-        """What was compared in this round is not repeated in the next: all of it is in Spark's commit log."""
+        """Forget the changes of this round, which are all in Spark's commit log and cannot be repeated."""
         sequence.expected.clear()
         sequence.names.clear()
         sequence.places.clear()
         sequence.at = sequence.furthest = 0
 
     def snapshot_is_over(self) -> None:
-        """The first snapshot is complete: no earlier states are needed any more."""
+        """Note that the first snapshot is complete, so that earlier states are no longer needed."""
         self._versions.clear()
 
     def _sequence(self, change: Change) -> _Sequence:
@@ -199,7 +201,7 @@ def _with_tombstone(change: Change) -> tuple[Change, ...]:
 
 
 def _completed(change: Change, before: Row | None) -> Row:
-    """The row as it is after a change: with what an update that leaves it alone does not carry."""
+    """Return the row after a change, with the unchanged values that an update does not carry."""
     row = change.row
     assert row is not None
     if change.partial:

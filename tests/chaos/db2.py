@@ -1,7 +1,7 @@
-"""Apache Derby as the machine's source, behind IBM's driver, with a capture program that is played.
+"""Apache Derby as a source of the machine, behind IBM's driver, with a simulated capture program.
 
-Derby is killed and started again with what it had on the disk. The capture program is a thread of the machine: when the
-server goes it connects again, and goes on with the transactions that are not captured yet.
+Derby is killed and restarted with its data on disk. The capture program is a thread of the machine: after the server
+has gone, it reconnects and continues with the transactions that are not captured yet.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ GONE = re.compile(r"SQLSTATE=(08\w\w\w|58009|58031|55032)|SQL30081N|SQL30020N|SQ
 
 
 def changes_of(table: str, found: Sequence[tuple[Any, ...]]) -> Iterator[tuple[bytes, Change]]:
-    """The changes that rows of a change table tell, each with the position of its commit.
+    """Yield the changes in rows of a change table, each with its commit's position.
 
-    An update is two rows of one commit: D, and directly behind it I, whose position it has. A delete and an insert that
-    follow each other so are the same two rows: no reader can tell them apart.
+    An update is two rows of one commit: D, directly followed by I, whose position the update has. A delete followed by
+    an insert gives the same two rows, which no reader can tell from an update.
     """
     made = TABLES[table]
     place = 0
@@ -62,9 +62,10 @@ def changes_of(table: str, found: Sequence[tuple[Any, ...]]) -> Iterator[tuple[b
 
 
 def units_of(noted: Sequence[tuple[int, int, str]], numbers: Iterable[int], now: str) -> list[tuple[int, str]]:
-    """The transactions in their order, each by its last change's number and its time.
+    """Return the transactions in order, each by the number of its last change and its time.
 
-    `noted` are those of writers: behind which number, up to which one, and when. Each of the other `numbers` is one.
+    `noted` holds the writers' transactions: the numbers between which their changes are, and their times. Each of the
+    other `numbers` is a transaction of its own.
     """
     units = {upto: at for behind, upto, at in noted if upto > behind}
     for number in numbers:
@@ -74,9 +75,9 @@ def units_of(noted: Sequence[tuple[int, int, str]], numbers: Iterable[int], now:
 
 
 class WritingSession(Session):
-    """A connection of a writer. Its transactions wait for each other, and note which changes are theirs.
+    """A writer's connection. Transactions wait for each other, and note which changes are theirs.
 
-    Triggers number the changes, and cannot tell whose they are: with one transaction after another it is known.
+    Triggers number the changes but cannot tell whose they are, so only one transaction may run at a time.
     """
 
     _since = 0
@@ -98,15 +99,15 @@ class WritingSession(Session):
             super().rollback()
 
     def close(self) -> None:
-        # the driver commits what is left open
+        # The driver commits open transactions.
         self.rollback()
         with suppress(Exception):
             super().close()
 
 
 class Program(Capture):
-    """The capture program, which knows the transactions of writers one by one. What the pipeline writes has none of
-    their notes: each of its changes is a transaction."""
+    """A capture program that knows the writers' transactions. Each of the pipeline's changes, which have no notes, is a
+    transaction of its own."""
 
     def _units(self) -> tuple[list[tuple[int, str]], int]:
         session = self.session
@@ -122,7 +123,7 @@ class Program(Capture):
         return units_of([(int(behind), int(upto), moment(at)) for behind, upto, at in noted], numbers, now), last
 
     def lose(self) -> None:
-        """The connection is gone."""
+        """Forget the lost connection."""
         session, self._session = self._session, None
         if session is not None:
             with suppress(Exception):
@@ -164,7 +165,7 @@ class Db2:
             self._program.register(SCHEMA, name)
 
     def _work(self) -> None:
-        """The capture program, as long as the machine runs."""
+        """Run the capture program as long as the machine runs."""
         beat = time.monotonic()
         while not self._over.wait(0.3):
             beats = time.monotonic() - beat > 20
@@ -225,7 +226,7 @@ class Db2:
         self._server.start()
 
     def end_sessions(self, choice: random.Random, all_of_them: bool) -> str | None:
-        """Derby has no command that ends a session; the proxy cuts connections."""
+        """Return None: Derby has no command that ends a session, so the proxy cuts connections instead."""
 
     def described(self) -> list[str]:
         session = self._reader()
@@ -247,7 +248,7 @@ class Db2:
 
     def meaning(self, error: Exception) -> str:
         if isinstance(error, SystemError):
-            # the driver's words for a call on a connection that is gone
+            # The driver's message for a call on a lost connection.
             return "away"
         text = str(error)
         if CONFLICTS.search(text):
@@ -282,7 +283,7 @@ class Db2:
             session.close()
 
     def changes(self, table: str, after: bytes, upto: bytes) -> Iterator[tuple[bytes, Change]]:
-        """By commits, and by changes within them."""
+        """Return changes by commits, and by changes within them."""
         found = self._rows(
             f"SELECT IBMSNAP_COMMITSEQ, IBMSNAP_INTENTSEQ, IBMSNAP_OPERATION, {', '.join(TABLES[table].columns)} FROM "
             f"{quoted('ASNCDC', f'CDC_{SCHEMA}_{table}')} WHERE IBMSNAP_COMMITSEQ > ? AND IBMSNAP_COMMITSEQ <= ? "

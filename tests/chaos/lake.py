@@ -1,4 +1,4 @@
-"""A pipeline into tables, whose driver is killed again and again; then every table is compared with its source."""
+"""A pipeline into tables whose driver is killed repeatedly; in the end every table is compared with its source."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ CHECKS: Mapping[str, Callable[[Expected, str, Any, Faults], None]] = {
     "log": lake_check.log,
 }
 MOMENTS = {"data": 4.0, "commit": 3.0, "moment": 2.0, "start": 1.0, "random": 2.0}
-"""When the driver is killed, and how often: a table has files that no commit names yet; a table has a new commit; the
-row of the batch's moment is there, and Spark's own commit is not; while the run starts; at any time."""
+"""Moments to kill the driver, with their weights: a table has files that no commit names yet; a table has a new commit;
+the batch's moment is recorded, but Spark has not committed the batch; the run starts; any time."""
 VICTIMS = ("driver", "jvm", "all")
-"""What is killed: Python's process alone, after which the JVM goes on for a moment; the JVM alone; the whole tree."""
+"""Victims: only the Python process, after which the JVM continues for a moment; only the JVM; the
+whole process tree."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a run is: `changes` are all that are written while `kills` kills are made."""
+    """The options of a run. `changes` are written in all, while `kills` kills are made."""
 
     seed: int
     mode: str = "latest"
@@ -56,7 +57,7 @@ class Options:
 
 @dataclass
 class Told:
-    """What happened, and what was found."""
+    """The events and the findings of a run."""
 
     kills: Counter[str] = field(default_factory=Counter)
     exits: Counter[str] = field(default_factory=Counter)
@@ -72,7 +73,7 @@ class Stuck(Exception):
 
 
 class LakeMachine:
-    """One pipeline into tables of one mode; a context manager. `run` does everything."""
+    """One pipeline into tables of one mode, as a context manager. `run` does everything."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -131,7 +132,7 @@ class LakeMachine:
         self._writer = Writer(self._dsn, options.tables, options.seed)
 
     def _rows(self) -> dict[str, dict[str, Row]]:
-        """All tables as they are now."""
+        """Return the present rows of all tables."""
         found: dict[str, dict[str, Row]] = {}
         with psycopg.connect(self._dsn, row_factory=psycopg.rows.dict_row) as connection:
             for name, keys in self._keys.items():
@@ -142,7 +143,7 @@ class LakeMachine:
     # --- kills ---------------------------------------------------------------------------------------------------
 
     def run(self) -> Told:
-        """Kill, have the rest written, and say what happened; `compare` looks at the tables."""
+        """Kill, let the rest be written, and return the result; `compare` examines the tables."""
         options, began = self.options, time.monotonic()
         try:
             self._read_first()
@@ -161,7 +162,7 @@ class LakeMachine:
         return self.told
 
     def _read_first(self) -> None:
-        """Have the snapshot read, in half of all runs with a kill in its midst. Nothing is changed meanwhile."""
+        """Let the snapshot be read, without changes meanwhile; half of all runs have a kill during it."""
         self._tailrace.start()
         if self._choice.random() < 0.5:
             self._pass(self._choice.uniform(5, 15))
@@ -186,7 +187,7 @@ class LakeMachine:
         self._kill(moment, victim)
 
     def _kill(self, moment: str, victim: str) -> None:
-        """Kill, and start again."""
+        """Kill and restart."""
         self._tailrace.remember()
         if victim == "all":
             self._tailrace.kill()
@@ -205,18 +206,18 @@ class LakeMachine:
             time.sleep(0.02)
 
     def _until_batch(self) -> None:
-        """Wait until the run has committed a batch. Raises Stuck where it does not, or ends by itself."""
+        """Wait until the run has committed a batch. Raises Stuck if it does not, or if it ends by itself."""
         before = progress.newest_commit(self.checkpoint)
         self._until(lambda: progress.newest_commit(self.checkpoint) > before, "no batch was committed")
 
     def _wait_for(self, moment: str) -> None:
-        """Wait for the moment; where nothing is written any more, any moment is as good."""
+        """Wait for the moment. Once nothing more is written, any moment will do."""
         before = self._seen(moment)
         with suppress(Stuck):
             self._until(lambda: bool(self._seen(moment) - before), moment, seconds=20)
 
     def _seen(self, moment: str) -> set[str]:
-        """What there is of a moment: files of tables, or commits of tables or of the table of moments."""
+        """Count the traces of a moment: files of tables, or commits of tables or of the table of positions."""
         if moment == "moment":
             return {path.name for path in (self.lake / "tailrace_positions" / "_delta_log").glob("*.json")}
         files = self.lake.glob(f"{SCHEMA}.*/*.*" if moment == "data" else f"{SCHEMA}.*/_delta_log/*.json")
@@ -227,7 +228,7 @@ class LakeMachine:
         while not reached():
             code = self._tailrace.ended()
             if code is not None:
-                # a JVM that has outlived its driver may have been in the way of the first batch
+                # A JVM that has outlived its driver may have conflicted with the first batch.
                 self.told.exits[str(code)] += 1
                 if self.told.exits[str(code)] > self.options.kills:
                     raise Stuck(f"the run ends by itself with the exit code {code}")
@@ -237,7 +238,7 @@ class LakeMachine:
             time.sleep(0.01)
 
     def _finish(self) -> None:
-        """Have everything written."""
+        """Let everything be written."""
         self._tailrace.terminate()
         if self._tailrace.wait(self.options.patience) is None:
             raise Stuck("the run has not ended after SIGTERM")
@@ -249,7 +250,7 @@ class LakeMachine:
     # --- the tables ----------------------------------------------------------------------------------------------
 
     def compare(self, spark: SparkSession) -> None:
-        """Compare every table with its source; what differs is added to the findings."""
+        """Compare every table with its source, and add differences to the findings."""
         expected = Expected(self._keys, self._first, self._rows())
         state = {name: dict(rows) for name, rows in self._first.items()}
         for change in completed((change for _, change in self._oracle.changes()), state):
@@ -271,7 +272,7 @@ class LakeMachine:
 
 
 def line(options: Options, told: Told) -> str:
-    """A run as a line."""
+    """Return a run as a line."""
     kills = ", ".join(f"{name} {count}" for name, count in sorted(told.kills.items()))
     exits = ", ".join(f"{name} ×{count}" for name, count in sorted(told.exits.items())) or "none"
     result = "FOUND" if told.findings else "exact"

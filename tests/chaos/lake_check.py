@@ -1,4 +1,4 @@
-"""What tables of Delta Lake hold against what was committed, in each of the modes."""
+"""Comparison of Delta Lake tables in each mode with the committed changes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Place = tuple[str, int]
 
 @dataclass
 class Expected:
-    """What the source had and did: rows of before all changes, those of now, and the changes in between."""
+    """The source: rows before all changes, present rows, and the changes in between."""
 
     keys: Mapping[str, tuple[str, ...]]
     first: Mapping[str, Mapping[str, Row]]
     rows: Mapping[str, Mapping[str, Row]]
     changes: dict[str, list[tuple[str, str, int]]] = field(default_factory=lambda: defaultdict(list))
-    """Of each table: operation, key and the digest of the row afterwards (of a delete 0)."""
+    """For each table: operation, key and the digest of the row afterwards (0 for a delete)."""
 
     def add(self, change: Change) -> None:
         self.changes[change.table].append((change.op, change.key, digest(change.row) if change.row else 0))
@@ -30,12 +30,12 @@ class Expected:
         return ",".join(str(row[name]) for name in sorted(self.keys[table]))
 
     def shown(self, row: Mapping[str, Any]) -> dict[str, str]:
-        """The source's columns of a row, as texts."""
+        """Return the source's columns of a row as texts."""
         return row_of({name: value for name, value in row.items() if not name.startswith("__")})
 
 
 def latest(expected: Expected, table: str, found: Iterable[Mapping[str, Any]], faults: Faults) -> None:
-    """The rows are those of `select *`, each once."""
+    """Check that the rows are those of `select *`, each once."""
     seen: dict[str, Row] = {}
     for row in found:
         key = expected.key(table, row)
@@ -57,7 +57,7 @@ def _equal(table: str, seen: Mapping[str, Row], rows: Mapping[str, Row], faults:
 
 
 def history(expected: Expected, table: str, found: Iterable[Mapping[str, Any]], faults: Faults) -> None:
-    """The versions of each key are those that it has had, in their order, without gap and overlap."""
+    """Check that the versions of each key are its past states, in order, without gap and overlap."""
     versions: dict[str, list[tuple[Place, Place | None, int]]] = defaultdict(list)
     current: list[Mapping[str, Any]] = []
     for row in found:
@@ -84,7 +84,7 @@ def history(expected: Expected, table: str, found: Iterable[Mapping[str, Any]], 
 
 
 def _wanted_versions(expected: Expected, table: str) -> dict[str, list[tuple[int, bool]]]:
-    """Of each key its rows one after another, and whether the next one of them followed at once."""
+    """Return for each key its rows in order, each with True if the next one followed at once."""
     found: dict[str, list[tuple[int, bool]]] = defaultdict(list)
     for key, row in expected.first[table].items():
         found[key].append((digest(row), False))
@@ -103,7 +103,7 @@ def _wanted_versions(expected: Expected, table: str) -> dict[str, list[tuple[int
 
 
 def log(expected: Expected, table: str, found: Iterable[Mapping[str, Any]], faults: Faults) -> None:
-    """Every change is there once, in its place; replayed they give what the source has."""
+    """Check that every change is there once, in its place, and that a replay gives the source's rows."""
     rows = sorted(found, key=lambda row: (row["__position"], row["__ordinal"], row["__part"]))
     state: dict[str, Row] = {}
     moved: Row = {}
@@ -113,7 +113,7 @@ def log(expected: Expected, table: str, found: Iterable[Mapping[str, Any]], faul
         op = row["__op"]
         if op == "r":
             read, shown = expected.key(table, row), expected.shown(row)
-            # nothing changes while the snapshot is read
+            # Nothing changes while the snapshot is read.
             if expected.first[table].get(read) != shown:
                 faults.add("a row that never was", f"{table}[{read}]")
             state[read] = shown

@@ -1,4 +1,4 @@
-"""Changes of many tables, for pipelines into tables: transactions over several tables, and what they are made of."""
+"""Changes of many tables, for pipelines into tables: transactions over several tables, and their statements."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def name_of(number: int) -> str:
 
 
 def keys_of(number: int) -> tuple[str, ...]:
-    """The columns of a table's key; every fifth table has two."""
+    """Return the columns of a table's key; every fifth table has two."""
     return ("id", "part") if number % 5 == 1 else ("id",)
 
 
 def make_tables(connection: psycopg.Connection[Any], tables: int) -> None:
-    """The tables, without rows."""
+    """Create the tables, empty."""
     connection.execute(f"create schema {SCHEMA}".encode())
     for number in range(tables):
         name, key = f"{SCHEMA}.{name_of(number)}", ", ".join(keys_of(number))
@@ -46,7 +46,7 @@ def make_tables(connection: psycopg.Connection[Any], tables: int) -> None:
 
 
 def fill(connection: psycopg.Connection[Any], tables: int) -> None:
-    """The first rows of each table."""
+    """Insert the first rows of each table."""
     for number in range(tables):
         connection.execute(_insert(number, 1, FIRST).encode())
 
@@ -61,7 +61,7 @@ def _insert(number: int, low: int, high: int) -> str:
 
 @dataclass
 class Writer:
-    """One session that writes `slice_` after slice of changes; `failures` says why it could not."""
+    """A session that writes batches of changes. `failures` holds the reasons of failed writes."""
 
     dsn: str
     tables: int
@@ -73,7 +73,7 @@ class Writer:
     _highest: dict[int, int] = field(default_factory=dict)
 
     def write(self, changes: int) -> None:
-        """Begin to write at least so many changes; `wait` waits for their end."""
+        """Begin to write at least this many changes; `wait` waits for the end."""
         self.wait()
         self._slices += 1
         choice = random.Random(f"{self.seed}/{self._slices}")
@@ -106,7 +106,7 @@ class Writer:
         self.written += count
 
     def _statement(self, connection: psycopg.Connection[Any], choice: random.Random) -> int:
-        """One statement over some rows; how many it has changed."""
+        """Run one statement over some rows. Return the number of changed rows."""
         number = choice.randrange(self.tables)
         name, size = f"{SCHEMA}.{name_of(number)}", choice.choice((1, 5, 40, _MOST))
         highest = self._highest.get(number, FIRST)
@@ -124,7 +124,7 @@ class Writer:
                 f"update {name} set n = n + 1, note = 'note ' || n {some}",
                 f"update {name} set big = {_BIG} where id between {low} and {low + size // 10}",
                 f"delete from {name} where id between {low} and {low + size // 4}",
-                # the key changes, and then the row; then a key is taken that another row has left
+                # The key changes, and then the row; then a key is taken that another row has left.
                 f"update {name} set id = -id, n = n + 1 where id between {low} and {low + size // 10}",
                 f"update {name} set id = -id where id between {-low - size // 10} and {-low}",
                 f"update {name} set price = price + 1, big = case when id % 7 = 0 then null else big end {some}",
@@ -137,7 +137,8 @@ class _GivenUp(Exception):
 
 
 def completed(changes: Iterator[Change], rows: dict[str, dict[str, Row]]) -> Iterator[Change]:
-    """Changes with the values that an update has left alone; `rows` are the tables before them, and follow them."""
+    """Yield changes with the values that an update has left unchanged. `rows` are the tables before them, and are
+    updated."""
     moved: Row = {}
     for change in changes:
         table = rows.setdefault(change.table, {})

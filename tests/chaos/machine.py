@@ -1,4 +1,4 @@
-"""The machine: starts everything, kills at random, and compares at the end of each round."""
+"""The machine, which starts everything, kills at random, and compares at the end of each round."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from tests.servers.spark_cluster import SparkCluster
 
 SOURCES: dict[str, Callable[[], Source]] = {"postgres": Postgres, "mongodb": Mongo, "sqlserver": SqlServer, "db2": Db2}
 UNREACHABLE = (psycopg.OperationalError, PyMongoError)
-"""What a kill fails with when the server is not there."""
+"""Errors after a kill if the server is not there."""
 PATIENCE = 180.0
-"""So many seconds after a kill Spark must have committed something, unless the options say otherwise."""
+"""Seconds after a kill within which Spark must commit something, unless the options set another limit."""
 EARLY = 15.0
 NEVER = (2, 5, 6, 7)
-"""Exit codes that no kill may bring about: wrong configuration, position lost, bytes or values not understood."""
+"""Exit codes that no kill may cause: wrong configuration, lost position, bytes or values not understood."""
 
 
 class Stuck(Exception):
@@ -46,7 +46,7 @@ class Stuck(Exception):
 
 @dataclass
 class Options:
-    """What a run of the machine is."""
+    """The options of a run of the machine."""
 
     seed: int
     connector: str = "postgres"
@@ -56,18 +56,18 @@ class Options:
     order: str = "topic"
     only: tuple[str, ...] = ()
     seconds: float = 0.0
-    """After so many, counted from the first commit, no further kill, but one in each round; 0: no limit."""
+    """Seconds after the first commit from which on each round has only one kill; 0 for no limit."""
     patience: float = PATIENCE
     signals: bool = True
     cluster: bool = False
-    """Whether tasks run on a stand-alone cluster, whose parts are victims too."""
+    """True if tasks run on a stand-alone cluster, whose parts are victims, too."""
     keep: bool = False
     folder: Path | None = None
 
 
 @dataclass
 class Round:
-    """What happened in a round, and what was found."""
+    """The events and the findings of a round."""
 
     number: int
     kills: list[str] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Round:
 
 
 class Machine:
-    """One pipeline from PostgreSQL, killed again and again; a context manager."""
+    """One pipeline from a source, killed repeatedly, as a context manager."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -112,7 +112,7 @@ class Machine:
         if self.failed:
             self.source.keep(self.folder)
             if self.scene.volume is not None:
-                # the small file system goes
+                # Free the small file system.
                 shutil.copytree(self.checkpoint, self.folder / "checkpoint", dirs_exist_ok=True)
         self._stack.close()
         if not self.failed and not self.options.keep and self.options.folder is None:
@@ -164,7 +164,7 @@ class Machine:
     # --- a run ---------------------------------------------------------------------------------------------------
 
     def rounds(self) -> Iterator[Round]:
-        """Round after round, until all kills are done, the time is over, or something was found."""
+        """Yield round after round, until all kills are done, the time is over, or something was found."""
         done = 0
         number = 0
         while done < self.options.kills and not self.failed:
@@ -220,7 +220,7 @@ class Machine:
         name, victim = self._choose()
         fresh = progress.newest_commit(self.checkpoint) <= self._committed
         if victim.is_part or fresh or self._reads_rows():
-            # a run that starts, or that reads rows under an exported snapshot, may end when its server goes
+            # A run that starts, or that reads rows under an exported snapshot, may end if its server goes.
             self._excused = True
         at = time.strftime("%H:%M:%S")
         if self.tailrace.ended() is not None and victim.is_part:
@@ -240,7 +240,7 @@ class Machine:
         if name == "term":
             self._terminated()
         if name == "worker":
-            # the batch fails, unless the worker had nothing to do
+            # The batch fails, unless the worker was idle.
             self.scene.away(0.5)
 
     def _choose(self) -> tuple[str, Victim]:
@@ -264,7 +264,7 @@ class Machine:
         self._start()
 
     def _judge(self, code: int) -> None:
-        """A stop by SIGTERM is regular; before Python has begun to listen, the system ends the process."""
+        """Note an irregular exit after SIGTERM. An early signal, before Python handles it, ends the process."""
         early = code == -signal.SIGTERM and time.monotonic() - self.tailrace.began < EARLY
         if code != 0 and not early:
             self._round.findings.append(f"exit code {code} after SIGTERM:\n{self.tailrace.said[-3000:]}")
@@ -275,7 +275,7 @@ class Machine:
         self.tailrace.start()
 
     def _tend(self) -> None:
-        """Start the run again where it has ended, and note why it did."""
+        """Restart the run if it has ended, and note the reason."""
         self._note_begin()
         code = self.tailrace.ended()
         if code is None:
@@ -287,11 +287,11 @@ class Machine:
                 f"the run ended by itself with the exit code {code} after {last}:\n{self.tailrace.said[-3000:]}"
             )
         self._start()
-        # a run that is started while something is down may end by it
+        # A run that is started while something is down may end.
         self._excused = self._is_away
 
     def _until_committed(self) -> None:
-        """Wait for the next commit. Raises Stuck when there is none within the patience of the options."""
+        """Wait for the next commit. Raises Stuck if there is none within the patience of the options."""
         before = progress.newest_commit(self.checkpoint)
         deadline = time.monotonic() + self.options.patience
         while progress.newest_commit(self.checkpoint) <= before:
@@ -304,25 +304,25 @@ class Machine:
             self._tend()
 
     def _reads_rows(self) -> bool:
-        """Whether the newest batch was one of a snapshot, first or incremental."""
+        """Return True if the newest batch was one of a snapshot, first or incremental."""
         number = progress.newest_commit(self.checkpoint)
         found = progress.offset(self.checkpoint, number + 1) or progress.offset(self.checkpoint, number)
         return found is None or "snapshot" in found or bool(found.get("progress"))
 
     def _reads_first(self) -> bool:
-        """Whether the first snapshot still runs."""
+        """Return True if the first snapshot is still running."""
         found = progress.offset(self.checkpoint, progress.newest_commit(self.checkpoint))
         return found is None or "snapshot" in found
 
     def _note_begin(self) -> None:
-        """The offset of the first batch, which says where the log begins, before Spark removes it."""
+        """Note the offset of the first batch, where the log begins, before Spark removes it."""
         if self._first is None and progress.newest_commit(self.checkpoint) >= 0:
             self._first = progress.offset(self.checkpoint, 0)
 
     # --- the end of a round --------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        """Stop the writers, have everything delivered, and compare."""
+        """Stop the writers, let everything be delivered, and compare."""
         self.writers.stop()
         self._tend()
         self.tailrace.terminate()

@@ -1,6 +1,6 @@
-"""SecantusDB as the machine's source: it speaks MongoDB's protocol, and keeps what it has acknowledged.
+"""SecantusDB as a source of the machine: it speaks MongoDB's protocol, and keeps what it has acknowledged.
 
-What was committed is read from a change stream of the machine's own.
+Committed changes are read from a change stream of the machine's own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WRITERS = 3
 DOCUMENTS = 6_000
 PAD = 600
 WHOLE = 2_147_483_647
-"""The number in a position behind all changes with its timestamp."""
+"""The number in a position after all changes with its timestamp."""
 
 
 class Mongo:
@@ -77,14 +77,14 @@ class Mongo:
         return MongoWriters(self._client, seed, signals, reads_first)
 
     def watch(self, checkpoint: Path) -> None:
-        """The oplog forgets by its size alone."""
+        """Return None: the oplog is limited only by its size."""
 
     def record(self, topic: str, key: Any, value: Any) -> Change | None:
         return from_document(topic, key, value) if topic.split(".")[1] == DATABASE else None
 
     def committed(self, first: Offset) -> Iterator[tuple[Change, bool]]:
         with self._client() as client, client[DATABASE].watch(resume_after=self._token) as stream:
-            # everything before this document has come when it comes
+            # When this document arrives, everything before it has arrived.
             client[DATABASE]["end"].insert_one({"at": time.time()})
             self._begin = self._begin or _first_time(client, first["log"]["token"])
             while True:
@@ -94,7 +94,7 @@ class Mongo:
                 collection = event["ns"]["coll"]
                 if collection == "end":
                     return
-                # a record's second is that of the time at which the entry was written, not that of its timestamp
+                # The time in a record is that of the write to the oplog, not that of the timestamp.
                 wall = event["wallTime"].replace(tzinfo=UTC)
                 change = _change(collection, event, int(wall.timestamp()) << 32 | here[1])
                 if change is not None:
@@ -112,7 +112,7 @@ class Mongo:
         self._server.start()
 
     def end_sessions(self, choice: random.Random, all_of_them: bool) -> str | None:
-        """This server has no command for it; the proxy cuts connections."""
+        """Return None: this server has no command for it, so the proxy cuts connections instead."""
 
     def described(self) -> list[str]:
         return [self._server.output[-2000:]]
@@ -130,9 +130,10 @@ def _time(event: Any) -> tuple[int, int]:
 
 
 def _first_time(client: pymongo.MongoClient[Document], token: str) -> tuple[int, int]:
-    """When the first change was made that the server sends behind a resume token: the time in it can be an earlier one.
+    """Return the time of the first change that the server sends after a resume token, which may be earlier than the
+    token's.
 
-    The stream that the pipeline reads begins with that change, on whatever the token was made for.
+    The pipeline's stream begins with that change, whatever change the token was made for.
     """
     with client.watch(start_after=bson.decode(base64.b64decode(token))) as stream:
         return next(_time(event) for event in stream if event["ns"]["db"] == DATABASE)
@@ -152,7 +153,7 @@ def _change(collection: str, event: Any, place: int) -> Change | None:
 
 @dataclass
 class MongoWriters:
-    """Sessions that write until they are stopped; keys are never used again."""
+    """Sessions that write until they are stopped. Keys are never reused."""
 
     client: Callable[[], pymongo.MongoClient[Document]]
     seed: int
@@ -195,7 +196,7 @@ class MongoWriters:
             except (DuplicateKeyError, BulkWriteError):
                 continue
             except PyMongoError:
-                # the server is down: whether the write was kept, the change stream says
+                # The server is down, and the change stream tells whether the write was kept.
                 time.sleep(0.1)
             except Exception as error:
                 self.failures.append(f"writer {number}: {type(error).__name__}: {error}")

@@ -1,6 +1,6 @@
-"""What PostgreSQL has committed, in the order of its commits: read from a slot of the harness's own by pgoutput.
+"""The committed changes of PostgreSQL in commit order, read from a slot of the harness's own by pgoutput.
 
-The decoder knows protocol 1 and the few types of the harness's tables, and shares nothing with the product.
+The decoder knows protocol 1 and the few types of the harness's tables, and shares no code with the product.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class _Relation:
 
 @dataclass
 class Oracle:
-    """Reads what is new since the last call; transactions that commit before `begin_lsn` are not delivered.
+    """A reader of new changes. Transactions that commit before `begin_lsn` are not delivered to the pipeline.
 
-    `keys` are the columns of keys by table, where the replica identity is FULL: there the server marks all columns.
+    `keys` holds the key's columns of tables with REPLICA IDENTITY FULL, where the server marks all columns.
     """
 
     dsn: str
@@ -39,13 +39,13 @@ class Oracle:
     _relations: dict[int, _Relation] = field(default_factory=dict)
 
     def create(self) -> None:
-        """Make the publication and the slot; before the tables have rows."""
+        """Create the publication and the slot before the tables have rows."""
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             connection.execute(f"create publication {PUBLICATION} for all tables")
             connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (SLOT,))
 
     def changes(self) -> Iterator[tuple[int, Change]]:
-        """The LSN of the commit record and the change, for all that was committed since the last call."""
+        """Return all committed changes since the last call, each with the LSN of its commit record."""
         with psycopg.connect(self.dsn, autocommit=True) as connection, connection.cursor(binary=True) as cursor:
             self._relations.clear()
             found = cursor.stream(

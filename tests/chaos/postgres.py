@@ -1,4 +1,4 @@
-"""A PostgreSQL of the machine's own that can be crashed and started again, and its tables."""
+"""A PostgreSQL of the machine's own that can crash and restart, and its tables."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ KEYS = {"ledger": ("txn", "w")}
 
 
 class Crashable(Server):
-    """The embedded server, with a crash that keeps its data: what was flushed outlives it."""
+    """The embedded server with a crash that keeps its data: flushed changes survive it."""
 
     def crash(self) -> None:
-        """End all of the server's processes at once: what was not flushed is lost."""
+        """End all of the server's processes at once. Changes that were not flushed are lost."""
         assert self._bin is not None
         self._run(self._bin / "pg_ctl", "stop", "--wait", "--mode", "immediate", "--pgdata", self._data)
 
     def again(self) -> None:
-        """Start the server on the data that a crash has left; returns when it accepts connections."""
+        """Restart the server on the data of a crash. Return when it accepts connections."""
         assert self._bin is not None
         log = str(self._home / "log") if self._home else ""
         self._run(
@@ -55,8 +55,10 @@ class Crashable(Server):
 
 
 def server() -> Crashable:
-    """A server that writes its log long before it flushes it, where commits are asynchronous: its buffers are small,
-    and its own writer flushes rarely. Large transactions are streamed early."""
+    """Start a server that writes asynchronous commits to its log long before it flushes them.
+
+    Its buffers are small, and its own writer flushes rarely. Large transactions are streamed early.
+    """
     return Crashable(settings={
         **THROWAWAY, "logical_decoding_work_mem": "256kB", "wal_writer_delay": "3s", "wal_writer_flush_after": "256MB",
         "wal_buffers": "256kB", "max_wal_size": "1GB",
@@ -65,7 +67,7 @@ def server() -> Crashable:
 
 
 def make_tables(dsn: str, oracle: Oracle) -> None:
-    """The tables, empty; then the oracle's slot; then the first rows."""
+    """Create the tables, then the oracle's slot, then the first rows."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         for statement in (
             f"create schema {SCHEMA}",
@@ -90,7 +92,7 @@ def make_tables(dsn: str, oracle: Oracle) -> None:
 
 
 def rows(dsn: str) -> dict[str, dict[str, Row]]:
-    """All tables as they are now."""
+    """Return the present rows of all tables."""
     found: dict[str, dict[str, Row]] = {}
     with psycopg.connect(dsn, row_factory=psycopg.rows.dict_row) as connection:
         for table in TABLES:
@@ -101,7 +103,7 @@ def rows(dsn: str) -> dict[str, dict[str, Row]]:
 
 
 class Postgres:
-    """PostgreSQL as the machine's source."""
+    """PostgreSQL as a source of the machine."""
 
     connector = "postgres"
 
@@ -134,7 +136,7 @@ class Postgres:
         return progress.SlotWatch(self._dsn, SLOT, checkpoint)
 
     def record(self, topic: str, key: Any, value: Any) -> Change | None:
-        # Heartbeats and notifications are no changes of tables.
+        # Heartbeats and notifications are not changes of tables.
         return from_record(topic, key, value) if topic.split(".")[1] == SCHEMA else None
 
     def committed(self, first: Offset) -> Iterator[tuple[Change, bool]]:
@@ -181,7 +183,7 @@ class Postgres:
 
 
 def _visible(first: Offset) -> Callable[[int, int], bool]:
-    """Whether the snapshot has shown a transaction that the log holds too: where the slot was there before it."""
+    """Return True if the snapshot has shown a transaction that is also in the log, because the slot is older."""
     visible: Any = first.get("visible")
     if not visible:
         return lambda transaction, commit: False

@@ -1,4 +1,4 @@
-"""Sessions that write to PostgreSQL: what commits, what is rolled back, and what each of them knows of it."""
+"""Sessions that write to PostgreSQL, and their knowledge of commits and rollbacks."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ import psycopg
 SCHEMA = "chaos"
 WRITERS = 4
 ROWS = 12_000
-"""Rows that are there before the first start: several chunks of a snapshot."""
+"""Rows before the first start: several chunks of a snapshot."""
 PAD = 1_900
 FURTHEST = 400 << 20
-"""Writers leave out the large transactions while the pipeline's slot is so many bytes behind."""
+"""Writers leave out large transactions while the pipeline's slot is this many bytes behind."""
 
 
 @dataclass
 class Writers:
-    """Sessions that write until they are stopped. What each has committed is in `acknowledged`."""
+    """Sessions that write until they are stopped. `acknowledged` holds the commits of each."""
 
     dsn: str
     slot: str
     seed: int
     signals: bool = True
     reads_first: Callable[[], bool] = lambda: False
-    """Whether the first snapshot still runs: a table that is truncated or altered meanwhile ends it."""
+    """True while the first snapshot runs, which a truncate or an alteration of a table would end."""
     acknowledged: set[tuple[int, int]] = field(default_factory=set)
     rolled_back: set[tuple[int, int]] = field(default_factory=set)
     quiet: threading.Event = field(default_factory=threading.Event)
     relaxed: threading.Event = field(default_factory=threading.Event)
-    """All commits are asynchronous: nothing flushes the log but the server's own writer."""
+    """True if all commits are asynchronous, so that only the server's own writer flushes the log."""
     failures: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Writers:
     _begun: int = 0
 
     def start(self) -> None:
-        """Begin to write; a round that follows another goes on with new transactions."""
+        """Begin to write. A later round continues with new transactions."""
         self._stop.clear()
         self._begun += 1
         jobs: list[tuple[int, Callable[[psycopg.Connection[Any], random.Random, int], None]]] = [
@@ -66,7 +66,7 @@ class Writers:
             thread.join(60)
 
     def lost(self) -> list[tuple[int, int]]:
-        """Synchronous commits that the server acknowledged and no longer has; or rolled back ones that it has."""
+        """Return acknowledged synchronous commits that the server no longer has, and rolled-back ones that it has."""
         with psycopg.connect(self.dsn) as connection:
             there = set(connection.execute(f"select w, txn from {SCHEMA}.ledger".encode()).fetchall())
         return sorted((self.acknowledged - there) | (self.rolled_back & there))
@@ -86,7 +86,7 @@ class Writers:
             except psycopg.errors.QueryCanceled:
                 continue
             except psycopg.OperationalError:
-                # the server is down, or has ended this session: whether the transaction was committed, the ledger says
+                # The server is down, or has ended this session; the ledger tells whether the transaction was committed.
                 time.sleep(0.1)
             except Exception as error:
                 self.failures.append(f"writer {number}: {type(error).__name__}: {error}")
@@ -97,7 +97,7 @@ class Writers:
         return self._counters[number]
 
     def _mixed(self, connection: psycopg.Connection[Any], choice: random.Random, number: int) -> None:
-        """A small transaction: rows of the writer's own, and one of a few that all writers change."""
+        """Run a small transaction: rows of the writer's own, and one of a few rows that all writers change."""
         txn = self._next(number)
         asynchronous = choice.random() < 0.4 or self.relaxed.is_set()
         rolled_back = choice.random() < 0.05
@@ -109,7 +109,7 @@ class Writers:
                 for step in range(choice.choice((1, 1, 1, 2, 3, 8))):
                     self._statement(connection, choice, number, txn, f"{number}-{txn}-{step}")
                 if choice.random() < 0.15:
-                    # a subtransaction that is given up, and one that is kept
+                    # One subtransaction is rolled back, and one is kept.
                     with suppress(_GivenUp), connection.transaction():
                         self._statement(connection, choice, number, txn, f"{number}-{txn}-gone")
                         raise _GivenUp
@@ -145,7 +145,7 @@ class Writers:
         elif kind == 3:
             connection.execute("delete from t_row where id = %s", (own,))
         elif kind == 4:
-            # rows that all writers change: they wait for each other, so the order of their commits shows
+            # Rows that all writers change: the writers wait for each other, so the order of their commits shows.
             connection.execute("update t_row set n = n + 1, tag = %s where id = %s", (tag, choice.randrange(4)))
         elif kind == 5:
             place = choice.randrange(250) * WRITERS + number
@@ -163,9 +163,9 @@ class Writers:
                                (tag, own, own + 40, number))  # fmt: skip
 
     def _bulk(self, connection: psycopg.Connection[Any], choice: random.Random, number: int) -> None:
-        """Large transactions, which are streamed, and bursts of them, which make the reader change its gear."""
+        """Run large transactions, which are streamed, and bursts of them, which make the reader change its gear."""
         self._sleep(choice.uniform(1, 9))
-        # a first snapshot of many rows would take most of a round on a busy machine
+        # A first snapshot of many rows would take most of a round on a busy machine.
         burst = choice.random() < 0.25 and not self.reads_first()
         if self._behind(connection) > FURTHEST:
             return
@@ -197,7 +197,7 @@ class Writers:
                     connection.execute("delete from t_bulk where txn = %s", (txn - 6,))
 
     def _rare(self, connection: psycopg.Connection[Any], choice: random.Random, number: int) -> None:
-        """A truncate, a new column, a signal, changes of a table that is not captured, a pause of all writers."""
+        """Truncate, add a column, send a signal, change a table that is not captured, or let all writers pause."""
         self._sleep(choice.uniform(1, 3))
         kinds = ("truncate", "column", "signal", "noise", "pause", "relax")
         kind = choice.choices(kinds, (1, 1, 1, 2, 2, 3))[0]

@@ -21,15 +21,16 @@ PARTS = {"planner": PLANNER, "worker": TASKS, "plan": "pyspark.sql.worker.plan_d
 
 
 def runs(process: psutil.Process, module: str) -> bool:
-    """Whether a process of Spark's runs the module, or makes those that do. Raises psutil.Error where it has ended."""
+    """Return True if a process of Spark runs the module or forks processes that do. Raises psutil.Error if it has
+    ended."""
     command = process.cmdline()
-    # those that only wait for a forked one name its module too
+    # Processes that only wait for a forked one name its module, too.
     waits = any(word.endswith("forked.py") for word in command)
     return not waits and (module in command or process.name() == shown(module))
 
 
 class Tailrace:
-    """One run after another of the same pipeline. What they print is in `folder`/run-N.log."""
+    """Successive runs of one pipeline, with their output in `folder`/run-N.log."""
 
     def __init__(self, folder: Path, arguments: list[str], environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder
@@ -47,12 +48,13 @@ class Tailrace:
 
     @property
     def said(self) -> str:
-        """What the latest run has printed."""
+        """Return the output of the latest run."""
         path = self.folder / f"run-{self.runs}.log"
         return path.read_text("utf-8", "replace") if path.exists() else ""
 
     def start(self, *more: str) -> None:
-        """Start it, with `more` arguments. What an earlier run has left behind goes on until it ends by itself."""
+        """Start a run with the further arguments `more`. Processes of an earlier run continue until they end by
+        themselves."""
         self.runs += 1
         self.began = time.monotonic()
         with (self.folder / f"run-{self.runs}.log").open("wb") as output:
@@ -67,11 +69,11 @@ class Tailrace:
             )
 
     def ended(self) -> int | None:
-        """The exit code, None while it runs; negative after a signal."""
+        """Return the exit code, None while it runs; negative after a signal."""
         return None if self._process is None else self._process.poll()
 
     def wait(self, seconds: float) -> int | None:
-        """The exit code, or None when it does not end in time."""
+        """Return the exit code, or None if the run does not end in time."""
         assert self._process is not None
         try:
             return self._process.wait(seconds)
@@ -84,7 +86,7 @@ class Tailrace:
         self._process.send_signal(signal.SIGTERM)
 
     def part(self, name: str) -> list[psutil.Process]:
-        """The running processes of a kind: driver, jvm, planner, plan, worker."""
+        """Return the running processes of a kind: driver, jvm, planner, plan, worker."""
         if self._process is None or self._process.poll() is not None:
             return []
         try:
@@ -100,11 +102,11 @@ class Tailrace:
             with suppress(psutil.Error):
                 if "java" in child.name() if name == "jvm" else runs(child, PARTS[name]):
                     found.append(child)
-        # the server that forks workers is a part as well as they are
+        # The server that forks workers is such a part, too.
         return found
 
     def kill(self) -> None:
-        """End everything of the latest run."""
+        """Kill all processes of the latest run."""
         for process in (*self.part("driver"), *self._left):
             with suppress(psutil.Error):
                 process.kill()
@@ -112,5 +114,5 @@ class Tailrace:
             self._process.wait()
 
     def remember(self) -> None:
-        """Note the children that there are, so that `kill` finds them when their parent is gone."""
+        """Note the present children, so that `kill` finds them when their parent is gone."""
         self.part("jvm")

@@ -1,4 +1,4 @@
-"""What Spark's checkpoint tells, and the watch over the server's slot: it never stands ahead of the commit log."""
+"""Progress in Spark's checkpoint, and the watch over the server's slot, which never stands ahead of the commit log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import psycopg
 
 
 def newest_commit(checkpoint: Path) -> int:
-    """The number of the latest committed batch; -1 before the first."""
+    """Return the number of the latest committed batch; -1 before the first."""
     try:
         return max((int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit()), default=-1)
     except OSError:
@@ -20,7 +20,7 @@ def newest_commit(checkpoint: Path) -> int:
 
 
 def offset(checkpoint: Path, number: int) -> dict[str, Any] | None:
-    """The source's offset at the end of a batch; None where it cannot be read."""
+    """Return the source's offset at the end of a batch; None if it cannot be read."""
     try:
         lines = (checkpoint / "offsets" / str(number)).read_text("utf-8").splitlines()
         found = json.loads(lines[2])
@@ -30,19 +30,20 @@ def offset(checkpoint: Path, number: int) -> dict[str, Any] | None:
 
 
 def lsn(text: str) -> int:
-    """The value of a pg_lsn's text."""
+    """Return the value of a pg_lsn's text."""
     high, _, low = text.partition("/")
     return int(high, 16) << 32 | int(low, 16)
 
 
 def safe(found: dict[str, Any]) -> int:
-    """The LSN that the server may forget up to, by an offset."""
+    """Return the LSN up to which the server may discard the log, by an offset."""
     log = found["log"]
     return max(lsn(log.get(name, "0/0")) for name in ("end", "idle"))
 
 
 class SlotWatch(threading.Thread):
-    """Samples the slot and then the commit log, until it is stopped; `faults` are the moments when it was ahead."""
+    """A thread that samples the slot and then the commit log until it is stopped. `faults` holds moments with the slot
+    ahead."""
 
     def __init__(self, dsn: str, slot: str, checkpoint: Path) -> None:
         super().__init__(name="slot-watch", daemon=True)
@@ -70,7 +71,7 @@ class SlotWatch(threading.Thread):
         ).fetchone()
         if found is None or found[0] is None:
             return
-        # Read after the slot: what is committed in between only helps.
+        # Read after the slot, so that a commit in between raises no false alarm.
         number = newest_commit(self._checkpoint)
         stored = offset(self._checkpoint, number) if number >= 0 else None
         if stored is None:

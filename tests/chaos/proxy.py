@@ -10,7 +10,8 @@ from types import TracebackType
 
 
 class Proxy:
-    """Forwards every connection to `port` of 127.0.0.1, from a port of its own; a context manager. One thread."""
+    """A proxy in one thread, as a context manager. It forwards connections from a port of its own to `port` of
+    127.0.0.1."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -30,14 +31,14 @@ class Proxy:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._closed = True
         self._flows.set()
-        # else the thread takes one more connection
+        # Otherwise the thread accepts one more connection.
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.cut()
 
     def cut(self) -> int:
-        """End all connections at once, with a reset; returns how many there were."""
+        """End all connections at once with a reset. Return their number."""
         with self._lock:
             pairs, self._pairs = self._pairs, {}
         for one in pairs:

@@ -1,6 +1,6 @@
-"""The mixes of the machine, of which a run of the tests takes one: another each day of the year. A full run takes all.
+"""The mixes of the machine. A run of the tests takes one mix, in turn by day of the year; a full run takes all.
 
-A mix is what is killed, and the sink that is written to meanwhile.
+A mix is the victims, and the sink that is written to meanwhile.
 """
 
 from __future__ import annotations
@@ -18,6 +18,6 @@ TODAY = MIXES[datetime.date.today().timetuple().tm_yday % len(MIXES)]
 
 
 def mix(name: str, *values: object) -> ParameterSet:
-    """Return the parameters of a test that is the mix `name`; on other days they are those of a full run alone."""
+    """Return the parameters of a test that is the mix `name`; on other days only a full run takes them."""
     assert name in MIXES
     return pytest.param(*values, id=name, marks=() if name == TODAY else pytest.mark.full)

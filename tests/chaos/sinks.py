@@ -1,4 +1,4 @@
-"""What the sink holds, read in its order: each call of `records` goes on where the last one has ended."""
+"""The contents of a sink in order. Each call of `records` continues where the last one ended."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ Record = tuple[str, Any, Any]
 
 
 class Sink(Protocol):
-    """Where the pipeline of a run delivers."""
+    """The destination of a run's pipeline."""
 
     repeats: bool
-    """Whether a batch that is replayed may be there twice."""
+    """True if a replayed batch may be there twice."""
 
     def settings(self) -> dict[str, str]:
-        """The entries of the configuration that name it."""
+        """Return the configuration's entries for the sink."""
 
     def records(self) -> Iterator[Record]:
-        """What is new, in the order that the sink keeps."""
+        """Return the new records in the sink's order."""
 
     def forget(self) -> None:
-        """What was read is not needed any more."""
+        """Discard records that were read."""
 
 
 class Files:
-    """The sink `file`: names in the order of the batches and of their parts."""
+    """The sink `file`, ordered by the names of batches and parts."""
 
     repeats = False
 
@@ -91,7 +91,7 @@ class Topics:
                 consumer.assign([part])
                 at = part.offset
                 while at < end:
-                    # it waits for as many as it is asked for
+                    # It waits for as many records as it is asked for.
                     for message in consumer.consume(min(1000, end - at), timeout=30):
                         error = message.error()
                         if error is not None:
@@ -103,7 +103,7 @@ class Topics:
             consumer.close()
 
     def forget(self) -> None:
-        """The broker keeps what it has."""
+        """Do nothing: the broker keeps its records."""
 
 
 def _json(text: Any) -> Any:

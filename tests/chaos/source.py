@@ -1,4 +1,4 @@
-"""What the machine needs of a database: a server that crashes, writers, and what was committed."""
+"""The interface of a database to the machine: a server that crashes, writers, and the committed changes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Writers(Protocol):
     failures: list[str]
 
     def start(self) -> None:
-        """Begin to write, or go on."""
+        """Begin or continue to write."""
 
     def stop(self) -> None:
-        """End after the current transactions."""
+        """Stop after the current transactions."""
 
     def lost(self) -> list[tuple[int, int]]:
-        """Transactions of which the server says something else now than it has said to their writers."""
+        """Return transactions about which the server now contradicts what it told their writers."""
 
 
 class Watch(Protocol):
-    """Compares what the server may forget with what Spark has committed."""
+    """A comparison of the positions that the server may discard with Spark's commits."""
 
     faults: list[str]
     samples: int
@@ -38,51 +38,51 @@ class Watch(Protocol):
         """Begin."""
 
     def stop(self) -> None:
-        """End, after the last comparison."""
+        """Stop after the last comparison."""
 
 
 class Source(Protocol):
-    """A database, with the tables and writers of the machine."""
+    """A database with the tables and writers of the machine."""
 
     connector: str
 
     def open(self, stack: ExitStack) -> None:
-        """Start the server and make the tables; `stack` ends it."""
+        """Start the server and create the tables; `stack` ends it."""
 
     @property
     def port(self) -> int:
         """The server's port on 127.0.0.1."""
 
     def options(self, port: int) -> dict[str, str]:
-        """The connector's options, with a login at `port`."""
+        """Return the connector's options, with a login at `port`."""
 
     def writers(self, seed: int, signals: bool, reads_first: Callable[[], bool]) -> Writers:
-        """The writers; they begin with `start`."""
+        """Return the writers, which begin with `start`."""
 
     def watch(self, checkpoint: Path) -> Watch | None:
-        """The watch of a round; None where the server forgets nothing for this client."""
+        """Return the watch of a round; None if the server discards nothing for this client."""
 
     def record(self, topic: str, key: Any, value: Any) -> Change | None:
-        """The change that a record tells; None for one that tells of no table."""
+        """Return the change in a record; None if it is not of a table."""
 
     def committed(self, first: Offset) -> Iterator[tuple[Change, bool]]:
-        """What was committed since the last call, in its order, and whether a pipeline with this first offset
-        delivers it."""
+        """Return the changes committed since the last call, in order, each with True if a pipeline with this first
+        offset delivers it."""
 
     def rows(self) -> Mapping[str, Mapping[str, Row]]:
-        """All tables as they are now."""
+        """Return the present rows of all tables."""
 
     def crash(self) -> None:
         """End the server at once."""
 
     def again(self) -> None:
-        """Start it again."""
+        """Restart the server."""
 
     def end_sessions(self, choice: random.Random, all_of_them: bool) -> str | None:
-        """End the session that reads the log, or all sessions; says what was done, None where that cannot be."""
+        """End the session that reads the log, or all sessions. Return a description, None if that is impossible."""
 
     def described(self) -> list[str]:
-        """How the server sees the pipeline, for a report."""
+        """Return the server's view of the pipeline, for a report."""
 
     def keep(self, folder: Path) -> None:
         """Copy the server's own log into the folder."""

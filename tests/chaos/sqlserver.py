@@ -1,8 +1,8 @@
-"""The TDS test server as the machine's source: it keeps what it has in memory, so it cannot lose what it had.
+"""The TDS test server as a source of the machine. It keeps its data in memory, so it cannot lose any.
 
-A crash is a server that is away: it ends all connections, with what they have not committed, and takes none for a
-while. What was committed is there afterwards, as SQL Server promises; that nothing of it is lost, no test of this
-server can show.
+A crash is an unreachable server: it ends all connections, rolls back their open transactions, and accepts no
+connections for a while. Committed changes are there afterwards, as SQL Server promises; no test of this server can show
+that none are lost.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tests.chaos.source import Offset
 
 DATABASE = "chaos"
 DELETE, INSERT, AFTER = 1, 2, 4
-"""__$operation; 3 is an update's row before."""
+"""Values of __$operation; 3 is an update's row before the change."""
 DEADLOCK = 1205
 
 
 def changes_of(table: str, found: Sequence[tuple[Any, ...]]) -> Iterator[tuple[bytes, Change]]:
-    """The changes that rows of a change table tell, each with the position of its commit.
+    """Yield the changes in rows of a change table, each with its commit's position.
 
-    A row is its commit, command, change and operation, then the values. Where a key changes, there are a delete and an
-    insert of one change.
+    A row is its commit, command, change and operation, then the values. A change of the key is a delete and an insert
+    of one change.
     """
     made = TABLES[table]
     for commit, _, change, operation, *values in found:
@@ -55,7 +55,7 @@ class TdsSession:
         with self._connection.cursor() as cursor:
             cursor.execute(statement)
             found = [tuple(row) for row in cursor.fetchall()] if cursor.description else []
-            # errors behind a result are there once they are read
+            # Errors after a result appear once they are read.
             while cursor.nextset():
                 continue
             return found
@@ -67,7 +67,7 @@ class TdsSession:
         self.rows("COMMIT TRANSACTION")
 
     def rollback(self) -> None:
-        # the victim of a deadlock has no transaction any more
+        # The victim of a deadlock no longer has a transaction.
         self.rows("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION")
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class SqlServer:
         self._server.up()
 
     def end_sessions(self, choice: random.Random, all_of_them: bool) -> str | None:
-        """All of them, or none: here no session reads the log for a client."""
+        """End all sessions or none, because no session reads the log for a client here."""
         if not all_of_them:
             return None
         self._server.disconnect()
@@ -147,7 +147,7 @@ class SqlServer:
         return [f"captured to {newest}", *map(str, self._database.query("SELECT pending FROM sys.dm_test_log"))]
 
     def keep(self, folder: Path) -> None:
-        """The server writes no log of its own."""
+        """Do nothing: the server writes no log of its own."""
 
     # --- as a server with change tables --------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class SqlServer:
         return bytes(newest)
 
     def changes(self, table: str, after: bytes, upto: bytes) -> Iterator[tuple[bytes, Change]]:
-        """By the order that "cdc.<capture_instance>_CT" gives the rows: commit, command, change, operation."""
+        """Return changes in the order of "cdc.<capture_instance>_CT": commit, command, change, operation."""
         own = "[__$start_lsn], [__$command_id], [__$seqval], [__$operation]"
         found = self._database.query(
             f"SELECT {own}, {', '.join(TABLES[table].columns)} FROM cdc.{SCHEMA}_{table}_CT "

@@ -1,4 +1,4 @@
-"""What the machine reads from change tables by itself: the order, the pairs of Db2, the transactions of its program."""
+"""The machine's own reading of change tables: the order, Db2's pairs of rows, the transactions of its program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine for a bounded time, in the mix of the day. Seeds are random and printed: run one again by hand.
+"""The machine runs for a limited time in the mix of the day. Seeds are random and printed; repeat one by hand:
 
 python -m tests.chaos --seed N --sink … --order …
 """
@@ -18,7 +18,7 @@ from tests.servers.jars import Unavailable
 from tests.servers.kafka import fetch
 
 SECONDS = sized(0.0, 45.0)
-"""The time of a mix in which kills are made; 0: until there are as many as the mix says."""
+"""Seconds of a mix with kills; 0: until the mix's number of kills is reached."""
 INSIDE = ("driver", "jvm", "planner", "worker", "term")
 OUTSIDE = ("walsender", "backends", "crash", "cut", "stall", "broker")
 

@@ -1,4 +1,4 @@
-"""The checker must find a loss, a repeat, a change of place and a wrong value, in each kind of sink."""
+"""The checker finds a loss, a repeat, a change of order and a wrong value, in each kind of sink."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_each_repeat_is_found_where_none_is_allowed() -> None:
 def test_a_replay_of_a_stretch_is_allowed_where_repeats_are() -> None:
     for begin in range(len(SINK)):
         for end in range(begin + 1, len(SINK) + 1):
-            # a replay begins with a batch, and no batch begins between a delete and its tombstone
+            # A replay begins with a batch, and no batch begins between a delete and its tombstone.
             if SINK[begin].op != "z":
                 assert kinds([*SINK[:end], *SINK[begin:]], repeats=True) == set(), (begin, end)
 

@@ -1,4 +1,4 @@
-"""A pipeline into tables that is killed: every table is its source's, in one of the modes. Run one again by hand:
+"""After kills of a pipeline into tables, in one of the modes, every table is its source's. Repeat a run by hand:
 
 python -m tests.chaos --sink tables --mode … --seed N --kills 2 --tables 4 --changes 1500
 """

@@ -1,4 +1,4 @@
-"""The checker of tables finds what it is for: each fault of a table that was right before."""
+"""The checker of tables finds each fault in a table that was right before."""
 
 from __future__ import annotations
 

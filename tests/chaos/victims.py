@@ -1,4 +1,4 @@
-"""What is killed, and how. Each gives what it did in a few words, or None where there is nothing to kill now."""
+"""Victims and the ways to kill them. Each returns a description in a few words, or None if there is nothing to kill."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.servers.spark_cluster import SparkCluster
 
 
 class Volume:
-    """A small file system in memory, which can be filled; needs root."""
+    """A small file system in memory that can be filled; needs root."""
 
     def __init__(self, folder: Path, megabytes: int = 1500) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ class Volume:
             raise OSError(done.stderr.strip() or "mount failed")
 
     def fill(self) -> int:
-        """Write until nothing more fits; returns the number of bytes."""
+        """Write until nothing more fits. Return the number of bytes."""
         written = 0
         block = bytes(1 << 20)
         with (self.folder / "filled").open("wb", buffering=0) as file:
@@ -68,11 +68,11 @@ class Scene:
     broker: Broker | None = None
     volume: Volume | None = None
     tend: Callable[[], None] = field(default=lambda: None)
-    """Starts the run again where it has ended; called while a victim is away."""
+    """Restarts the run if it has ended; called while a victim is away."""
     cluster: SparkCluster | None = None
 
     def away(self, seconds: float) -> None:
-        """Let time go by while something is down."""
+        """Wait while something is down."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             time.sleep(0.05)
@@ -84,7 +84,7 @@ Kill = Callable[[Scene], str | None]
 
 @dataclass(frozen=True)
 class Victim:
-    """`is_part`: the run may end by it. `weight` is how often it is chosen."""
+    """A victim. `is_part` is True if the run may end by it; `weight` is its frequency."""
 
     kill: Kill
     is_part: bool
@@ -193,7 +193,7 @@ VICTIMS = {
     "broker": Victim(_broker, False, 2),
     "disk": Victim(_disk, True, 1),
 }
-"""Of every run; those of a cluster are in CLUSTER."""
+"""The victims of every run; those of a cluster are in CLUSTER."""
 
 CLUSTER = {
     "executor": Victim(_executor("executor"), False, 2),
@@ -203,7 +203,7 @@ CLUSTER = {
 
 
 def environment(volume: Volume | None) -> dict[str, str]:
-    """Where the run puts its spool: into the small volume, if there is one."""
+    """Return the environment that puts the run's spool into the small volume, if there is one."""
     return (
         {} if volume is None else {"TMPDIR": str(volume.folder), "SPARK_LOCAL_DIRS": os.environ.get("TMPDIR", "/tmp")}
     )

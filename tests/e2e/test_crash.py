@@ -1,6 +1,6 @@
-"""`kill -9` at any moment, then the same command again: nothing is lost, and files hold everything exactly once.
+"""`kill -9` at any moment, then the same command again, loses nothing, and files hold every change exactly once.
 
-In the short extent `tests/integration/test_run.py` kills a run and takes it up again, and `tests/chaos` kills a few.
+In the short extent, `tests/integration/test_run.py` kills and resumes a run, and `tests/chaos` kills a few.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tests.fix_postgres import Database
 from tests.waiting import until
 
 ROWS = 60_000
-"""Rows that are there before the first start: several chunks of the snapshot."""
+"""Rows before the first start: several chunks of the snapshot."""
 KILLS = 3
 PATIENCE_S = 240
-"""Nothing takes so long unless it never ends."""
+"""Seconds after which a run counts as never ending."""
 
 
 def configure(folder: Path, database: Database, sink: dict[str, str]) -> Path:
@@ -65,13 +65,13 @@ def commits(folder: Path) -> int:
 
 
 def until_committed(folder: Path, before: int, process: subprocess.Popen[str]) -> None:
-    """Wait until a run has committed a batch, or has ended."""
+    """Wait until a run has committed a batch or has ended."""
     until(lambda: commits(folder) > before or process.poll() is not None, "a commit", PATIENCE_S)
 
 
 @contextmanager
 def writing(database: Database) -> Iterator[dict[str, int]]:
-    """Transactions without end: an insert of the next id, and the next value of one of ten counters."""
+    """Run endless transactions within the block: an insert of the next id, and an increment of one of ten counters."""
     done = {"inserts": 0}
     stop = threading.Event()
 
@@ -94,14 +94,14 @@ def writing(database: Database) -> Iterator[dict[str, int]]:
 
 
 def finish(folder: Path) -> None:
-    """Deliver what is left."""
+    """Deliver the rest."""
     last = run(folder, "--once")
     _, said = last.communicate(timeout=PATIENCE_S)
     assert last.returncode == 0, said
 
 
 def crash_and_finish(folder: Path, database: Database) -> int:
-    """Start, kill and start again while changes go on, then let a last run finish; the number of inserts."""
+    """Start, kill and restart while changes go on, then let a last run finish. Return the number of inserts."""
     database.execute(
         "create table t (id int primary key, v text)",
         "create table counters (id int primary key, n int not null)",
@@ -122,9 +122,9 @@ def crash_and_finish(folder: Path, database: Database) -> int:
 
 
 def check(records: list[dict[str, Any]], inserts: int, exactly_once: bool) -> None:
-    """What a consumer must find: every row, every step of every counter, never one before its predecessor.
+    """Assert that a consumer finds every row and every step of every counter, never a step before its predecessor.
 
-    A snapshot that was resumed after a crash also reads rows that are inserted meanwhile; the log then has them too.
+    A snapshot that was resumed after a crash also reads rows that are inserted meanwhile; the log then has them, too.
     """
     ids: dict[tuple[str, int], int] = {}
     counters: dict[int, list[int]] = {number: [] for number in range(10)}

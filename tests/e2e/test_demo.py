@@ -1,4 +1,4 @@
-"""`tailrace demo` shows every kind of change, delivers exactly what it says, and goes without a trace."""
+"""`tailrace demo` shows every kind of change, delivers exactly what it shows, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from tailrace.pipeline import Pipeline
 from tests.waiting import until
 
 MARK = "TAILRACE_TEST_DEMO"
-"""A variable of the environment that every process of one demo inherits, whoever its parent becomes."""
+"""An environment variable that every process of one demo inherits, even if its parent ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a demo may leave files: `temporary` is its TMPDIR. `mark` is in the environment of its processes."""
+    """The directories of a demo: `temporary` is its TMPDIR. `mark` is in the environment of its processes."""
 
     temporary: Path
     mark: str
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """A demo in a process group of its own, as a shell starts it."""
+        """Start a demo in a process group of its own, as a shell does."""
         environment = {**os.environ, MARK: self.mark, "TMPDIR": str(self.temporary)}
         return subprocess.Popen(
             [sys.executable, "-m", "tailrace.command.cli", "demo", "--fast", *arguments],
@@ -55,7 +55,7 @@ class Place:
         )
 
     def processes(self) -> list[str]:
-        """The processes that carry the mark."""
+        """Return the processes with the mark."""
         found = []
         for process in psutil.process_iter():
             try:
@@ -66,13 +66,13 @@ class Place:
         return found
 
     def is_left_alone(self) -> bool:
-        """Return True once no process is left; orphaned workers may take a moment to notice."""
+        """Return True once no process is left. Orphaned workers may take a moment to end."""
         return until(lambda: not self.processes(), "the end of all processes", pace=0.1)
 
 
 @pytest.fixture
 def place() -> Iterator[Place]:
-    # Short, because PostgreSQL's socket has its path's length limited; open, because it may run as another user.
+    # Short, because the path of PostgreSQL's socket is limited; readable, because PostgreSQL may run as another user.
     temporary = Path(tempfile.mkdtemp(prefix="demo-"))
     temporary.chmod(0o755)
     yield Place(temporary, secrets.token_hex(8))
@@ -88,7 +88,7 @@ def operations(records: list[dict[str, Any]]) -> Counter[str]:
 
 
 def check_of(output: str, directory: Path) -> None:
-    """What a demo has shown is what it has delivered into its directory: every change of its workload."""
+    """Assert that a demo has delivered into its directory what it has shown: every change of its workload."""
     records = read(list((directory / "events").glob("*.jsonl")))
     assert operations(records) == inventory.expected()
     moved = [record for record in records if record["key"] in ({"id": 1004}, {"id": 2004})]
@@ -117,7 +117,7 @@ def test_a_demo_shows_and_delivers_every_change(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """In this process and over the tests' session, with a PostgreSQL of its own."""
+    """The demo runs in this process, over the tests' session, with a PostgreSQL of its own."""
 
     def start(demo: run.Demo, configured: RunConfig, scratch: Path, stack: ExitStack) -> Pipeline:
         pipeline = Pipeline(configured, spark)
@@ -125,7 +125,7 @@ def test_a_demo_shows_and_delivers_every_change(
         return pipeline
 
     monkeypatch.setattr(run.Demo, "_start_spark", start)
-    # how long the demo waits for records that must not come
+    # The demo waits this long for records that must not come.
     monkeypatch.setattr(run, "PAUSE_S", 0.3)
     monkeypatch.setattr(tempfile, "tempdir", str(place.temporary))
     monkeypatch.setenv(MARK, place.mark)
@@ -163,7 +163,7 @@ def test_ctrl_c_leaves_neither_process_nor_file(place: Place, after: str, number
             break
     pause = random.uniform(0, 3)
     time.sleep(pause)
-    # As a terminal does: every process of the foreground's group gets it.
+    # As from a terminal, every process of the foreground's group gets the signal.
     os.killpg(demo.pid, number)
     rest = demo.communicate(timeout=120)[0]
     assert demo.returncode == 128 + number, f"{pause:.2f} s after {after!r}: {rest}"

@@ -1,4 +1,4 @@
-"""What the README shows is what runs."""
+"""The code in the README runs as shown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 def block(language: str) -> str:
-    """The README's one block of code in `language`."""
+    """Return the README's only block of code in `language`."""
     (found,) = re.findall(rf"^```{language}\n(.*?)^```$", README.read_text("utf-8"), re.M | re.S)
     return str(found)
 

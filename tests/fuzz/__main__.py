@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz`: feed everything that reads other people's bytes with damaged input."""
+"""`python -m tests.fuzz` feeds damaged input to every part that reads foreign bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.fuzz.targets import TARGETS
 
 
 def main() -> int:
-    """Run the targets one after another; 1 when something was found."""
+    """Run the targets one after another. Return 1 if something was found."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10, help="for each target (10)")
     parser.add_argument("--most", type=int, default=0, help="inputs of each target that end it sooner")

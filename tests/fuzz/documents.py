@@ -1,4 +1,4 @@
-"""Fuzz target: answers of MongoDB, of an oplog or of a change stream by their first byte, and their documents."""
+"""Fuzz target: answers of MongoDB, from an oplog or a change stream by their first byte, and their documents."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _WORDS = (
 
 
 class _Nobody:
-    """A server that nobody can reach."""
+    """A server that cannot be reached."""
 
     def __getattr__(self, _: str) -> Any:
         raise ConnectionFailed("nobody answers")
@@ -93,7 +93,7 @@ def _compiled(data: Bytes, kinds: Sequence[int], places: Sequence[int], form: fo
 
 
 def _texts(content: bytes) -> object:
-    """The document, in every form, and its top level."""
+    """Return the document in every form, and its top level."""
     data = _GUARDED.copy(content)
     told: list[object] = []
     for form in forms.FORMS:
@@ -124,7 +124,7 @@ def _texts(content: bytes) -> object:
 
 
 def _is_single(content: bytes) -> bool:
-    """Whether no name, and no place of an array, comes twice, at any level."""
+    """Return True if no name and no index of an array is repeated, at any level."""
     elements = parsed(content)
     return encoded(elements) == content and all(
         _is_single(element.value) for element in elements if element.kind in (fields.DOCUMENT, fields.ARRAY)
@@ -132,10 +132,10 @@ def _is_single(content: bytes) -> bool:
 
 
 def _edits(content: bytes, data: Bytes) -> None:
-    """The document with fields left out and renamed."""
+    """Compare the compiled and the plain removal and renaming of fields."""
     try:
         if not _is_single(content):
-            # of an array's place that comes twice the plain way keeps the last value
+            # If an array's index is repeated, the plain way keeps the last value.
             return
     except (ConversionError, DecodeError):
         return
@@ -164,7 +164,7 @@ def _run(data: bytes) -> object:
     feed: Any
     if data[0] % 3 == 0:
         if not len(answer.starts):
-            # of an answer without entries the feed makes no chunk
+            # The feed makes no chunk of an answer without entries.
             return "empty"
         feed = OplogFeed(nobody, namespaces)
         feed._reached = Position()
@@ -177,7 +177,7 @@ def _run(data: bytes) -> object:
     for stretch in feed._read(answer) if data[0] % 3 == 0 else (feed._stretch(answer),):
         if stretch is None:
             return "nothing"
-        # what the planner asks of it
+        # The planner's queries about it.
         for row in range(len(stretch.rows)):
             stretch.position(row)
         Position.from_json(stretch.reached.to_json())

@@ -1,4 +1,4 @@
-"""Buffers that end where memory ends: a read or a write behind them is a crash and no luck."""
+"""Buffers at the end of mapped memory, so that a read or a write beyond them always crashes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class Guarded:
-    """Hands out buffers whose last byte stands before a page that nobody may touch.
+    """An allocator of buffers whose last byte stands before an inaccessible page.
 
-    Those of up to 256 kB come from a few areas in turn, so that one is overwritten only long after it was given.
+    Buffers of up to 256 kB come from a few areas in turn, so that each is overwritten only long after it was given.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Guarded:
         self._next = 0
 
     def writable(self, size: int) -> Bytes:
-        """A buffer of `size` bytes of no particular content."""
+        """Return a buffer of `size` bytes with arbitrary content."""
         if size > _ROOM:
             area = _area(-(-size // _PAGE) * _PAGE)
         else:
@@ -40,14 +40,14 @@ class Guarded:
         return area[len(area) - size :]
 
     def copy(self, content: bytes) -> Bytes:
-        """A read-only buffer with `content`."""
+        """Return a read-only buffer with `content`."""
         view = self.writable(len(content))
         view[:] = np.frombuffer(content, np.uint8)
         view.flags.writeable = False
         return view
 
     def numbers(self, values: Iterable[int], dtype: npt.DTypeLike = np.int64) -> npt.NDArray[np.int64]:
-        """A read-only array of numbers."""
+        """Return a read-only array of numbers."""
         found = np.array(list(values), dtype)
         view = self.writable(found.nbytes).view(dtype)
         view[:] = found
@@ -56,7 +56,7 @@ class Guarded:
 
 
 def _area(size: int) -> Bytes:
-    """`size` bytes, a whole number of pages, with a page behind them that is a crash to touch."""
+    """Return `size` bytes, a whole number of pages, before an inaccessible page."""
     memory = mmap.mmap(-1, size + _PAGE)
     view = np.frombuffer(memory, np.uint8)
     if _libc.mprotect(view.ctypes.data + size, _PAGE, _PROT_NONE):

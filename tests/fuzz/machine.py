@@ -1,7 +1,7 @@
-"""Runs a target in a process of its own, which may crash, and keeps what it crashed on.
+"""Runs of a fuzz target in a process of its own, which may crash, and the inputs of its findings.
 
-A target is a function of bytes that ends, or raises one of the product's own errors. Anything else is a finding:
-another exception (a Difference among them), the end of the process, more than `MOST_SECONDS` of computing for an input.
+A target is a function of bytes that returns or raises one of the product's own errors. Everything else is a finding:
+another exception (including Difference), the end of the process, or more than `MOST_SECONDS` of computing for an input.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tests.fuzz.mutation import MOST_BYTES, Mutator
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
 MOST_SECONDS = 10
-"""Of computing, not of the clock: a machine may be busy with others."""
+"""Limit of computing time, not of wall time, because a machine may be busy."""
 _MOST_SECONDS_OF_FIRST = 300
-"""Of the inputs that a run begins with: they compile what is not compiled yet."""
+"""Limit for the first inputs of a run, which also compile missing kernels."""
 _MOST_FINDINGS = 40
 _MOST_KEPT = 4000
 _MEMORY = 3 << 30
@@ -37,14 +37,15 @@ _HEAD = 16
 
 
 class Difference(AssertionError):
-    """The compiled way and the plain one do not give the same."""
+    """The compiled way and the plain way give different results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`seeds` are valid inputs; `run` takes any, and may give a word for what came of it, by which new ones are known.
+    """A function to fuzz. `seeds` are valid inputs. `run` takes any input, and may return a word that classifies the
+    result.
 
-    `words` are put into inputs here and there.
+    A new word marks an interesting input. `words` are inserted into inputs at random.
     """
 
     name: str
@@ -55,7 +56,7 @@ class Target:
 
 @dataclass(slots=True)
 class Report:
-    """What one run came to: the number of inputs, and for each finding its text and the file that holds its input."""
+    """The result of one run: the number of inputs, and for each finding its text and the file with its input."""
 
     inputs: int = 0
     seconds: float = 0.0
@@ -63,22 +64,22 @@ class Report:
 
 
 def corpus(name: str) -> list[bytes]:
-    """The inputs that are kept for a target."""
+    """Return the kept inputs for a target."""
     return [path.read_bytes() for path in sorted((CORPUS / name).glob("*")) if path.is_file()]
 
 
 def run(name: str, seconds: float, seed: int, folder: Path, most: int = 0) -> Report:
-    """Feed the target for so long, in another process. Inputs with findings are left in `folder`.
+    """Feed the target for some seconds, in another process. Inputs of findings are left in `folder`.
 
-    `most` inputs, if it is not 0, end the run sooner: what a seed finds does not depend on the machine's pace then.
+    `most` inputs, unless 0, end the run sooner, so that the findings of a seed do not depend on the machine's speed.
     """
     return run_several((name,), seconds, seed, folder, most)[name]
 
 
 def run_several(names: Sequence[str], seconds: float, seed: int, folder: Path, most: int = 0) -> dict[str, Report]:
-    """Feed targets one after another in one other process, each for so long and as `run` does.
+    """Feed targets one after another in one other process, each for some seconds and as `run` does.
 
-    Where the process crashes, the targets behind the one at work are fed nothing.
+    If the process crashes, the targets after the current one are not fed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     states = {name: folder / f"{name}-{seed}.state" for name in names}
@@ -110,14 +111,14 @@ def run_several(names: Sequence[str], seconds: float, seed: int, folder: Path, m
 
 
 def _crash(child: subprocess.CompletedProcess[str], data: bytes, path: Path) -> tuple[str, Path]:
-    """The finding of a process that has ended before its last target had, and was at work at `data`."""
+    """Return the finding of a process that has ended before its last target, while it worked on `data`."""
     path.write_bytes(data)
     what = f"it took more than {MOST_SECONDS} s" if -child.returncode == signal.SIGPROF else "the process ended"
     return f"{what} (exit code {child.returncode})\n{child.stderr[-4000:]}", path
 
 
 class _State:
-    """The number of inputs and the current one, where a parent finds them."""
+    """The number of inputs and the current input, in memory that a parent can read."""
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:
@@ -133,10 +134,10 @@ class _State:
 def feed(
     target: Target, seconds: float, seed: int, folder: Path, state: _State, most: int = 0
 ) -> list[tuple[str, Path]]:
-    """The findings of this process, each kind once."""
-    # numpy and pyarrow take address space by the thread
+    """Feed one target in this process. Return the findings, each kind once."""
+    # Each thread of numpy and pyarrow takes address space.
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    # a crash is a finding and needs no file of its own
+    # A crash is a finding and needs no core file.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     chosen = random.Random(f"{target.name} {seed}")
     mutator = Mutator(chosen, target.words)
@@ -147,7 +148,7 @@ def feed(
     limit = _MOST_SECONDS_OF_FIRST
 
     def one(data: bytes) -> bool:
-        """Whether what came of it is new."""
+        """Run one input. Return True if its result is new."""
         state.begin(data)
         signal.setitimer(signal.ITIMER_PROF, limit)
         try:
@@ -170,7 +171,7 @@ def feed(
         known.add(word)
         return True
 
-    # The first ones compile or load the kernels.
+    # The first inputs compile or load the kernels.
     for data in pool:
         one(data)
     limit = MOST_SECONDS
@@ -184,7 +185,7 @@ def feed(
 
 
 def main(names: Sequence[str], seconds: float, seed: int, folder: Path, most: int) -> int:
-    """The process of some targets; says what each has found, and when it has ended."""
+    """Run some targets. Print the findings of each, and when it has ended."""
     from tests.fuzz.targets import TARGETS
 
     os.environ.setdefault("TZ", "UTC")

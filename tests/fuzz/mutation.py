@@ -1,4 +1,4 @@
-"""Damage to valid input: what a fuzzer feeds its target with. The same seed makes the same inputs."""
+"""Damage to valid input for a fuzzer. The same seed makes the same inputs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _NUMBERS = (
 
 
 class Mutator:
-    """Makes inputs from those of a pool, and from `words` that mean something to the target."""
+    """A generator of inputs from a pool, and from `words` that have a meaning for the target."""
 
     def __init__(self, chosen: random.Random, words: Sequence[bytes]) -> None:
         self._chosen = chosen
         self._words = words or (b"\0",)
 
     def damaged(self, pool: Sequence[bytes]) -> bytes:
-        """One of the pool with up to six changes."""
+        """Return an input of the pool with up to six changes."""
         chosen = self._chosen
         data = bytearray(chosen.choice(pool))
         for _ in range(chosen.choice((1, 1, 1, 2, 2, 3, 4, 6))):
@@ -70,12 +70,12 @@ class Mutator:
                 self._digits(data)
 
     def _place(self, data: bytearray) -> int:
-        """Anywhere; half of the time where the structure is, near the beginning."""
+        """Return a random place; half of the time near the beginning, where the structure is."""
         reach = len(data) if self._chosen.random() < 0.5 else min(len(data), 24)
         return self._chosen.randrange(reach) if reach else 0
 
     def _number(self, data: bytearray, at: int) -> None:
-        """Another number in place of a binary one: a little more or less, or at the end of its range."""
+        """Replace a binary number by another one: slightly changed, or at a limit of its range."""
         size = self._chosen.choice(_SIZES)
         if at + size > len(data):
             return
@@ -88,7 +88,7 @@ class Mutator:
         data[at : at + size] = (value % most).to_bytes(size, order)
 
     def _digits(self, data: bytearray) -> None:
-        """Another number in place of one in digits."""
+        """Replace a number in digits by another one."""
         found = list(_NUMBER.finditer(data))
         if found:
             one = self._chosen.choice(found)
@@ -96,7 +96,7 @@ class Mutator:
 
 
 def frames(data: bytes) -> list[bytes]:
-    """The pieces that `framed` has joined; of damaged input whatever its lengths say, the last one what is left."""
+    """Split what `framed` has joined. Damaged input is split by its lengths, with the rest as the last piece."""
     found = []
     at = 0
     while at + 2 <= len(data):
@@ -107,5 +107,5 @@ def frames(data: bytes) -> list[bytes]:
 
 
 def framed(pieces: Sequence[bytes]) -> bytes:
-    """Pieces with their lengths before them."""
+    """Join pieces with their lengths before them."""
     return b"".join(len(piece).to_bytes(2, "big") + piece for piece in pieces)

@@ -1,6 +1,6 @@
-"""Fuzz targets: messages of pgoutput, and the replication envelope that they come in.
+"""Fuzz targets: messages of pgoutput, and their replication envelope.
 
-An input is pieces: what to do by the bytes of the first one, then messages.
+An input is pieces: the bytes of the first piece choose what to do, the others are messages.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _outcome(decode: Callable[[Segment], ChangeBatch], segment: Segment) -> obje
 
 
 def _row(message: bytes, width: int) -> Insert | Update | Delete | None:
-    """The change that a message is, where it is one of a table of that width."""
+    """Return the message if it is a change of a table with that number of columns."""
     try:
         change = parse(message)
     except DecodeError:
@@ -102,7 +102,7 @@ def _restored(old: Row, new: Row) -> list[tuple[Value, Value]]:
 
 
 def _keys(segment: Segment, messages: Sequence[bytes], width: int) -> None:
-    """What segments are cut by: hashes of keys, and the updates that change nothing."""
+    """Compare the keys by which segments are cut, and the updates that change nothing."""
     changes = [_row(message, width) for message in messages]
     places = np.arange(width, dtype=np.int32)
     rows = _GUARDED.numbers(number for number, change in enumerate(changes) if change is not None)
@@ -118,7 +118,7 @@ def _keys(segment: Segment, messages: Sequence[bytes], width: int) -> None:
         )
         if found != wanted:
             raise Difference(f"unchanged\n{messages[number]!r}: {found}, plainly {wanted}")
-    # of the others, too, what is wrong is said and not followed
+    # In the other messages, too, an error is reported and not followed.
     for number in range(len(messages)):
         for call in (scan.key_hashes, scan.unchanged):
             _error(lambda call=call, number=number: call(  # type: ignore[misc]
@@ -134,7 +134,7 @@ def _error(call: Callable[[], object]) -> str | None:
 
 
 def _indexed(messages: Sequence[bytes], cut: int, numbered: bool) -> object:
-    """What the planner makes of the messages, in two runs."""
+    """Return the planner's index of the messages, in two runs."""
     numbering = Numbering(logs.SCHEMAS, frozenset()) if numbered else None
     compared = None if numbered else lambda version: (np.arange(2, dtype=np.int32), 2)
     indexer = Indexer(START, logs.Known(), None, numbering, lambda prefix: True, compared)
@@ -214,7 +214,7 @@ MESSAGES = Target("pgoutput", _run_messages, _seeds, _WORDS)
 
 
 class _Session:
-    """What the streaming gear needs of a connection: messages that have arrived, and nowhere to answer to."""
+    """The part of a connection that the streaming gear needs: arrived messages, and no way to answer."""
 
     socket = -1
 
@@ -224,7 +224,7 @@ class _Session:
 
     def get_copy_data(self, _: int) -> tuple[int, bytes]:
         message = next(self._left, None)
-        # no message is empty: libpq says 0 for that nothing is there
+        # No message is empty: libpq returns 0 if none has arrived.
         return (0, b"") if not message else (len(message), message)
 
     def consume_input(self) -> None: ...
@@ -239,7 +239,7 @@ _BELL = THREADS.bell()
 
 
 def _polled(messages: Sequence[bytes]) -> list[tuple[bytes, int]]:
-    """The messages of protocol 1 that the gear hands out."""
+    """Return the messages of protocol 1 that the gear yields."""
     session: Any = _Session(messages)
     gear = gears.Streaming(session, 1e9, _BELL)
     gear._last_status = 1e18
@@ -255,7 +255,7 @@ def _polled(messages: Sequence[bytes]) -> list[tuple[bytes, int]]:
 
 
 def _plainly(messages: Sequence[bytes]) -> Iterator[tuple[bytes, int]]:
-    """The same said plainly, for messages without an error: transactions in progress are lists."""
+    """Return the same in a plain way, for messages without an error: transactions in progress are lists."""
     held: dict[int, list[tuple[int, bytes, int]]] = {}
     current = None
     for message in messages:
@@ -290,7 +290,7 @@ def _plainly(messages: Sequence[bytes]) -> Iterator[tuple[bytes, int]]:
 
 
 def _is_plain(messages: Sequence[bytes]) -> bool:
-    """Whether nothing is rolled back in part: which Relation messages are left then, the gear decides by need."""
+    """Return True if nothing is rolled back in part, since the gear then decides which Relation messages are kept."""
     return not any(message[25:26] == b"A" for message in messages)
 
 
@@ -298,7 +298,7 @@ def _run_envelope(data: bytes) -> object:
     head, *messages = frames(data) or [b""]
     if head[:1] == b"\x01":
         return _run_rows(head[1:], messages)
-    # an empty message ends what has arrived
+    # An empty message ends the arrived messages.
     messages = messages[: messages.index(b"")] if b"" in messages else messages
     found = _polled(messages)
     if _is_plain(messages):
@@ -309,9 +309,9 @@ def _run_envelope(data: bytes) -> object:
 
 
 def _run_rows(positions: bytes, messages: Sequence[bytes]) -> object:
-    """The rows of the catch-up gear: each has an LSN of eight bytes, if the server is sound."""
+    """Compare the rows of the catch-up gear, each with an LSN of eight bytes if the server is sound."""
     parts = [positions[at : at + 9] for at in range(0, len(positions), 9)]
-    # the first byte says how long it is
+    # The first byte is the length of the LSN.
     lsns = [part[1 : 1 + part[0] % 10] if part else b"" for part in parts][: len(messages)]
     lsns += [bytes(8)] * (len(messages) - len(lsns))
     batch = pa.record_batch([pa.array(lsns, pa.binary()), pa.array(list(messages), pa.binary())], names=["lsn", "data"])

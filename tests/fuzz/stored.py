@@ -1,4 +1,4 @@
-"""Fuzz targets: what is read back or written by people: offsets of checkpoints, signals, configuration files."""
+"""Fuzz targets: stored offsets of checkpoints, and what people write: signals and configuration files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _run_offset(data: bytes) -> object:
     try:
         fields = json.loads(data[1:])
     except (ValueError, RecursionError):
-        # Spark reads it first
+        # Spark reads it first.
         return None
     if not isinstance(fields, dict):
         return None
@@ -89,7 +89,7 @@ _TABLES = [("public", "orders"), ("public", "My.Table"), ("inventory", "a" * 60)
 
 
 def _run_signal(data: bytes) -> object:
-    """Whatever a signal is, it is carried out, or told to be malformed."""
+    """Any signal is carried out or reported as malformed."""
     try:
         action = read(parse(data, "here-0"))
         if isinstance(action, ExecuteSnapshot):
@@ -141,7 +141,7 @@ def _run_file(data: bytes) -> object:
         return "json"
     _FILE.write_bytes(data[1:])
     found = read_file(_FILE)
-    # what a run asks of it
+    # The options that a run reads.
     return found.name, found.source.connector, str(found.checkpoint_location)[:1], len(found.source.texts)
 
 

@@ -1,7 +1,8 @@
 """Fuzz target: rows of the change tables of SQL Server and Db2.
 
-An input is pieces: the first chooses a database, a type, a mode and whether updates come in pairs; the second is the
-operations of rows, the third their commit positions, one byte each; the others are texts, of one column after another.
+An input is pieces. The first piece chooses a database, a type, a mode, and whether updates come in pairs. The second
+holds the operations of rows, the third their commit positions, one byte each. The others are the texts of one column
+after another.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def _table(connector: str, kind: int) -> TableSchema:
 
 
 def _events(batch: ChangeBatch, chosen: EventSettings, form: SourceForm) -> None:
-    """The records of a batch by both ways."""
+    """Return the records of a batch by both ways."""
     plan = table_plan(batch.table, chosen, form)
     schemas = event_schemas(batch.table, plan.columns, plan.key, chosen, form)
     reference = Reference(plan.columns, plan.key, schemas.key, schemas.value, chosen, form, _NOW, None)
@@ -73,7 +74,7 @@ def _run(data: bytes) -> object:
     shown = [None if text == texts.NULL else text for text in texts.usable(values)]
     shown = [*shown, *([None] * count)][:count]
     widths = [commits[number] if number < len(commits) else 1 for number in range(count)]
-    # one that is 255 is too short
+    # The byte 255 stands for a position that is too short.
     positions = [bytes(9 if byte == 255 else 10)[:-1] + bytes([byte]) for byte in widths]
     rows = ChangeRows(
         pa.array(positions, pa.binary()),

@@ -1,6 +1,6 @@
-"""A while of each fuzzer: what is kept of earlier finds, the seeds, and inputs of the day's seed.
+"""A short run of each fuzzer: kept inputs of earlier findings, the seeds, and inputs of the day's seed.
 
-A full run feeds longer, and the inputs of one seed that stays besides; `make fuzz` goes on for as long as is wanted.
+A full run is longer, and also feeds the inputs of a fixed seed. `make fuzz` runs for any time.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tests.fuzz import machine
 from tests.fuzz.targets import TARGETS
 
 SECONDS = sized(5, 30)
-"""Of each target, after its corpus and its seeds."""
+"""Seconds for each target after its corpus and its seeds."""
 LASTING = 2026
 TODAY = int(datetime.date.today().strftime("%Y%m%d"))
 MOST = 100_000
-"""So that a fast machine feeds no inputs that no other has fed."""
+"""Limit of inputs, so that a fast machine finds nothing that a slow one cannot reach."""
 TOGETHER = [("texts", "changetables"), ("pgoutput", "envelope"), ("mongodb",), ("offsets", "signals", "config")]
-"""Targets that share a process, and with it what they import and the kernels that they load."""
+"""Targets that share a process, and so its imports and loaded kernels."""
 
 
 def test_every_target_is_fed() -> None:

@@ -1,6 +1,6 @@
-"""Fuzz targets: the texts of columns, of every type and mode, by their kernels and by their plain conversions.
+"""Fuzz targets: texts of columns, of every type and mode, by their kernels and by their plain conversions.
 
-An input is pieces: the first one chooses a type and a mode by its two bytes, the others are the texts of a column.
+An input is pieces: the two bytes of the first piece choose a type and a mode, the others are the texts of a column.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _guarded_output(room: int, rows: int, shown: object) -> tuple[object, object
 
 
 def column(values: Sequence[bytes | None]) -> pa.Array:
-    """An array whose texts, bounds and flags each end before a page that is a crash to read."""
+    """Return an array whose texts, bounds and flags each end before an inaccessible page."""
     bounds = _GUARDED.numbers(np.cumsum([0, *(len(value or b"") for value in values)]), np.int32)
     content = _GUARDED.copy(b"".join(value or b"" for value in values))
     flags = [value is not None for value in values]
@@ -135,7 +135,7 @@ def column(values: Sequence[bytes | None]) -> pa.Array:
 
 
 def compared(plan: ColumnPlan, values: Sequence[bytes | None]) -> None:
-    """Raises Difference unless both ways give the same for each of the texts, and JSON for those that they take."""
+    """Raise Difference unless both ways give the same for each text, and JSON for accepted texts."""
     given = column(values)
     fragment, lost = column_fragment(plan, given, None)
     bounds, data = fragment.offsets, fragment.data.tobytes()
@@ -145,7 +145,7 @@ def compared(plan: ColumnPlan, values: Sequence[bytes | None]) -> None:
         plain = plan.null if value is None else plain_json(plan, value)
         wanted.append(plain)
         shown = b'"' + text + b'"' if fragment.quoted else text
-        # a quoted fragment has no null
+        # A quoted fragment has no null.
         if shown != (plan.null if plain is None else plain):
             logical = plan.schema.name or plan.schema.connect
             raise Difference(f"{plan.conversion.family} {logical}\n{value!r}: {text!r}, plainly {plain!r}")
@@ -158,16 +158,16 @@ def compared(plan: ColumnPlan, values: Sequence[bytes | None]) -> None:
 
 
 def usable(values: Sequence[bytes]) -> list[bytes | None]:
-    """The texts that a server can send, which need not be UTF-8 whatever it says."""
+    """Return the texts that a server can send, which need not be UTF-8 in any encoding."""
     return [None if value == NULL else value for value in values]
 
 
 def runner(connectors: Sequence[str]) -> Callable[[bytes], object]:
-    """The target's function over the types of these connectors."""
+    """Return the target's function over the types of these connectors."""
     kinds = [(connector, number) for connector in connectors for number in range(len(_kinds(connector)))]
 
     def run(data: bytes) -> object:
-        # here, in the process of the fuzzer alone
+        # Imported here, only in the process of the fuzzer.
         for module in (values_texts, lists, geometry):
             module.output = _guarded_output
         head, *values = frames(data) or [b""]
@@ -178,14 +178,14 @@ def runner(connectors: Sequence[str]) -> Callable[[bytes], object]:
         if plan is None:
             return None
         compared(plan, usable(values))
-        # the length of a text has its own ways through a kernel
+        # Kernels have separate branches for lengths of texts.
         return connector, kind, type(plan.conversion.family).__name__, tuple(sorted(map(len, values)))[-1:]
 
     return run
 
 
 def seeds(connectors: Sequence[str]) -> Callable[[], list[bytes]]:
-    """Texts as servers write them, for each type in several modes."""
+    """Return texts in the servers' form, for each type in several modes."""
 
     def made() -> list[bytes]:
         found = []

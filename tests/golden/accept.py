@@ -1,7 +1,7 @@
-"""Differences in which ours is right: rules about a type or a condition, never about a case, each with its reason.
+"""Accepted differences in which ours is right: rules about a type or a condition, never about a case, with reasons.
 
-Where Debezium is mistaken, the right value wins; unit tests of the converters show that ours is the right one. What
-a rule lets pass is therefore as narrow as its condition can be told from the records and from the server's catalog.
+Where Debezium is mistaken, the right value wins; unit tests of the converters show that ours is the right one. So a
+rule is as narrow as its condition can be recognised from the records and the server's catalog.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GREGORIAN = {
     "io.debezium.time.MicroTimestamp": -141_427 * 86_400_000_000,
     "io.debezium.time.NanoTimestamp": -141_427 * 86_400_000_000_000,
 }
-"""The semantic types of days and moments, with 1582-10-15 in the unit of each."""
+"""The semantic types of days and instants, with 1582-10-15 in the unit of each."""
 INFINITE_DATES = (2_147_483_647, -2_147_483_648)
 INFINITE_ISO_DATES = ("+5881580-07-11Z", "-5877641-06-23Z")
 GREGORIAN_TEXTS = {
@@ -35,18 +35,18 @@ GREGORIAN_TEXTS = {
     "io.debezium.time.IsoDate",
     "io.debezium.time.IsoTimestamp",
 }
-"""The semantic types of days and moments that are written as ISO text."""
+"""The semantic types of days and instants that are written as ISO text."""
 FAR = 9_220_000_000_000_000_000
-"""Close to the ends of a signed 64-bit integer: in µs, the years beyond 294,100."""
+"""Close to the limits of a signed 64-bit integer: in µs, the years beyond 294,100."""
 UNREAD = {"name", "ltree"}
-"""Types whose values are null in the stream there, in some versions."""
+"""Types whose values are null in Debezium's stream, in some versions."""
 COMMENT = "__debezium.source.column.comment"
 LENGTH, SCALE = "__debezium.source.column.length", "__debezium.source.column.scale"
 ANY_NUMBER = {LENGTH: Text('"131089"'), SCALE: Text('"0"')}
 NO_DIGITS = ('"0"', '"131089"')
-"""What snapshots tell of the length of a numeric without one, in 3 and in 1.7."""
+"""The length of a numeric without one in Debezium's snapshots, in 3 and in 1.7."""
 ZEROS = frozenset(("0", '""', "0.0", "false", "null"))
-"""What a column that was not read is there."""
+"""Debezium's values for a column that was not read."""
 TYPE = "__debezium.source.column.type"
 SERIALS = {("SMALLSERIAL", "INT2"), ("SERIAL", "INT4"), ("BIGSERIAL", "INT8")}
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -65,10 +65,10 @@ _MARKER = re.compile(r'("snapshot":)"[a-z_]*"')
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value stands: its schemas on both sides, the column it belongs to, the record's op, the column's type.
+    """The place of a value: its schemas on both sides, its column, the record's op, the column's type.
 
-    A schema is None in JSON without schemas; `column` is None outside of row images and keys; `type_name` is the
-    server's name of the column's type, None where it is not known.
+    A schema is None in JSON without schemas. `column` is None outside of row images and keys. `type_name` is the
+    server's name of the column's type, None if it is unknown.
     """
 
     wanted_schema: object = None
@@ -80,13 +80,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The server's names of column types, by schema, table and column, as they were at any time of a case."""
+    """The server's names of column types, by schema, table and column, as at any time of a case."""
 
     types: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
 
 
 def schema_reason(wanted: object, got: object) -> str | None:
-    """Why the schema of a field may be `got` where `wanted` was recorded; None where it may not."""
+    """Return why the schema of a field may be `got` instead of the recorded `wanted`; None if it may not."""
     if not isinstance(wanted, dict) or not isinstance(got, dict):
         return None
     items = got.get("items")
@@ -121,7 +121,7 @@ def schema_reason(wanted: object, got: object) -> str | None:
 
 
 def _routed_names(wanted: dict[str, object], got: dict[str, object]) -> bool:
-    """Whether two schemas of messages from one outbox table differ in nothing but the route in their names."""
+    """Return True if two schemas of messages from one outbox table differ only in the route in their names."""
     fields = got.get("fields")
     first = fields[0].get("field") if isinstance(fields, list) and fields and isinstance(fields[0], dict) else None
     if first != Text('"payload"') or not but("name", wanted, got):
@@ -131,13 +131,13 @@ def _routed_names(wanted: dict[str, object], got: dict[str, object]) -> bool:
 
 
 def _cut_to_fit(wanted: str, got: str) -> bool:
-    """Whether two long texts are the same but for a few characters that one of them has more at its end."""
+    """Return True if two long texts differ only in a few further characters at the end of one."""
     shorter, longer = sorted((wanted, got), key=len)
     return len(shorter) > 1000 and longer.startswith(shorter) and len(longer) - len(shorter) <= 4
 
 
 def value_reason(place: Place, wanted: object, got: object) -> str | None:
-    """Why the value `got` may stand where `wanted` was recorded; None where it may not."""
+    """Return why the value `got` may stand for the recorded `wanted`; None if it may not."""
     schema = place.got_schema if isinstance(place.got_schema, dict) else {}
     kind = schema.get("name")
     name = (kind.string or "") if isinstance(kind, Text) else ""
@@ -191,14 +191,15 @@ def value_reason(place: Place, wanted: object, got: object) -> str | None:
 
 
 def fitted_reason(place: Place, wanted: object, got: object) -> str | None:
-    """As `value_reason`, for records that EnforceRecordSize has cut."""
+    """Return the same as `value_reason`, for records that EnforceRecordSize has cut."""
     if place.column is not None and _cut_to_fit(_string(wanted), _string(got)):
         return "a text cut so that its record fits has room for the digits of the record's own LSN"
     return value_reason(place, wanted, got)
 
 
 def key_schema_reason(apart: frozenset[str], wanted: object, got: object) -> str | None:
-    """As `schema_reason`, for the field of a key; `apart` are the key's columns that values leave out."""
+    """Return the same as `schema_reason`, for a field of a key. `apart` holds the key's columns
+    that values leave out."""
     if not isinstance(wanted, dict) or not isinstance(got, dict):
         return None
     name = got.get("field")
@@ -219,22 +220,22 @@ def key_schema_reason(apart: frozenset[str], wanted: object, got: object) -> str
 
 
 def key_reason(apart: frozenset[str], column: str, wanted: object) -> str | None:
-    """Why another value than `wanted` may stand in a key; `apart` as in `key_schema_reason`."""
+    """Return why another value than `wanted` may stand in a key; `apart` is as in `key_schema_reason`."""
     if column in apart and wanted in ZEROS:
         return "a key keeps the value of a column that values leave out; there it is the type's zero in snapshots"
     return None
 
 
 def any_order(place: Place) -> bool:
-    """Whether the keys of an object may come in any order: an hstore as a map is written in Java's hash order."""
+    """Return True if the keys of an object may be in any order: Java writes an hstore as a map in hash order."""
     return isinstance(place.got_schema, dict) and place.got_schema.get("type") == '"map"'
 
 
 def same_but_for_chunks(wanted: list[Record], got: list[Record], chunk_rows: int) -> bool:
-    """Whether two topics differ only in the order of the leading snapshot rows, more of them than one chunk holds.
+    """Return True if two topics differ only in the order of the first snapshot rows, which fill more than one chunk.
 
-    The chunks of a table are read at once. The snapshot markers belong to places in that order, not to rows, so they
-    have to agree place by place.
+    Chunks of a table are read in parallel. The snapshot markers belong to places in that order, not to rows, so they
+    must agree place by place.
     """
     rows = leading_reads(wanted)
     if len(wanted) != len(got) or rows <= chunk_rows or leading_reads(got) != rows:
@@ -246,7 +247,7 @@ def same_but_for_chunks(wanted: list[Record], got: list[Record], chunk_rows: int
 
 
 def leading_reads(records: list[Record]) -> int:
-    """How many records of the initial snapshot come first."""
+    """Return the number of records of the initial snapshot at the beginning."""
     count = 0
     for record in records:
         value = payload(record.value)
@@ -275,7 +276,7 @@ def _cut_at_quote(wanted: object, got: object) -> bool:
 
 
 def but(name: str, wanted: dict[str, object], got: dict[str, object]) -> bool:
-    """Whether two pieces of a schema are the same but for what they say of `name`."""
+    """Return True if two pieces of a schema differ at most in `name`."""
     rest = [{key: leaf for key, leaf in side.items() if key != name} for side in (wanted, got)]
     return rest[0] == rest[1]
 
@@ -291,7 +292,8 @@ def quoted_twice(wanted: object, got: object) -> bool:
 
 
 def _labels(schema: dict[str, object]) -> list[str] | None:
-    """The labels of an enum's schema; None of any other piece of a schema, an enum's parameters alone included."""
+    """Return the labels of an enum's schema; None for any other piece of a schema, including only
+    an enum's parameters."""
     parameters = schema.get("parameters")
     leaf = parameters.get("allowed") if isinstance(parameters, dict) else None
     return _string(leaf).split(",") if isinstance(leaf, Text) and schema.get("name") == ENUM else None
@@ -338,7 +340,7 @@ def _integer(leaf: object) -> int:
 
 
 def _same_decimal(place: Place, wanted: object, got: object) -> bool:
-    """Whether two Decimals are one number at their own scales or, in a column of type money, one double."""
+    """Return True if two Decimals are one number at their own scales or, in a column of type money, one double."""
     numbers = []
     for schema, leaf in ((place.wanted_schema, wanted), (place.got_schema, got)):
         scale = _scale(schema) if isinstance(schema, dict) else None
@@ -357,7 +359,7 @@ def _string(leaf: object) -> str:
 
 
 def _same_but_for_nanos(wanted: str, got: str) -> bool:
-    """Whether two intervals have the same parts, and seconds that differ by less than a µs."""
+    """Return True if two intervals have the same parts, and seconds that differ by less than 1 µs."""
     sides = [_SECONDS.fullmatch(text) for text in (wanted, got)]
     if sides[0] is None or sides[1] is None or sides[0][1] != sides[1][1]:
         return False
@@ -365,7 +367,7 @@ def _same_but_for_nanos(wanted: str, got: str) -> bool:
 
 
 def _zeros_of_scale(wanted: str, got: str) -> bool:
-    """Whether `wanted` is the whole number `got` with the more than a thousand zeros of a negative scale read wrong."""
+    """Return True if `wanted` is the whole number `got` with the more than 1,000 zeros of a misread negative scale."""
     whole, point, zeros = wanted.partition(".")
     if wanted.startswith("0E-"):
         return got == "0" and 1024 <= int(wanted[3:]) < 2048
@@ -373,13 +375,13 @@ def _zeros_of_scale(wanted: str, got: str) -> bool:
 
 
 def _sorted_pairs(leaf: object) -> list[str] | None:
-    """The pairs of a sparse vector as sorted text, after its dimensions; None where there are none."""
+    """Return the pairs of a sparse vector as sorted text, after its dimensions; None if there are none."""
     pairs = leaf.get("vector") if isinstance(leaf, dict) else None
     return [str(leaf.get("dimensions")), *sorted(map(str, pairs))] if isinstance(pairs, list) else None  # type: ignore[attr-defined]
 
 
 def _flat_map(leaf: object) -> dict[str, str | None] | None:
-    """The map that a JSON string holds as JSON text, if it is one of strings and nulls; None otherwise."""
+    """Return the map in a JSON string as JSON text, if its values are strings and nulls; None otherwise."""
     try:
         value = json.loads((leaf.string if isinstance(leaf, Text) else None) or "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Avro in the wire format of Confluent's, read as the texts of `wire`: the payload, and the schema beside it."""
+"""Avro in Confluent's wire format, read as the texts of `wire`: the payload, and the schema beside it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD = 5
 
 
 def opened(data: bytes, schemas: Mapping[int, str]) -> object | None:
-    """The schema and the payload of bytes that name one of the schemas; None for others."""
+    """Return schema and payload of bytes that name one of the schemas; None for others."""
     if len(data) < _HEAD or data[0]:
         return None
     schema = schemas.get(int.from_bytes(data[1:_HEAD], "big"))
@@ -39,7 +39,7 @@ class _Source:
         return self._data.read()
 
     def _learn(self, schema: Any, space: str) -> None:
-        """Know the named types, wherever they are written out."""
+        """Register the named types, wherever they are defined."""
         if isinstance(schema, list):
             for branch in schema:
                 self._learn(branch, space)
@@ -69,7 +69,7 @@ class _Source:
         return data
 
     def read(self, schema: Any, space: str) -> object:
-        """The value that comes next."""
+        """Read the next value."""
         if isinstance(schema, list):
             return self.read(schema[self._long()], space)
         if isinstance(schema, str):

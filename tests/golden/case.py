@@ -1,4 +1,4 @@
-"""Golden cases: folders that hold a set-up, a configuration, a workload and what Debezium wrote."""
+"""Golden cases: folders with a set-up, a configuration, a workload and Debezium's output."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from tests.golden.properties import parse
 from tests.golden.record import Record, recorded
 
 KNOBS = frozenset({"offsets", "idle", "format", "timezone", "nostream", "record", "fields", "exit"})
-"""offsets: the recording has offsets beside it (for information); idle: seconds without a record that end the case;
-format: the value format, `connect` where the configuration names the converters; timezone: the zone that the recorder
-ran in; nostream: the case ends with the snapshot; record: records show their partition and their timestamp; fields:
-which fields hold LSNs and transactions; exit: the recorded connector ended with an error."""
+"""Knobs of a case. offsets: the recording has offsets beside it (for information). idle: seconds without a record that
+end the case. format: the value format, `connect` if the configuration names the converters. timezone: the recorder's
+time zone. nostream: the case ends with the snapshot. record: records show their partition and their timestamp. fields:
+the fields with LSNs and transactions. exit: the recorded connector ended with an error."""
 FORMATS = frozenset({"cloudevents", "connect"})
 """The values of the knob format."""
 MONGO_KNOBS = frozenset({"offsets", "idle", "format", "exit", "proxy"})
-"""exit: the recorded connector ended with an error; proxy: it came through a proxy that shows a fed oplog."""
+"""Knobs of MongoDB's cases. exit: the recorded connector ended with an error. proxy: it came through a proxy that shows
+a fed oplog."""
 
 _VARIABLE = re.compile(r"\$\{([A-Z][A-Z0-9_]*)\}")
 _VERSION = re.compile(r'"(?:iodebezium)?version":"(\d+\.\d+\.\d+\.\w+)"')
@@ -27,7 +28,7 @@ _VERSION = re.compile(r'"(?:iodebezium)?version":"(\d+\.\d+\.\d+\.\w+)"')
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case. `name` is folder/case, as in `postgres/tutorial`; `database` the kind of database that it needs."""
+    """One case. `name` is folder/case, as in `postgres/tutorial`; `database` is the kind of database."""
 
     name: str
     path: Path
@@ -36,13 +37,13 @@ class Case:
     knobs: Mapping[str, str]
 
     def read(self, name: str) -> str:
-        """The text of one file of the case; empty where there is none."""
+        """Return the text of one file of the case; "" if there is none."""
         path = self.path / name
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
     @property
     def unknown_knobs(self) -> list[str]:
-        """The knobs that the runner does not follow, so that a comparison would say nothing."""
+        """Return the knobs that the runner does not support, so that a comparison would be meaningless."""
         allowed = {"postgresql": KNOBS, "mongodb": MONGO_KNOBS}.get(self.database, frozenset(self.knobs))
         found = sorted(set(self.knobs) - allowed)
         value = self.knobs.get("format", "cloudevents")
@@ -50,9 +51,9 @@ class Case:
 
     @property
     def shapes(self) -> dict[str, str] | None:
-        """Where records may have any shape: the kinds of fields that hold LSNs and transactions under their own names.
+        """The kinds of fields with LSNs and transactions, by name, if records may have any shape.
 
-        None where all records are change events and what goes with them.
+        None if all records are change events and related records.
         """
         if not {"record", "fields"} & set(self.knobs) and self.knobs.get("format") != "connect":
             return None
@@ -61,31 +62,31 @@ class Case:
 
     @property
     def cuts(self) -> bool:
-        """Whether a transform cuts records to a size, which the digits of their positions count in."""
+        """True if a transform cuts records to a size, which includes the digits of their positions."""
         return any(text.endswith(".EnforceRecordSize") for text in self.properties.values())
 
     def workload(self) -> list[script.Statement | script.Directive]:
-        """The statements and directives of run.sql."""
+        """Return the statements and directives of run.sql."""
         return script.split(self.read("run.sql"))
 
     def expected(self) -> list[Record]:
-        """The recorded records, in order; freshly parsed, for the comparison changes them."""
+        """Return the recorded records in order; freshly parsed, because the comparison changes them."""
         return recorded(self.path / "expected.jsonl.gz")
 
     def options(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """The configuration with its `${NAME}` filled in; raises KeyError on a variable that is not given."""
+        """Return the configuration with its `${NAME}` resolved. Raises KeyError for an unknown variable."""
         return {
             name: _VARIABLE.sub(lambda match: variables[match[1]], value) for name, value in self.properties.items()
         }
 
     def extensions(self) -> set[str]:
-        """The extensions that the set-up creates."""
+        """Return the extensions that the set-up creates."""
         found = re.findall(r"\bcreate\s+extension\s+(?:if\s+not\s+exists\s+)?\"?([\w-]+)", self.read("setup.sql"), re.I)
         return {str(name).lower() for name in found}
 
 
 def load(path: Path) -> Case:
-    """The case in the folder `path`."""
+    """Return the case in the folder `path`."""
     path = path.resolve()
     text = (path / "config.properties").read_text(encoding="utf-8")
     properties = parse(text)
@@ -95,7 +96,7 @@ def load(path: Path) -> Case:
 
 
 def find(root: Path) -> list[Case]:
-    """The cases at, in or one folder below `root`, by name."""
+    """Return the cases at, in or one folder below `root`, by name."""
     folders = [root, *root.glob("*"), *root.glob("*/*")]
     return sorted(
         (load(folder) for folder in folders if (folder / "config.properties").is_file()), key=lambda case: case.name
@@ -103,6 +104,6 @@ def find(root: Path) -> list[Case]:
 
 
 def version(records_text: str) -> str | None:
-    """The version that a recording names in its source blocks; None where it names none."""
+    """Return the version that a recording names in its source blocks; None if it names none."""
     match = _VERSION.search(records_text)
     return match[1] if match else None

@@ -1,4 +1,4 @@
-"""Two runs compared: topic by topic, in order, byte for byte."""
+"""Comparison of two runs: topic by topic, in order, byte for byte."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ KEYS = (".key", ".headers.__debezium.newkey", ".headers.__debezium.oldkey")
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a comparison has to know beside the records.
+    """What a comparison needs beside the records.
 
-    A table of more rows than `chunk_rows` may have its snapshot's rows in another order (0: none may). `heartbeats`
-    and `notifications` name topics, as in Normaliser. `normaliser` makes one that is not PostgreSQL's; the reasons
-    tell why a value, or a piece of a schema, may differ.
+    A table of more than `chunk_rows` rows may have its snapshot rows in another order (0: no table may). `heartbeats`
+    and `notifications` name topics, as in Normaliser. `normaliser` makes a normaliser for another database than
+    PostgreSQL. The reasons explain why a value, or a piece of a schema, may differ.
     """
 
     chunk_rows: int = 0
@@ -44,15 +44,15 @@ class Terms:
 
 
 def difference(expected: list[Record], got: list[Record], terms: Terms | None = None) -> str | None:
-    """The first of the `differences`, or None."""
+    """Return the first of the `differences`, or None."""
     return next(differences(expected, got, terms), None)
 
 
 def differences(expected: list[Record], got: list[Record], terms: Terms | None = None) -> Iterator[str]:
-    """What differs between a recording and a run, record by record; both are normalised in place.
+    """Return the differences between a recording and a run, record by record. Both are normalised in place.
 
-    Everything that does not vary is compared first, then the names of what varies, so that one record too few is
-    not reported as a shift of all log positions.
+    Fixed parts are compared first, then the names of variable parts, so that a missing record is not reported as a
+    shift of all log positions.
     """
     terms = terms or Terms()
     make = terms.normaliser or (lambda: Normaliser(terms.heartbeats, terms.notifications))
@@ -86,7 +86,7 @@ def _topic(topic: str, wanted: list[Record], found: list[Record], terms: Terms) 
     different = False
     shown: frozenset[str] | None = None
     for index, (one, other) in enumerate(zip(wanted, found, strict=False)):
-        # A tombstone shows no column: those of the record before it count.
+        # A tombstone shows no column; the columns of the record before it count.
         shown = _shown(other) or shown
         for answer in _record(one, other, terms, shown):
             if not different and terms.chunk_rows and same_but_for_chunks(wanted, found, terms.chunk_rows):
@@ -100,7 +100,7 @@ def _topic(topic: str, wanted: list[Record], found: list[Record], terms: Terms) 
 
 
 def _shown(record: Record) -> frozenset[str] | None:
-    """The fields of a change event's rows; None for any other record."""
+    """Return the fields of a change event's rows; None for any other record."""
     value = payload(record.value)
     rows = [value.get(image) for image in IMAGES] if isinstance(value, dict) and "source" in value else []
     row = next((row for row in rows if isinstance(row, dict)), None)
@@ -122,7 +122,7 @@ def _record(wanted: Record, got: Record, terms: Terms, shown: frozenset[str] | N
 
 
 class _Walk:
-    """Finds the places where two records differ in a way that no rule of acceptance covers."""
+    """A search for the places where two records differ in a way that no rule of acceptance covers."""
 
     def __init__(self, got: Record, terms: Terms, shown: frozenset[str] | None) -> None:
         key = payload(got.key)
@@ -135,7 +135,7 @@ class _Walk:
         self.terms = terms
 
     def part(self, path: str, wanted: object, got: object) -> Iterator[str]:
-        """A whole key, value or header. The texts decide; the walk only finds the place."""
+        """Compare a whole key, value or header. The texts decide; the walk only finds the place."""
         if write(wanted) == write(got):
             return
         if isinstance(wanted, dict) and isinstance(got, dict) and set(wanted) == set(got) == {"schema", "payload"}:
@@ -148,7 +148,7 @@ class _Walk:
             yield from self.value(path, wanted, got, Place(op=self.op))
 
     def schema(self, path: str, wanted: object, got: object) -> Iterator[str]:
-        """Two schemas, or two pieces of them."""
+        """Compare two schemas, or two pieces of them."""
         if write(wanted) == write(got) or self.terms.schema_reason(wanted, got):
             return
         if path.startswith(KEYS) and key_schema_reason(self.apart, wanted, got):
@@ -163,7 +163,7 @@ class _Walk:
             yield _unequal(path, wanted, got)
 
     def value(self, path: str, wanted: object, got: object, place: Place) -> Iterator[str]:
-        """Two values with their schemas."""
+        """Compare two values with their schemas."""
         if write(wanted) == write(got) or self.terms.value_reason(place, wanted, got):
             return
         if isinstance(wanted, dict) and isinstance(got, dict):
@@ -182,7 +182,7 @@ class _Walk:
             yield _unequal(path, wanted, got)
 
     def _member(self, path: str, place: Place, key: str) -> Place:
-        """The place of a member: in a row image, or in a key or flat row, it is a column."""
+        """Return the place of a member: in a row image, a key or a flat row, it is a column."""
         root = path.removesuffix(".payload") in (".key", ".value")
         image = path.rpartition(".")[2] in IMAGES and self.envelope
         column = place.column
@@ -203,7 +203,7 @@ def _string(block: object, name: str) -> str | None:
 
 
 def _field(schema: object, key: str) -> object:
-    """The schema of one field of a struct, or of a map's values."""
+    """Return the schema of one field of a struct, or of a map's values."""
     if not isinstance(schema, dict):
         return None
     if schema.get("type") == '"map"':

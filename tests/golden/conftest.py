@@ -1,4 +1,4 @@
-"""The servers of golden cases, each started once for all modules that play cases."""
+"""The servers of golden cases, each started once for all modules that run cases."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.servers.secantus import Unavailable
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
-    """PostgreSQL of the version of the recordings where the system has it."""
+    """Yield PostgreSQL, of the recordings' version if the system has it."""
     with runner.server() as postgres:
         yield postgres
 
 
 @pytest.fixture(scope="session")
 def mongo_server() -> Iterator[Mongo]:
-    """A server that each case empties; skips where it cannot be fetched."""
+    """Yield a server that each case empties. Skips if it cannot be fetched."""
     try:
         starting = mongo_runner.server()
         with starting as mongo:

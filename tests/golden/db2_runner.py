@@ -1,6 +1,7 @@
-"""Runs the golden cases of Db2 on Derby with the played capture program.
+"""A runner of Db2's golden cases on Derby with the simulated capture program.
 
-Their expected records are written by hand after Debezium's document of its Db2 connector: no Debezium reads Derby.
+Their expected records are written by hand after the documentation of Debezium's Db2 connector, because no Debezium
+reads Derby.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _OTHERS = ("ASNCDC", "PLAYED")
 
 @contextmanager
 def server() -> Iterator[Derby]:
-    """A server for golden cases; raises tests.servers.jars.Unavailable where its jars cannot be fetched."""
+    """Run a server for golden cases. Raises tests.servers.jars.Unavailable if its jars cannot be fetched."""
     with Derby(derby.fetch()) as started:
         yield started
 
 
 def run(case: Case, server: Derby, spark: SparkSession | None, folder: Path) -> Iterator[str]:
-    """Return what differs in one run of the case on a fresh database. Raises Failed.
+    """Return the differences in one run of the case on a fresh database. Raises Failed.
 
     Every statement of the case is one transaction.
     """
@@ -63,7 +64,7 @@ def run(case: Case, server: Derby, spark: SparkSession | None, folder: Path) -> 
         }
         driver = {f"driver.{keyword}": value for keyword, value in DRIVER.items()}
         options = case.options(variables) | driver
-        # each call of the planner asks the server for all that is captured
+        # Each call of the planner asks the server for all captured changes.
         stream = opened(spark, "db2", options, folder / "checkpoint", lambda: 0, _Renamed(name))
         stream.start()
         try:
@@ -87,7 +88,7 @@ def run(case: Case, server: Derby, spark: SparkSession | None, folder: Path) -> 
 
 
 class _Renamed(Reader):
-    """Reads events of a database of one run as events of the database that the recordings name."""
+    """A reader of one run's events under the name of the database in the recordings."""
 
     def __init__(self, name: str) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Names that the recorder misread: Debezium 1.7 takes each byte of a name in the stream for a signed character.
+"""Names that the recorder misread: Debezium 1.7 reads each byte of a name in the stream as a signed character.
 
-`naïve` then reads `na\\uffc3\\uffafve`, and a table with such a name is not recognised as the one of the snapshot:
-its records in the stream lose their key and go to another topic. Ours reads UTF-8 everywhere. So the recorded names
-of columns are put right before comparing, and of a table with a misread name only the snapshot is compared.
+It reads `naïve` as `na\\uffc3\\uffafve`, and does not recognise a table with such a name as the snapshot's: its records
+in the stream lose their key and go to another topic. Ours reads UTF-8 everywhere. So recorded names of columns are
+corrected before the comparison, and for a table with a misread name only the snapshot is compared.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAMING = frozenset({"field", "name"})
 
 
 def put_right(text: str) -> str:
-    """A JSON text or key with its misread characters read again, as UTF-8; characters beyond 16 bits as escapes."""
+    """Return a JSON text or key with its misread characters read as UTF-8; characters beyond 16 bits become escapes."""
 
     def one(match: re.Match[str]) -> str:
         try:
@@ -36,7 +36,8 @@ def put_right(text: str) -> str:
 
 
 def comparable(expected: list[Record], got: list[Record]) -> tuple[list[Record], list[Record]]:
-    """Both sides without what the recording cannot show, its names put right; the same lists if nothing is misread."""
+    """Return both sides without parts that the recording cannot show, with corrected names; unchanged if none is
+    misread."""
     tables = {_table(record) for record in expected if _table(record) != put_right(_table(record))}
     named = any(_SIGNED.search(text) for text in _all_names(expected))
     if not tables and not named:
@@ -62,7 +63,7 @@ def _repair(part: object) -> object:
 
 
 def _all_names(records: list[Record]) -> Iterator[str]:
-    # Records of one table share their schema, which is by far the greater part of them.
+    # Records of one table share their schema, which is by far the largest part of them.
     seen: set[int] = set()
     for record in records:
         value = record.value
@@ -74,7 +75,7 @@ def _all_names(records: list[Record]) -> Iterator[str]:
 
 
 def _names(part: object) -> list[str]:
-    """All names in a value: keys of objects, and what schemas name."""
+    """Return all names in a value: keys of objects, and names in schemas."""
     if isinstance(part, dict):
         inner = [name for item in part.values() for name in _names(item)]
         return [*part, *(item for key, item in part.items() if key in _NAMING and isinstance(item, Text)), *inner]

@@ -1,6 +1,7 @@
-"""Records that Debezium's MongoDB connector writes and ours does not, by rules about the configuration, with reasons.
+"""Records that Debezium's MongoDB connector writes and ours does not: rules about the configuration, with reasons.
 
-What docs/guarantees/compatibility.md lists as deliberate; a recording loses exactly such records before it is compared.
+docs/guarantees/compatibility.md lists them as deliberate. A recording loses exactly these records before it is
+compared.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Rule = Callable[[Record], bool]
 
 
 def unwanted(properties: Mapping[str, str], form: str) -> list[tuple[str, Rule]]:
-    """What a recording of the format `form` may have too much: the reason, and which records it is about."""
+    """Return the surplus records of a recording in the format `form`: reasons, and tests for the records."""
     rules: list[tuple[str, Rule]] = []
     skipped = {word.lower() for word in split_list(properties.get("skipped.operations", ""))}
     if form == "1.1" and len(skipped) > 1:
@@ -46,7 +47,7 @@ def unwanted(properties: Mapping[str, str], form: str) -> list[tuple[str, Rule]]
 
 
 def without(records: Iterable[Record], rules: list[tuple[str, Rule]]) -> list[bool]:
-    """For each record whether it stays; a tombstone goes with the delete before it."""
+    """Return for each record whether it is kept; a tombstone is removed with the delete before it."""
     stays: list[bool] = []
     latest: dict[str, bool] = {}
     for record in records:

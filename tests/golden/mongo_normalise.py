@@ -1,6 +1,6 @@
-"""What differs from run to run in MongoDB's records becomes a name, as `normalise` does it for PostgreSQL's.
+"""Replacement of variable parts of MongoDB's records by names, as in `normalise` for PostgreSQL.
 
-Entries that were fed to the oplog are of 2019 and the same in every run, so positions of that time stay as they are.
+Entries that were fed to the oplog are of 2019 and equal in every run, so positions of that time stay unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.golden.record import Record
 from tests.golden.wire import NULL, Text
 
 RECORDED_SINCE = 1_600_000_000_000
-"""Moments before it, in ms, are those of entries that were fed to the oplog."""
+"""Times before this, in ms, are those of entries that were fed to the oplog."""
 
 _WINDOW_DOCUMENT = re.compile(r"snapshot-window-(?:open|close)")
 _DATE = re.compile(r'(\\"\$date\\": ?)-?\d+')
@@ -22,12 +22,13 @@ _TRANSACTION = re.compile(r'"(\{.*\}):(\d+)"')
 
 @dataclass(slots=True)
 class MongoNormaliser(Normaliser):
-    """Normalises the records of one run, in place. In a `genuine` one the log was fed by hand: nothing in it varies."""
+    """A normaliser for the records of one run, in place. In a `genuine` run the log was fed by hand, and nothing
+    varies."""
 
     genuine: bool = False
 
     def _transaction(self, leaf: object, kind: str = "lsn") -> object:
-        """A transaction's id, the session's and its own; that of Debezium 1.1 is an entry's `h`."""
+        """Return a transaction's id, from the session's and its own number; in Debezium 1.1 it is an entry's `h`."""
         found = _TRANSACTION.fullmatch(leaf) if isinstance(leaf, Text) else None
         return leaf if found is None else self._leaf(['"', ("lsid", found[1]), ":", ("txn", found[2]), '"'])
 
@@ -74,7 +75,7 @@ class MongoNormaliser(Normaliser):
                 value[image] = self._uuids(Text(_DATE.sub(r"\1<date>", leaf)))
 
     def _flat(self, row: dict[str, object]) -> None:
-        """The metadata that ExtractNewDocumentState adds to a document."""
+        """Normalise the metadata that ExtractNewDocumentState adds to a document."""
         for prefix in ("__", "__source_"):
             self._moment(row, (f"{prefix}ts_ms", f"{prefix}ts_us", f"{prefix}ts_ns"))
             leaf = row.get(f"{prefix}ord")
@@ -99,11 +100,11 @@ class MongoNormaliser(Normaliser):
         self._moment(event, ("iodebeziumtsms", "iodebeziumtsus", "iodebeziumtsns"))
 
     def _record(self, record: Record) -> None:
-        # A class with slots is made anew, so that super() without arguments does not know it.
+        # A class with slots is created anew, so that super() without arguments fails.
         Normaliser._record(self, record)
         key = payload(record.key)
         identity = key.get("id") if isinstance(key, dict) else None
-        # The key is the JSON text of the id, in its quotes.
+        # The key is the JSON text of the id, in quotes.
         if isinstance(key, dict) and isinstance(identity, Text) and WINDOW.search(identity):
             key["id"] = self._uuids(identity)
 
@@ -116,9 +117,9 @@ def _genuine(source: dict[str, object]) -> bool:
 
 
 def by_window(records: list[Record], size: int) -> list[Record]:
-    """The records with the documents of each window of an incremental snapshot in the order of their keys.
+    """Return the records with the documents of each window of an incremental snapshot in the order of their keys.
 
-    Debezium holds them in a Java hash map. A window's are at most `size` records of a topic in a row.
+    Debezium keeps them in a Java hash map. A window has at most `size` consecutive records of a topic.
     """
     arranged: list[Record] = list(records)
     places: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Runs the golden cases of MongoDB on one server, emptied before each, through a proxy where the case asks for one."""
+"""A runner of MongoDB's golden cases on one server, emptied before each, with a proxy if the case needs one."""
 
 from __future__ import annotations
 
@@ -26,30 +26,31 @@ from tests.servers.secantus import Secantus, fetch
 
 SYSTEM = frozenset({"admin", "config", "local"})
 WINDOW = 1024
-"""Documents of a window where incremental.snapshot.chunk.size is not given."""
+"""Documents in a window if incremental.snapshot.chunk.size is not given."""
 AWAIT_MS = "20"
-"""How long the server keeps the reader waiting when nothing happens."""
+"""Time in ms for which the server keeps the reader waiting if nothing happens."""
 
 
 @contextmanager
 def server() -> Iterator[Mongo]:
-    """A server for golden cases; raises tests.servers.secantus.Unavailable where it cannot be fetched."""
+    """Run a server for golden cases. Raises tests.servers.secantus.Unavailable if it cannot be fetched."""
     with Secantus(fetch()) as started:
         yield running(started)
 
 
 def options(case: Case, mongo: Mongo, folder: Path) -> dict[str, str]:
-    """The case's configuration as it connects to `mongo`."""
+    """Return the case's configuration for a connection to `mongo`."""
     variables = {"MONGO_URI": mongo.uri, "MONGO_HOSTS": mongo.hosts, "OFFSETS": str(folder / "offsets.dat")}
     filled = case.options(variables)
     if "signal.data.collection" in filled:
-        # one chunk for each window, as the recorded connector reads them
+        # One chunk for each window, as the recorded connector reads them.
         filled["incremental.snapshot.window.chunks"] = "1"
     return filled | {"cursor.max.await.time.ms": AWAIT_MS}
 
 
 def run(case: Case, mongo: Mongo, spark: SparkSession | None, folder: Path, given: dict[str, str]) -> Iterator[str]:
-    """Return what differs in one run of the case; `given` are further options. Raises Failed and PyMongo's errors."""
+    """Return the differences in one run of the case. Raises Failed and PyMongo's errors. `given`
+    are further options."""
     steps = mongo_steps.load(case.path / "run.json")
     recorded = case.expected()
     heartbeats = case.properties.get("topic.heartbeat.prefix") or case.properties.get(
@@ -65,7 +66,7 @@ def run(case: Case, mongo: Mongo, spark: SparkSession | None, folder: Path, give
         if case.knobs.get("proxy") == "true":
             shown = through(mongo, stack.enter_context(Proxy(mongo.address, Oplog())))
         settings = options(case, shown, folder) | given
-        # the log as the query sees it
+        # The log as the query sees it.
         looking = stack.enter_context(shown.client())
         stream = opened(spark, "mongodb", settings, folder / "checkpoint", lambda: newest(looking).time)
         play = _Play(stream, Writer(client))
@@ -75,7 +76,7 @@ def run(case: Case, mongo: Mongo, spark: SparkSession | None, folder: Path, give
             stream.beat(heartbeats, expected)
             play.end()
         except Failed as error:
-            # Debezium ended with an error there, too.
+            # Debezium ended with an error, too.
             if "exit" not in case.knobs or isinstance(error, Late):
                 raise
         finally:
@@ -83,7 +84,7 @@ def run(case: Case, mongo: Mongo, spark: SparkSession | None, folder: Path, give
             empty(client)
         got = stream.records()
     if "exit" in case.knobs:
-        # Where ours goes on, there is nothing to compare with.
+        # Ours continues, so there is nothing to compare with.
         got = _as_far(expected, got)
     size = int(case.properties.get("incremental.snapshot.chunk.size", WINDOW))
     genuine = any(step["op"] == "oplog" for step in steps)
@@ -111,7 +112,7 @@ def empty(client: pymongo.MongoClient[Document]) -> None:
 
 
 def _as_far(expected: list[Record], got: list[Record]) -> list[Record]:
-    """Of each topic as many records as were recorded."""
+    """Return for each topic as many records as were recorded."""
     left: dict[str, int] = {}
     for record in expected:
         left[record.topic] = left.get(record.topic, 0) + 1
@@ -124,7 +125,7 @@ def _as_far(expected: list[Record], got: list[Record]) -> list[Record]:
 
 
 class _Play:
-    """One case being played."""
+    """One running case."""
 
     def __init__(self, stream: Stream, writer: Writer) -> None:
         self._stream = stream
@@ -132,17 +133,17 @@ class _Play:
         self._runs = False
 
     def do(self, step: Step) -> None:
-        """One step."""
+        """Carry out one step."""
         op = step["op"]
         if op == "start":
             self._stream.start()
             self._runs = True
-            # position and snapshot are fixed, and the log is read
+            # Position and snapshot are fixed, and the log is read.
             self._stream.catch_up()
         elif op == "stop":
             self.end()
         elif op in ("wait", "settle"):
-            # the recorder had to wait for records, or for silence
+            # The recorder had to wait for records, or for silence.
             self._stream.catch_up()
         elif op == "sleep":
             self._stream.pause(step["seconds"])
@@ -150,7 +151,7 @@ class _Play:
             self._writer.do(step)
 
     def end(self) -> None:
-        """Stop the query after all that the log holds."""
+        """Stop the query after everything in the log."""
         if self._runs:
             self._stream.catch_up()
             self._stream.stop()

@@ -1,4 +1,4 @@
-"""The steps of a MongoDB case, `run.json`, read and carried out; MONGODB.md beside the recordings explains them."""
+"""The steps of a MongoDB case, `run.json`, and their execution. MONGODB.md beside the recordings explains them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DIGITS = "0123456789"
 
 
 def load(path: Path) -> list[Step]:
-    """The steps of a run.json, whose values are canonical extended JSON; raises ValueError on one that is not known."""
+    """Return the steps of a run.json, with values in canonical extended JSON. Raises ValueError for an unknown step."""
     steps: list[Step] = json_util.loads(path.read_text(encoding="utf-8"), json_options=_JSON)["steps"]
     known = CONTROL | {name.removeprefix("_do_") for name in vars(Writer) if name.startswith("_do_")}
     if unknown := sorted({step["op"] for step in steps} - known):
@@ -36,7 +36,7 @@ def load(path: Path) -> list[Step]:
 
 
 class Writer:
-    """Carries out the steps that write, one after another."""
+    """A writer that carries out the steps on the server one after another."""
 
     def __init__(self, client: pymongo.MongoClient[Document]) -> None:
         self._client = client
@@ -44,7 +44,7 @@ class Writer:
         self._entries = 0
 
     def do(self, step: Step, session: ClientSession | None = None) -> None:
-        """One step; raises PyMongo's errors unless the step is one that `fails`."""
+        """Carry out one step. Raises PyMongo's errors unless the step is marked `fails`."""
         method = getattr(self, f"_do_{step['op']}")
         try:
             method(step, session)
@@ -132,7 +132,7 @@ class Writer:
         self._of(step).rename(step["to"].split(".", 1)[1])
 
     def _do_oplog(self, step: Step, session: ClientSession | None) -> None:
-        """Entries for the collection that stands in for the oplog."""
+        """Insert entries into the stand-in for the oplog."""
         if self._oplog is None:
             self._oplog = stand_in(self._client)
         for entry in step["entries"]:
@@ -141,7 +141,7 @@ class Writer:
 
 
 def _request(request: Step) -> Any:
-    """One of the writes of a bulk."""
+    """Return one of the writes of a bulk."""
     kind, upsert = request["op"], bool(request.get("upsert"))
     if kind == "insert":
         return pymongo.InsertOne(request["document"])
@@ -154,7 +154,7 @@ def _request(request: Step) -> Any:
 
 
 def filled(template: Any, number: int) -> Any:
-    """The template with the text "$i" as the number, and `$i` within texts as its digits."""
+    """Return the template with the text "$i" as the number, and `$i` within texts as its digits."""
     if isinstance(template, dict):
         return {name: filled(value, number) for name, value in template.items()}
     if isinstance(template, list):

@@ -1,11 +1,11 @@
-"""What differs from run to run becomes a name, so that equal stays equal and different stays different.
+"""Replacement of variable parts by names, so that equal values stay equal and different ones different.
 
-A volatile value is replaced by a Named leaf. It is shown in two ways: masked (`<lsn>`), for a first comparison of
-everything else, and named (`<lsn 3>`) by the rank of the value among all of its kind in the run. The rank follows
-the log, not the order in which topics were read, so two runs that interleave their topics differently agree.
+A variable value is replaced by a Named leaf. It is shown in two ways: masked (`<lsn>`), for a first comparison of all
+fixed parts, and named (`<lsn 3>`) by the rank of the value among all of its kind in the run. The rank follows the log,
+not the order in which topics were read, so two runs that interleave their topics differently agree.
 
-Contradictions within one record (three timestamps that are not one moment, a sequence that does not end in the
-record's LSN) are left in place as a text that says so, and so differ from a sound record.
+Contradictions within one record (three timestamps that are not one instant, a sequence that does not end with the
+record's LSN) are left in place as a text that names them, and so differ from a sound record.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RUN_ID = "__debezium.context.runId"
 
 @dataclass(slots=True)
 class Named:
-    """A leaf with volatile parts: texts, and (kind, value) pairs that are shown by name."""
+    """A leaf with variable parts: texts, and (kind, value) pairs that are shown by name."""
 
     parts: list[str | tuple[str, str]]
     names: dict[tuple[str, str], str] | None = field(default=None, repr=False)
@@ -48,7 +48,7 @@ class Named:
 
 @dataclass(slots=True)
 class Normaliser:
-    """Normalises the records of one run, in place; one instance serves one run.
+    """A normaliser for the records of one run, in place.
 
     `heartbeats` is the prefix of the heartbeats' topics, `notifications` the topic of notifications.
     """
@@ -58,11 +58,11 @@ class Normaliser:
     _named: list[Named] = field(default_factory=list)
 
     def normalise(self, records: Iterable[Record]) -> dict[str, list[Record]]:
-        """The records by topic, masked. Of heartbeats, whose number is a matter of time, only distinct ones stay."""
+        """Return the records by topic, masked. Of heartbeats, whose number depends on time, only distinct ones stay."""
         topics: dict[str, list[Record]] = {}
         for record in records:
             topics.setdefault(record.topic, []).append(record)
-        # By name, so that what is named in the order of its appearance does not depend on the order of the topics.
+        # Sorted, so that names in order of appearance do not depend on the order of the topics.
         for topic in sorted(topics):
             for record in topics[topic]:
                 self._record(record)
@@ -72,7 +72,7 @@ class Normaliser:
         return topics
 
     def name(self) -> None:
-        """Show every volatile value by its name from here on."""
+        """From here on, show every variable value by its name."""
         values: dict[str, dict[str, None]] = {}
         for leaf in self._named:
             for part in leaf.parts:
@@ -93,7 +93,7 @@ class Normaliser:
         return leaf
 
     def _number(self, kind: str, leaf: object) -> object:
-        """An integer, or a string of digits, by name; anything else stays."""
+        """Replace an integer, or a string of digits, by a name; anything else stays."""
         if isinstance(leaf, Text):
             if leaf.isdigit():
                 return self._leaf([(kind, str(leaf))])
@@ -115,9 +115,10 @@ class Normaliser:
         return self._leaf(['"[', *head, ',\\"', ("lsn", match[2]), '\\"]"'])
 
     def _transaction(self, leaf: object, kind: str = "lsn") -> object:
-        """The id of a transaction: its number, in today's format with an LSN, that of a commit's end (`commit`) in END.
+        """Replace the id of a transaction: its number, in today's format with an LSN, of a commit's end (`commit`) in
+        END.
 
-        Whether a commit's end is the next change's LSN depends on the other records that the server writes between.
+        Whether a commit's end is the next change's LSN depends on other records that the server writes in between.
         """
         text = leaf.string if isinstance(leaf, Text) else None
         match = re.fullmatch(r"(\d+)(?::(\d+))?", text or "")
@@ -127,7 +128,7 @@ class Normaliser:
         return self._leaf(['"', ("tx", match[1]), *position, '"'])
 
     def _uuids(self, leaf: object) -> object:
-        """A string with its UUIDs by name and its instants masked."""
+        """Replace the UUIDs in a string by names, and mask its instants."""
         if not isinstance(leaf, Text) or leaf.string is None:
             return leaf
         parts: list[str | tuple[str, str]] = []
@@ -181,7 +182,7 @@ class Normaliser:
         self._moment(event, ("iodebeziumtsms", "iodebeziumtsus", "iodebeziumtsns"))
 
     def _bare_identity(self, leaf: Text) -> object:
-        """The id of an event without extension attributes."""
+        """Replace the id of an event without extension attributes."""
         match = re.fullmatch(r"(name:.*;lsn:)(\d+)(;txId:)(\d+)(;sequence:)(\[.*\])", leaf.string or "")
         if match is None:
             return leaf
@@ -190,7 +191,7 @@ class Normaliser:
         return self._leaf(['"', match[1], ("lsn", match[2]), match[3], ("tx", match[4]), match[5], *inner, '"'])
 
     def _flat(self, row: dict[str, object]) -> None:
-        """The metadata that ExtractNewRecordState adds to a row, with its default prefix."""
+        """Normalise the metadata that ExtractNewRecordState adds to a row, with its default prefix."""
         for prefix in ("__", "__source_"):
             own = row.get(f"{prefix}lsn")
             _change(row, f"{prefix}sequence", partial(self._sequence, lsn=own))
@@ -218,7 +219,7 @@ class Normaliser:
                 if isinstance(name, Text) and name.string is not None:
                     row["data_collection"] = Text('"' + HASH.sub("@<hash>", name.string) + '"')
             if isinstance(collections, list):
-                # Where an object without a name of its own stands in a Java hash map is a matter of its address.
+                # The place of an object without a name of its own in a Java hash map depends on its address.
                 value["data_collections"] = sorted(collections, key=lambda row: "<hash>" not in row["data_collection"])
         self._flat(value)
         if envelope:
@@ -234,7 +235,7 @@ class Normaliser:
         if isinstance(key, dict) and isinstance(value, dict) and "status" in value and "data_collections" in value:
             _change(key, "id", partial(self._transaction, kind=_boundary(value)))
         if isinstance(key, dict) and set(key) == {"id"} and value == NULL and record.topic.endswith(".transaction"):
-            # CloudEvents say nothing else of a transaction's boundaries
+            # CloudEvents show nothing else of a transaction's boundaries.
             match = re.fullmatch(r'"(\d+):\d+"', str(key["id"]))
             key["id"] = self._leaf(['"', ("tx", match[1]), ':<lsn>"']) if match else key["id"]
         if notification and isinstance(value, dict) and value.get("aggregate_type") == '"Initial Snapshot"':
@@ -251,7 +252,7 @@ class Normaliser:
 
 
 def _set_of_tables(data: object) -> object:
-    """What a notification tells, with the tables in order: where they are a Java set, theirs is that of hash codes."""
+    """Return a notification with its tables sorted, because Java keeps them in a set ordered by hash codes."""
     tables = data.get("data_collections") if isinstance(data, dict) else None
     if not isinstance(data, dict) or not isinstance(tables, Text) or tables.string is None:
         return data
@@ -259,18 +260,18 @@ def _set_of_tables(data: object) -> object:
 
 
 def _boundary(value: object) -> str:
-    """Which kind of LSN the id of a BEGIN or END record has."""
+    """Return the kind of LSN in the id of a BEGIN or END record."""
     ends = isinstance(value, dict) and isinstance(value.get("status"), Text) and value["status"].string == "END"
     return "commit" if ends else "lsn"
 
 
 def payload(part: object) -> object:
-    """The payload of Connect's JSON with a schema; JSON without one is its own payload."""
+    """Return the payload of Connect's JSON with a schema; JSON without a schema is its own payload."""
     return part["payload"] if isinstance(part, dict) and set(part) == {"schema", "payload"} else part
 
 
 def _run_id(part: object) -> object:
-    """The run's id masked, whatever form it has, as long as it is a string with something in it."""
+    """Mask the run's id in any form, if it is a string that is not empty."""
     leaf = payload(part)
     if not isinstance(leaf, Text) or not leaf.string:
         return part

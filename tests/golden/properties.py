@@ -9,7 +9,7 @@ _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse(text: str) -> dict[str, str]:
-    """Names and values, escapes resolved, lines joined that end in a backslash; comments are left out."""
+    """Return names and values, with escapes resolved, lines joined after a backslash, and comments left out."""
     properties: dict[str, str] = {}
     logical = ""
     for line in text.splitlines():
@@ -30,7 +30,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """A logical line at its first unescaped `=`, `:` or blank."""
+    """Split a logical line at its first unescaped `=`, `:` or blank."""
     match = re.match(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", line, re.S)
     assert match is not None
     return _resolve(match[1]), _resolve(line[match.end() :])

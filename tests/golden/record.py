@@ -1,4 +1,4 @@
-"""Records of a topic, as a recording holds them and as a run of ours yields them."""
+"""Records of a topic, as in a recording and as from a run of ours."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _VOLATILE = (
     (re.compile(r"\bid=\d+:\d+"), "id=<transaction>"),
     (re.compile(r"\b01[0-9a-f]{6}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "<run>"),
 )
-"""What is of one run alone in the texts that Java's `toString` makes."""
+"""Matches parts of texts by Java's `toString` that differ in each run."""
 
 PLACES = ("partition", "timestamp")
-"""What some recordings tell besides, of the records that have it."""
+"""Further parts of records in some recordings."""
 
 
 @dataclass(slots=True)
 class Record:
     """One record with its parts parsed by `wire`; a tombstone's value is the JSON null.
 
-    `partition` and `timestamp` are null where the record asks for none, and in recordings that do not tell them.
+    `partition` and `timestamp` are null if the record sets none, and in recordings that do not show them.
     """
 
     topic: str
@@ -40,14 +40,14 @@ class Record:
 
 
 class AnyReader(wire.Reader):
-    """Reads bytes of any format: JSON, Avro by what `schemas` gives by ids, and all others as they are."""
+    """A reader of bytes of any format: JSON, Avro by the ids in `schemas`, and all others unchanged."""
 
     def __init__(self, schemas: Callable[[], Mapping[int, str]]) -> None:
         super().__init__()
         self.schemas = schemas
 
     def other(self, data: bytes) -> object:
-        """What bytes stand for that are no compact JSON: Avro shows its schema as JSON does."""
+        """Return the parsed form of bytes that are not compact JSON. Avro shows its schema as JSON does."""
         found = avro.opened(data, self.schemas())
         if found is None:
             text = _shown(data)
@@ -58,8 +58,8 @@ class AnyReader(wire.Reader):
         return found
 
     def within(self, event: object) -> object:
-        """The value itself; where it is a CloudEvent with Avro in it, that is opened in its place, and where it names
-        its schema by a number, the schema stands there: the numbers are those of one registry."""
+        """Return the value with nested parts opened: Avro in a CloudEvent, and a schema in place of its number, which
+        is that of one registry."""
         if isinstance(event, dict) and set(event) == {"schemaId", "payload"}:
             event["schemaId"] = wire.quote(self.schemas()[int(str(event["schemaId"]))])
         if isinstance(event, dict) and "specversion" in event and event.get("datacontenttype") == '"application/avro"':
@@ -72,7 +72,7 @@ class AnyReader(wire.Reader):
 
 
 def schemas(path: Path) -> dict[int, str]:
-    """The schemas of a `schemas.jsonl` by their ids; empty where there is no such file."""
+    """Return the schemas of a `schemas.jsonl` by their ids; {} if there is no such file."""
     if not path.exists():
         return {}
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
@@ -80,7 +80,7 @@ def schemas(path: Path) -> dict[int, str]:
 
 
 def recorded(path: Path) -> list[Record]:
-    """The records of an `expected.jsonl.gz`, in order."""
+    """Return the records of an `expected.jsonl.gz` in order."""
     known = schemas(path.with_name("schemas.jsonl"))
     reader = AnyReader(lambda: known)
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
@@ -95,7 +95,7 @@ def produced(
     reader: wire.Reader,
     places: tuple[int | None, int | None] = (None, None),
 ) -> Record:
-    """A record of ours; bytes that are no compact JSON become one opaque text, which equals no recorded one.
+    """Return a record of ours. Bytes that are not compact JSON become one opaque text, which equals no recorded one.
 
     `places` are its partition and its timestamp.
     """
@@ -105,7 +105,7 @@ def produced(
 
 
 def _shown(data: bytes) -> str | None:
-    """Text without what is of one run alone; None for bytes that are none."""
+    """Return text without the parts of a single run; None for bytes that are not text."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -130,7 +130,7 @@ def _parse(data: bytes | None, reader: wire.Reader) -> object:
 
 
 def _body(part: object, reader: AnyReader) -> object:
-    """A recorded key, value or header: Avro is opened, other bytes are read as those of a run, all else stays."""
+    """Return a recorded key, value or header: Avro is opened, other bytes are read as a run's, all else stays."""
     if isinstance(part, dict) and set(part) == {"bytes"}:
         return _parse(base64.b64decode(part["bytes"].string), reader)
     if not isinstance(part, dict) or set(part) != {"schema_subject", "id", "avro"}:
@@ -139,7 +139,7 @@ def _body(part: object, reader: AnyReader) -> object:
 
 
 def _line(reader: AnyReader, line: str) -> Record:
-    # The wire's texts stand in the line as they were.
+    # The line holds the wire's texts unchanged.
     parts: dict[str, object] = {}
     at = 0
     for name in ("topic", "partition", "timestamp", "key", "value", "headers"):

@@ -1,8 +1,8 @@
-"""Runs golden cases against the product: `python -m tests.golden.runner [DIR] [--spark]`.
+"""A runner of golden cases against the product: `python -m tests.golden.runner [DIR] [--spark]`.
 
-Every case runs in this process, or as a query of a Spark session where one is given (see stream.py).
-Prints for every case that it is equal, or its first difference, or why it was not run; then `N of M cases equal`.
-Ends with 1 if a case is not equal and not listed in expected_failures.toml, or equal and listed there.
+Every case runs in this process, or as a query of a given Spark session (see stream.py). For every case it prints that
+it is equal, or its first difference, or why it was not run; then `N of M cases equal`. The exit code is 1 if a case is
+not equal and not listed in expected_failures.toml, or equal and listed there.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ SERVER = {**THROWAWAY, "max_prepared_transactions": "20"}
 """The settings of a server for golden cases; recordings are made with the same."""
 RECORDED_ON = 15
 CHUNK_ROWS = 1000
-"""A table of this many rows or fewer is always read as one chunk, and keeps the server's order."""
+"""A table of at most this many rows is always read as one chunk, in the server's order."""
 
 
 REFUSALS = ((18, "unpublished generated columns"),)
-"""Workloads that a server refuses from a major version on, by the words of its refusal: nothing to compare there."""
+"""Workloads that a server refuses from a major version on, by its error messages; nothing can be compared there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one case: equal, or its differences, each of another kind, or a reason why it was not run."""
+    """The result of one case: equal, or its differences, one of each kind, or a reason why it was not run."""
 
     case: Case
     differences: tuple[str, ...] = ()
@@ -75,29 +75,29 @@ class Outcome:
 
     @property
     def difference(self) -> str | None:
-        """The first difference; None where there is none."""
+        """The first difference; None if there is none."""
         return self.differences[0] if self.differences else None
 
 
 def default_cases() -> Path:
-    """The recordings beside the repository where there are any, else those that it ships."""
+    """Return the folder of recordings beside the repository if it exists, else the one in the repository."""
     return RECORDED if RECORDED.is_dir() else SHIPPED
 
 
 def all_cases() -> list[Case]:
-    """Return the cases that the repository ships, and those beside it; these count where both have one of a name."""
+    """Return the cases in the repository and those beside it; the latter replace cases of the same name."""
     found = {case.name: case for folder in (SHIPPED, default_cases()) for case in cases.find(folder)}
     return [found[name] for name in sorted(found)]
 
 
 def expected_failures() -> dict[str, str]:
-    """The cases that are known not to be equal, with the reason."""
+    """Return the cases that are known not to be equal, with the reasons."""
     return {str(k): str(v) for k, v in tomllib.loads((HERE / "expected_failures.toml").read_text("utf-8")).items()}
 
 
 @contextmanager
 def server() -> Iterator[Postgres]:
-    """The system's PostgreSQL if it is of the version of the recordings, else the embedded one; started privately."""
+    """Run a private PostgreSQL: the system's if it has the recordings' version, else the embedded one."""
     binaries = system_binaries()
     if binaries is not None and not binaries.parent.name.startswith(str(RECORDED_ON)):
         binaries = None
@@ -106,7 +106,7 @@ def server() -> Iterator[Postgres]:
 
 
 def cannot_run(case: Case, postgres: Postgres) -> str | None:
-    """The reason why a case cannot be judged on this server; None when it can."""
+    """Return why a case cannot be judged on this server; None if it can."""
     if case.database != "postgresql":
         return case.database
     missing = sorted(case.extensions() - postgres.extensions)
@@ -155,7 +155,7 @@ def run_mongo(case: Case, mongo: Mongo, spark: SparkSession | None = None) -> Ou
 
 
 def recorder(case: Case) -> dict[str, str]:
-    """The option that makes events name the version of the recording, and the converter of its format."""
+    """Return the options that make events name the recording's version, and use the converter of its format."""
     options = {}
     with gzip.open(case.path / "expected.jsonl.gz", "rt", encoding="utf-8") as text:
         version = next(filter(None, map(cases.version, text)), None)
@@ -167,7 +167,7 @@ def recorder(case: Case) -> dict[str, str]:
 
 
 def options(case: Case, postgres: Postgres, folder: Path, registry: Registry) -> dict[str, str]:
-    """The case's configuration, and the version of the recording where it names one."""
+    """Return the case's configuration, and the version of the recording if it names one."""
     variables = {
         "PGHOST": postgres.host,
         "PGPORT": str(postgres.port),
@@ -179,7 +179,7 @@ def options(case: Case, postgres: Postgres, folder: Path, registry: Registry) ->
     }
     filled = case.options(variables) | recorder(case)
     if "signal.data.collection" in filled:
-        # one chunk for each window, as the recorded connector reads them
+        # One chunk for each window, as the recorded connector reads them.
         filled["incremental.snapshot.window.chunks"] = "1"
     if case.knobs.get("record") == "true":
         filled["row.columns"] = ",".join((*COLUMNS, *PLACES))
@@ -190,7 +190,7 @@ VALUE_CONVERTERS = {
     "json": "org.apache.kafka.connect.json.JsonConverter",
     "cloudevents": "io.debezium.converters.CloudEventsConverter",
 }
-"""The converter that each `#@ format` of a recording stands for."""
+"""The converter for each `#@ format` of a recording."""
 
 
 def _run(case: Case, database: Database, spark: SparkSession | None, folder: Path) -> tuple[str, ...]:
@@ -211,10 +211,10 @@ def _run(case: Case, database: Database, spark: SparkSession | None, folder: Pat
         with fix_invariant.watched(postgres.dsn(), slot, stream.committed):
             stream.start()
             try:
-                # the snapshot, if there is one, is over, and the slot is read
+                # The snapshot, if any, is over, and the slot is read.
                 stream.catch_up()
                 if "heartbeat.action.query" in case.properties:
-                    # the recorded connector had sent it before the first statement, and each commit shows in the next
+                    # The recorded connector had sent it before the first statement, and each commit shows in the next.
                     stream.wait(lambda: any(found.topic.startswith(heartbeats) for found in stream.records()), 60)
                     stream.catch_up()
                 if case.knobs.get("nostream") != "true":
@@ -237,9 +237,9 @@ def _run(case: Case, database: Database, spark: SparkSession | None, folder: Pat
 
 
 def _subjects(case: Case, registry: Registry) -> list[str]:
-    """What differs between the schemas that were recorded, subject by subject, and those that were registered.
+    """Return the differences between the recorded and the registered schemas, subject by subject.
 
-    The recorded converter registers a text once. Each worker here does, so a text may be under more subjects.
+    The recorded converter registers a text once. Here each worker does, so a text may be under further subjects.
     """
     rows = [json.loads(line) for line in case.read("schemas.jsonl").splitlines()]
     wanted = _by_subject((row["subject"], row["schema"]) for row in rows)
@@ -253,7 +253,7 @@ def _subjects(case: Case, registry: Registry) -> list[str]:
 
 
 def _by_subject(rows: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The schemas of each subject in their order, without those of heartbeats, which may come or not."""
+    """Return the schemas of each subject in order, without those of heartbeats, which are optional."""
     found: dict[str, list[str]] = {}
     for subject, schema in rows:
         if not subject.startswith(HEARTBEATS):
@@ -262,7 +262,8 @@ def _by_subject(rows: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _kinds(found: Iterable[str]) -> tuple[str, ...]:
-    """One difference of each kind, the numbers of records and elements aside: a second of a kind tells nothing new."""
+    """Return one difference of each kind, regardless of record and element numbers, since a second
+    tells nothing new."""
     kinds: dict[str, str] = {}
     for text in found:
         kinds.setdefault(re.sub(r"\[\d+\]", "[]", text.partition(": ")[0]), text)
@@ -270,7 +271,7 @@ def _kinds(found: Iterable[str]) -> tuple[str, ...]:
 
 
 def _types(connection: psycopg.Connection[Any]) -> dict[tuple[str, str, str], str]:
-    """The names of the types of all columns as they are now, but for those of the server's own tables."""
+    """Return the names of the present types of all columns, except in the server's own tables."""
     query = (
         "select n.nspname, c.relname, a.attname, t.typname from pg_attribute a join pg_class c on c.oid = a.attrelid"
         " join pg_namespace n on n.oid = c.relnamespace join pg_type t on t.oid = a.atttypid where a.attnum > 0"
@@ -280,14 +281,14 @@ def _types(connection: psycopg.Connection[Any]) -> dict[tuple[str, str, str], st
 
 
 def _flushed(connection: psycopg.Connection[Any]) -> int:
-    """The end of the log on disk; whatever was committed before is ahead of it, since commits are synchronous."""
+    """Return the end of the log on disk, which is after all commits, because they are synchronous."""
     row = connection.execute("select (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8").fetchone()
     assert row is not None
     return int(row[0])
 
 
 def _work(stream: Stream, postgres: Postgres, case: Case) -> None:
-    """Run the workload, statement by statement, in one session, and obey its directives."""
+    """Run the workload, statement by statement, in one session, and follow its directives."""
     with postgres.connect(DATABASE) as session:
         for item in case.workload():
             if isinstance(item, script.Statement):
@@ -301,7 +302,7 @@ def _work(stream: Stream, postgres: Postgres, case: Case) -> None:
                 stream.start()
                 stream.catch_up()
             else:
-                # the recorder had to wait for silence, or for records
+                # The recorder had to wait for silence, or for records.
                 stream.catch_up()
 
 
@@ -330,7 +331,7 @@ def run_db2(case: Case, server: Derby, spark: SparkSession | None = None) -> Out
 
 
 class Servers:
-    """The servers that cases of all kinds need, each started when it is first needed; a context manager."""
+    """The servers for cases of all kinds, each started when it is first needed, as a context manager."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -348,7 +349,7 @@ class Servers:
         self._stack.close()
 
     def run(self, case: Case, spark: SparkSession | None) -> Outcome:
-        """Run one case of whatever kind and compare."""
+        """Run one case of any kind and compare."""
         if case.database == "postgresql":
             self._postgres = self._postgres or self._stack.enter_context(server())
             return run(case, self._postgres, spark)
@@ -371,7 +372,7 @@ class Servers:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run all cases of a folder and report; the exit code."""
+    """Run all cases of a folder and print a report. Return the exit code."""
     parser = argparse.ArgumentParser(prog="make golden", description="Compare with the recordings of Debezium.")
     parser.add_argument("cases", nargs="?", type=Path, default=default_cases(), help="a case, or a folder of cases")
     parser.add_argument("--spark", action="store_true", help="run each case as a query of Spark")
@@ -397,7 +398,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def line(outcome: Outcome, known: dict[str, str], kinds: int = 1) -> str:
-    """The report of one case."""
+    """Return the report of one case."""
     name = outcome.case.name
     if outcome.skipped:
         return f"{name}: not run: {outcome.skipped}"

@@ -1,4 +1,4 @@
-"""SQL scripts as a runner needs them: statements, and directives that stand between them."""
+"""SQL scripts for a runner: statements, and the directives between them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One SQL statement, without its semicolon; `data` are the lines that follow a COPY from stdin."""
+    """One SQL statement, without its semicolon. `data` holds the lines that follow a COPY from stdin."""
 
     text: str
     data: str | None = None
@@ -21,7 +21,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """A line `--@ name argument`; `argument` is empty where there is none."""
+    """A line `--@ name argument`; `argument` is "" if there is none."""
 
     name: str
     argument: str
@@ -36,17 +36,17 @@ _PLAIN = re.compile(r"[^'\"$;/\-A-Za-z_\u0080-\uffff]+|[\w\u0080-\uffff][\w$\u00
 
 
 def split(script: str) -> list[Statement | Directive]:
-    """The script in order; raises ValueError on an unknown directive or an unfinished quote or comment.
+    """Return the script in order. Raises ValueError for an unknown directive or an unfinished quote or comment.
 
-    Knows single quotes (with E'' and its backslashes), double quotes, dollar quotes, line comments and nested block
-    comments, as PostgreSQL's own lexer reads them, and `begin atomic … end` bodies of functions. The data of
-    `COPY … FROM stdin` begin in the line behind the semicolon and end with a line `\\.`, as in psql and pg_dump.
+    It knows single quotes (with E'' and its backslashes), double quotes, dollar quotes, line comments and nested block
+    comments, as PostgreSQL's own lexer reads them, and `begin atomic … end` bodies of functions. The data of `COPY …
+    FROM stdin` begin in the line after the semicolon and end with a line `\\.`, as in psql and pg_dump.
     """
     return list(_split(script))
 
 
 def execute(session: psycopg.Connection[Any], statement: Statement) -> None:
-    """Run one statement, with its data where it is a COPY from the script."""
+    """Run one statement, with its data if it is a COPY from the script."""
     if statement.data is None:
         session.execute(statement.text.encode())
         return
@@ -93,7 +93,8 @@ def _split(script: str) -> Iterator[Statement | Directive]:
 
 
 def _data(script: str, at: int) -> tuple[str, int]:
-    """The lines behind a COPY whose semicolon ends at `at`, without the line that ends them, and what follows that."""
+    """Return the lines after a COPY whose semicolon ends at `at`, without the line that ends them, and the place after
+    that."""
     newline = script.find("\n", at)
     if newline < 0 or script[at:newline].strip():
         raise ValueError("the data of a COPY from stdin begin in the line behind it")
@@ -108,7 +109,7 @@ def _line_start(script: str, position: int) -> bool:
 
 
 def _token(script: str, at: int) -> int:
-    """The end of the lexical element that begins at `at`."""
+    """Return the end of the lexical element that begins at `at`."""
     character = script[at]
     if character == "'":
         return _quoted(script, at, "'", at > 0 and _escaping(script, at))
@@ -126,7 +127,7 @@ def _token(script: str, at: int) -> int:
             if end < 0:
                 raise ValueError(f"the dollar quote {tag.group()} is not closed")
             return end + len(tag.group())
-    # One line at a time, so that a directive is seen where its line begins.
+    # One line at a time, so that a directive is recognised at the start of its line.
     plain = _PLAIN.match(script, at)
     if plain is None:
         return at + 1
@@ -168,7 +169,7 @@ def _block(script: str, at: int) -> int:
 
 
 def _content(text: str) -> str:
-    """`text` without the space and comments around it; empty where nothing else is left."""
+    """Return `text` without surrounding space and comments; "" if nothing else is left."""
     position = 0
     while position < len(text):
         if text[position].isspace():

@@ -1,4 +1,4 @@
-"""Records of any shape, as transforms make them: moments, LSNs and transactions wherever they are."""
+"""Records of any shape, as transforms make them, with instants, LSNs and transactions at any place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.golden.record import Record
 from tests.golden.wire import NULL, Text, quote
 
 _FIRST, _LAST = 1_767_225_600, 2_556_057_600
-"""Seconds since 1970: moments of recordings and of runs are from 2026 on, those of their data are older."""
+"""Seconds since 1970: instants of recordings and runs are from 2026 on, those of their data are older."""
 
 _DIGITS = re.compile(r"-?\d{13,19}")
 _ISO = re.compile(r"20(?:2[6-9]|[3-7]\d)-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?")
@@ -19,13 +19,16 @@ _ISO = re.compile(r"20(?:2[6-9]|[3-7]\d)-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?
 
 @dataclass(slots=True)
 class Shapes(Normaliser):
-    """`fields` tells which fields hold LSNs (`lsn`), transactions (`tx`, `transaction`) or positions (`sequence`)
-    under other names than those that end in one of `lsn`, `txId` and `sequence`."""
+    """A normaliser for such records.
+
+    `fields` names the fields with LSNs (`lsn`), transactions (`tx`, `transaction`) or positions (`sequence`) whose
+    names do not end in `lsn`, `txId` or `sequence`.
+    """
 
     fields: Mapping[str, str] = field(default_factory=dict)
 
     def _record(self, record: Record) -> None:
-        # the classes with slots are made anew, so `super` alone does not find its class
+        # Classes with slots are created anew, so that super() without arguments fails.
         Normaliser._record(self, record)
         record.key = self._walked(record.key, "key")
         record.value = self._walked(record.value, "value")

@@ -1,4 +1,4 @@
-"""The query of one golden case: started, watched, stopped, started again; its records collected in order.
+"""The query of one golden case: started, watched, stopped and restarted, with its records collected in order.
 
 `DirectStream` runs the product's reader, planner and tasks in the test's own process, step by step, as Spark calls
 them. `SparkStream` runs the same source as a query of Spark.
@@ -32,11 +32,11 @@ from tests.golden.record import PLACES, Record, produced
 from tests.golden.wire import Reader
 
 PACE = 0.02
-"""Seconds between two looks at a running query of Spark."""
+"""Seconds between two checks of a running query of Spark."""
 POLL_MS = "20"
-"""How long a planner waits for changes before it says that there are none."""
+"""Time in ms for which a planner waits for changes before it reports none."""
 ROUNDS = 5
-"""How often a query may add to its own log before that counts as never ending."""
+"""Number of times that a query may add to its own log before it counts as never ending."""
 
 
 class Failed(Exception):
@@ -44,13 +44,13 @@ class Failed(Exception):
 
 
 class Late(Failed):
-    """The query runs, and has not delivered in time what it should."""
+    """The query runs, and has not delivered in time."""
 
 
 class Stream(ABC):
-    """The query of one case. `position` gives the end of the server's log, in the numbers that `watch.reads_to` knows.
+    """The query of one case. `position` returns the end of the server's log, in the numbers of `watch.reads_to`.
 
-    All methods that let the query run raise Failed when it ends with an error.
+    All methods that let the query run raise Failed if it ends with an error.
     """
 
     def __init__(self, options: Mapping[str, str], position: Callable[[], int], reader: Reader | None = None) -> None:
@@ -60,15 +60,15 @@ class Stream(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start the query, from what it has committed if it ran before."""
+        """Start the query, from its last commit if it ran before."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop the query, wherever it is; nothing when it does not run."""
+        """Stop the query at any point; do nothing if it does not run."""
 
     @abstractmethod
     def records(self) -> list[Record]:
-        """Return what was delivered so far, batch by batch."""
+        """Return the records delivered so far, batch by batch."""
 
     @abstractmethod
     def committed(self) -> dict[str, Any] | None:
@@ -83,25 +83,25 @@ class Stream(ABC):
         """Return a function that returns True once the sink has the log up to `target`, for `wait`."""
 
     def pause(self, seconds: float) -> None:
-        """Let the query run for so long, or let the time pass where it does not run."""
+        """Let the query run for some seconds, or let the time pass if it does not run."""
         deadline = time.monotonic() + seconds
         self.wait(lambda: time.monotonic() >= deadline, seconds)
         time.sleep(max(0.0, deadline - time.monotonic()))
 
     def beat(self, heartbeats: str, expected: Iterable[Record], seconds: float = 60) -> None:
-        """Let the query run until it has sent a heartbeat, where one is among the expected records.
+        """Let the query run until it has sent a heartbeat, if the expected records include one.
 
-        Heartbeats are due by the clock: a run that is quicker than the recorded one has to wait for the first.
+        Heartbeats are due by the clock, so a run that is faster than the recorded one must wait for the first.
         """
         if any(record.topic.startswith(heartbeats) for record in expected):
             self.wait(lambda: any(found.topic.startswith(heartbeats) for found in self.records()), seconds)
 
     def catch_up(self, seconds: float = 240) -> None:
-        """Let the query run until the sink has all that the server's log holds now, and all that follows from it.
+        """Let the query run until the sink has all of the server's present log, and all that follows from it.
 
-        Raises Late when the query does not run, or takes longer than `seconds`.
+        Raises Late if the query does not run, or takes longer than `seconds`.
         """
-        # What the query itself writes into the log, such as the marks of a window, is a part of what it delivers.
+        # The query's own writes to the log, such as the marks of a window, are a part of its output.
         for _ in range(ROUNDS):
             target = self._position()
             if not self.wait(self.delivers(target), seconds):
@@ -124,9 +124,9 @@ class Stream(ABC):
 
 
 class DirectStream(Stream):
-    """The query in this process: what Spark would call, called by `wait` in the test's thread.
+    """The query in this process: `wait` calls what Spark would call, in the test's thread.
 
-    Offsets pass through JSON and partitions through pickle, as they do on their way through Spark.
+    Offsets pass through JSON and partitions through pickle, as on their way through Spark.
     """
 
     def __init__(
@@ -177,10 +177,10 @@ class DirectStream(Stream):
         return lambda: self._delivered
 
     def _step(self, source: ChangeStreamReader) -> None:
-        """One trigger: plan a batch, read it and commit it, or find that there is nothing new."""
+        """Run one trigger: plan a batch, read it and commit it, or find nothing new."""
         planner = source._plan()
         start = self._committed if self._committed is not None else _sent(source.initialOffset())
-        # in this order: what is read while the batch is planned may be too late for it
+        # In this order, because changes read while the batch is planned may be too late for it.
         has_read = self._target is not None and watch.reads_to(planner, self._target)
         end = _sent(source.latestOffset(start, source.getDefaultReadLimit()))
         source.reportLatestOffset()
@@ -195,7 +195,7 @@ class DirectStream(Stream):
 
 
 class SparkStream(Stream):
-    """The query as Spark runs it. Every batch counts once, by its id: a replayed batch replaces what it repeats."""
+    """The query as Spark runs it. Batches count by id: a replayed batch replaces its earlier records."""
 
     def __init__(
         self,
@@ -253,14 +253,14 @@ class SparkStream(Stream):
         return True
 
     def delivers(self, target: int) -> Callable[[], bool]:
-        """Ask the planner, which answers when the sink has the log up to `target`."""
+        """Ask the planner, which answers once the sink has the log up to `target`."""
         self._asked += 1
         serial = str(self._asked)
         watch.write(self._question, f"{serial} {target}")
         return lambda: self._answer.exists() and self._answer.read_text() == serial
 
     def _runs(self) -> bool:
-        """Return True while the query runs; raises Failed when it ended with an error."""
+        """Return True while the query runs. Raises Failed if it ended with an error."""
         query = self._query
         if query is None:
             return False
@@ -286,20 +286,20 @@ def opened(
     position: Callable[[], int],
     reader: Reader | None = None,
 ) -> Stream:
-    """Return the query of a case, not yet started: of `spark`, or in this process where that is None."""
+    """Return the query of a case, not yet started: of `spark`, or in this process if that is None."""
     if spark is None:
         return DirectStream(connector, options, position, reader)
     return SparkStream(spark, connector, options, checkpoint, position, reader)
 
 
 def _sent(offset: dict[str, Any]) -> dict[str, Any]:
-    """The offset as it comes back from Spark's log."""
+    """Return the offset as it comes back from Spark's log."""
     found: dict[str, Any] = json.loads(json.dumps(offset))
     return found
 
 
 def reason(error: BaseException) -> str:
-    """Return the sentence of an error: of one that crossed Spark, the Python error at its bottom where there is one."""
+    """Return the message of an error; if it crossed Spark, of the Python error behind it."""
     text = str(error) if isinstance(error, PySparkException) else f"{type(error).__name__}: {error}"
     found = re.findall(r"^(?:[\w.]+\.)?(\w*(?:Error|Failed|Lost|Exception): .+(?:\n  - .+)*)", text, re.M)
     own = [line for line in found if not line.startswith(("Py4J", "PySparkRuntimeError", "StreamingQueryException"))]

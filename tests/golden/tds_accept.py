@@ -1,4 +1,4 @@
-"""Differences in which ours is right, of SQL Server: what `accept` is for PostgreSQL."""
+"""Accepted differences for SQL Server in which ours is right, as `accept` for PostgreSQL."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ TEMPORAL = {
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """The rules for the recordings of one version of the connector, as `1.0.0.Final`."""
+    """The rules for recordings of one version of the connector, as `1.0.0.Final`."""
 
     version: str
 
     def of_value(self, place: Place, wanted: object, got: object) -> str | None:
-        """Why the value `got` may stand where `wanted` was recorded; None where it may not."""
+        """Return why the value `got` may stand for the recorded `wanted`; None if it may not."""
         unit = PER_MILLISECOND.get(_name(place.got_schema))
         if unit and self.version.startswith("1.") and _rounded(wanted, got, unit):
             return "a time of day keeps its fraction; there it is rounded to ms, the last of a day to midnight"
         return None
 
     def of_schema(self, wanted: object, got: object) -> str | None:
-        """Why the schema of a field may be `got` where `wanted` was recorded; None where it may not."""
+        """Return why the schema of a field may be `got` instead of the recorded `wanted`; None if it may not."""
         if not isinstance(wanted, dict) or not isinstance(got, dict):
             return None
         if quoted_twice(wanted.get("default"), got.get("default")) and but("default", wanted, got):
@@ -54,9 +54,9 @@ class Reasons:
 
 
 def without_last_end(expected: list[Record], got: list[Record]) -> list[Record]:
-    """`got` without the END of its last transaction, where the recording ends before it.
+    """Return `got` without the END of its last transaction if the recording ends before it.
 
-    There, END is written when the next transaction is seen; the last of a recording stays without one.
+    Debezium writes END when it sees the next transaction, so the last transaction of a recording has none.
     """
     ends = [record for record in got if _status(record) == "END"]
     begun = [record for record in expected if _status(record) is not None]
@@ -77,7 +77,7 @@ def _name(schema: object) -> str:
 
 
 def _rounded(wanted: object, got: object, unit: int) -> bool:
-    """Whether `wanted` is `got` rounded to a millisecond; of a time in ms, whether rounding made it midnight."""
+    """Return True if `wanted` is `got` rounded to a millisecond; for a time in ms, if rounding made it midnight."""
     if not isinstance(wanted, Text) or not isinstance(got, Text) or NULL in (wanted, got):
         return False
     if wanted.integer is None or got.integer is None:

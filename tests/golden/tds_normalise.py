@@ -1,4 +1,4 @@
-"""What differs from run to run in SQL Server's records becomes a name, as `normalise` does it for PostgreSQL's."""
+"""Replacement of variable parts of SQL Server's records by names, as in `normalise` for PostgreSQL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LSN = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:(?:[0-9a-f]{4}|[0-9a-f]{16})")
 
 @dataclass(slots=True)
 class TdsNormaliser(Normaliser):
-    """Normalises the records of one run, in place. LSNs are named by their order among all of the run."""
+    """A normaliser for the records of one run, in place. LSNs are named by their order in the run."""
 
     def _lsn(self, leaf: object) -> object:
         text = leaf.string if isinstance(leaf, Text) else None
@@ -54,7 +54,8 @@ class TdsNormaliser(Normaliser):
             self._moment(value)
 
     def _event(self, event: dict[str, object]) -> None:
-        """CloudEvents: the id is made of name, change and commit LSN; that it fits them is compared by its parts."""
+        """Normalise a CloudEvent. Its id consists of name, change and commit LSN, whose agreement
+        is compared by parts."""
         identity = event.get("id")
         if isinstance(identity, Text) and identity.string is not None:
             parts: list[str | tuple[str, str]] = []
@@ -75,5 +76,5 @@ class TdsNormaliser(Normaliser):
         key, value = payload(record.key), payload(record.value)
         if isinstance(key, dict) and isinstance(value, dict) and "status" in value and "id" in key:
             key["id"] = self._lsn(key["id"])
-        # Slots inherit no super() without arguments under dataclass(slots=True).
+        # Under dataclass(slots=True), super() without arguments fails.
         Normaliser._record(self, record)

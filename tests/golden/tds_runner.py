@@ -1,4 +1,4 @@
-"""Runs the golden cases of SQL Server against the test server `tdsserver`."""
+"""A runner of SQL Server's golden cases against the test server `tdsserver`."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _CREATED = re.compile(r"\bcreate\s+database\s+\[?(\w+)", re.I)
 
 @contextmanager
 def server() -> Iterator[TestServer]:
-    """A server for golden cases."""
+    """Run a server for golden cases."""
     with TestServer() as started:
         yield started
 
 
 def variables(server: TestServer, folder: Path) -> dict[str, str]:
-    """What a case's configuration calls the server and its files."""
+    """Return the variables for the server and its files in a case's configuration."""
     return {
         "MSHOST": server.host,
         "MSPORT": str(server.port),
@@ -45,7 +45,7 @@ def variables(server: TestServer, folder: Path) -> dict[str, str]:
 
 @contextmanager
 def prepared(case: Case, server: TestServer) -> Iterator[tuple[TestSession, list[TestDatabase]]]:
-    """A session in the case's databases, set up and wholly captured; they are dropped at the end."""
+    """Yield a session in the case's databases, set up and fully captured; they are dropped at the end."""
     names = [DATABASE, *_CREATED.findall(case.read("setup.sql"))]
     databases = [TestDatabase(server, DATABASE)]
     try:
@@ -62,12 +62,12 @@ def prepared(case: Case, server: TestServer) -> Iterator[tuple[TestSession, list
 
 
 def captured(databases: list[TestDatabase]) -> int:
-    """Wait until everything that is committed is captured; the newest position, as a number."""
+    """Wait until everything committed is captured. Return the newest position as a number."""
     return max(int.from_bytes(database.capture()) for database in databases)
 
 
 def heartbeats(case: Case) -> str:
-    """How the names of the case's heartbeat topics begin."""
+    """Return the prefix of the case's heartbeat topics."""
     found = case.properties.get("topic.heartbeat.prefix") or case.properties.get("heartbeat.topics.prefix")
     return str(found or HEARTBEATS)
 
@@ -75,19 +75,20 @@ def heartbeats(case: Case) -> str:
 def run(
     case: Case, server: TestServer, spark: SparkSession | None, folder: Path, given: dict[str, str]
 ) -> Iterator[str]:
-    """Return what differs in one run of the case; `given` are further options. Raises Failed and the client's own."""
+    """Return the differences in one run of the case. Raises Failed and the client's own errors. `given` are further
+    options."""
     expected = case.expected()
     beats = heartbeats(case)
     with ExitStack() as stack:
         session, databases = stack.enter_context(prepared(case, server))
         options = case.options(variables(server, folder))
         if "signal.data.collection" in options:
-            # one chunk for each window, as the recorded connector reads them
+            # One chunk for each window, as the recorded connector reads them.
             options["incremental.snapshot.window.chunks"] = "1"
         stream = opened(spark, "sqlserver", options | given, folder / "checkpoint", lambda: captured(databases))
         stream.start()
         stack.callback(stream.stop)
-        # the snapshot, if there is one, is over, and changes are read
+        # The snapshot, if any, is over, and changes are read.
         stream.catch_up()
         _work(stream, session, case)
         stream.catch_up()
@@ -120,5 +121,5 @@ def _work(stream: Stream, session: TestSession, case: Case) -> None:
             stream.start()
             stream.catch_up()
         else:
-            # the recorder had to wait for silence, or for records
+            # The recorder had to wait for silence, or for records.
             stream.catch_up()

@@ -1,4 +1,4 @@
-"""Each rule of acceptance covers its condition and stops where the condition ends."""
+"""Each rule of acceptance covers its condition, and nothing beyond it."""
 
 from __future__ import annotations
 

@@ -21,12 +21,12 @@ SHIPPED_RECORDINGS = [
     for path in sorted(SHIPPED.glob("*/*/expected.jsonl.gz"))
     if "#@ format=connect" not in path.with_name("config.properties").read_text("utf-8")
 ]
-"""Those that are JSON alone."""
+"""The cases whose recordings are only JSON."""
 
 
 @pytest.fixture
 def edited(tmp_path: Path) -> Callable[[Callable[[list[str]], list[str]]], list[Record]]:
-    """The tutorial's recording after an edit of its lines."""
+    """Return the tutorial's recording after an edit of its lines."""
 
     def edit(change: Callable[[list[str]], list[str]]) -> list[Record]:
         with gzip.open(TUTORIAL, "rt", encoding="utf-8", newline="\n") as text:
@@ -43,7 +43,7 @@ Edited = Callable[[Callable[[list[str]], list[str]]], list[Record]]
 
 
 def swap(old: str, new: str, at: int = 1) -> Callable[[list[str]], list[str]]:
-    """An edit of the `at`-th line that holds `old`; it has to hold it."""
+    """Return an edit of the `at`-th line that holds `old`, which must exist."""
 
     def change(lines: list[str]) -> list[str]:
         holding = [index for index, line in enumerate(lines) if re.search(old, line)]
@@ -173,7 +173,7 @@ def test_topics_are_the_same(missing: bool, told: str) -> None:
 
 
 def snapshot(order: list[int]) -> list[Record]:
-    """Snapshot rows of one topic with the given ids, the first and the last one marked by place."""
+    """Return snapshot rows of one topic with the given ids; the first and the last are marked by place."""
     reader = wire.Reader()
     marks = ["first", *["true"] * (len(order) - 2), "last"]
     return [
@@ -190,7 +190,7 @@ def test_only_a_table_of_several_chunks_may_change_its_order() -> None:
 
 
 def hstore(name: str, text: str) -> list[Record]:
-    """One record whose value has one field of the semantic type `name`."""
+    """Return one record whose value has one field of the semantic type `name`."""
     value = f'{{"schema":{{"fields":[{{"type":"string","name":"{name}","field":"h"}}]}},"payload":{{"h":{text}}}}}'
     return [Record("t", wire.NULL, wire.Reader().read(value), [])]
 
@@ -214,12 +214,12 @@ def test_the_number_of_heartbeats_does_not_count_but_their_form_does() -> None:
 
 
 def compact(value: object) -> object:
-    """`value` as a Reader reads its compact JSON text."""
+    """Return `value` as a Reader reads its compact JSON text."""
     return wire.Reader().read(json.dumps(value, separators=(",", ":")))
 
 
 def told(aggregate: str, tables: str) -> list[Record]:
-    """A notification of `aggregate` about `tables`."""
+    """Return a notification of `aggregate` about `tables`."""
     data = {"connector_name": "c", "data_collections": tables}
     value = {"id": "1", "aggregate_type": aggregate, "type": "STARTED", "additional_data": data, "timestamp": 1}
     return [Record("notifications", compact({"id": "1"}), compact(value), [])]
@@ -233,7 +233,7 @@ def test_the_tables_of_an_initial_snapshot_are_told_in_any_order_and_no_others()
 
 
 def watermark(column: str, run: int) -> list[Record]:
-    """A row of a signal table, whose first column is `column`, as the run number `run` writes it."""
+    """Return a row of a signal table, whose first column is `column`, as the run number `run` writes it."""
     row = {column: f"00000000-0000-0000-0000-00000000000{run}-open", "body": f"2026-01-01T00:00:0{run}.5Z"}
     return [Record("s.signals", compact({column: row[column]}), compact({"before": None, "after": row}), [])]
 

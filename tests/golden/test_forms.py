@@ -1,7 +1,7 @@
-"""The fixed parts of every recorded record are ours, field by field, in both formats: no server is needed for that.
+"""The fixed parts of every recorded record equal ours, field by field, in both formats, without a server.
 
-A golden case shows the same for its own records, and more, where it runs; this holds for the recordings of cases that
-cannot run here, too.
+A golden case shows the same, and more, for its own records if it runs; this test also covers recordings of cases that
+cannot run here.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ OTHERS: dict[str, Callable[[EventSettings], LogicalType]] = {
 
 @cache
 def recorded(folder: str) -> dict[str, list[tuple[str, str, list[str]]]]:
-    """What the recordings of a format show, once each, by the last part of an envelope's name or the whole of
-    another: the case, the schema's text, the names in the payload."""
+    """Return the distinct forms in recordings of a format, by the last part of an envelope's name or another whole
+    name: the case, the schema's text, and the names in the payload."""
     found: dict[str, dict[tuple[str, str], tuple[str, str, list[str]]]] = {}
     for case in cases.find(runner.default_cases()):
         if case.database == "postgresql" and case.name.partition("/")[0] == folder and "format" not in case.knobs:
             for schema, payload in _parts(case.path):
                 name = str(schema.get("name"))
                 kind = ENVELOPE if name.endswith("." + ENVELOPE) else name
-                # the content of a message has the form of that option, which its own cases show
+                # The content of a message has the form of that option, which its own cases show.
                 shaped = kind.endswith("MessageValue") and "binary.handling.mode" in case.properties
                 if kind in (ENVELOPE, *OTHERS) and not shaped:
                     text = json.dumps(without_rows(schema))
@@ -59,7 +59,7 @@ def recorded(folder: str) -> dict[str, list[tuple[str, str, list[str]]]]:
 
 
 def _parts(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The schemas and payloads of a recording's keys and values."""
+    """Return the schemas and payloads of a recording's keys and values."""
     with gzip.open(path / "expected.jsonl.gz", "rt", encoding="utf-8") as lines:
         for line in lines:
             record = json.loads(line)
@@ -69,7 +69,7 @@ def _parts(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def without_rows(schema: dict[str, Any]) -> dict[str, Any]:
-    """An envelope's schema without the name, the field and the columns that it has from its table."""
+    """Return an envelope's schema without the name, the field and the columns that come from its table."""
     if not str(schema.get("name")).endswith("." + ENVELOPE):
         return schema
     fields = [
@@ -82,7 +82,7 @@ def without_rows(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def ours(kind: str, settings: EventSettings) -> tuple[str, list[str]]:
-    """The schema's text and the names of its fields, as this product writes them."""
+    """Return the schema's text and the names of its fields as this product writes them."""
     schema: LogicalType
     if kind == ENVELOPE:
         schema = event_schemas(TableSchema(TableId("d", "public", "t"), (), ()), (), (), settings, FORM).value

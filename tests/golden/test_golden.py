@@ -1,7 +1,7 @@
 """The events of every golden case equal those that Debezium wrote.
 
-Each case runs in this process, through the planner, tasks and encodings that Spark calls. The cases of
-`THROUGH_SPARK` run as a query of Spark besides; in a full run, all do.
+Each case runs in this process, through the planner, tasks and encodings that Spark calls. The cases of `THROUGH_SPARK`
+also run as a query of Spark; in a full run, all do.
 """
 
 import pytest
@@ -22,42 +22,42 @@ SHOWN = behaviours.golden()
 
 THROUGH_SPARK = frozenset(
     {
-        # each connector
+        # Each connector.
         "postgres/tutorial",
         "mongodb-3/tutorial",
         "db2-2.3/tutorial",
-        # a worker that asks a registry, one that writes headers of its own, and values that are no text
+        # A worker that queries a registry, one that writes headers of its own, and values that are not text.
         "postgres/names_avro",
         "postgres-encodings/cloudevents_header_source",
         "postgres-encodings/outbox_binary",
-        # a query that is started again, of SQL Server and of the older MongoDB as well, and chunks beside the log
+        # A restarted query, also of SQL Server and of the older MongoDB, and chunks beside the log.
         "postgres/restart",
         "postgres/incremental_snapshot",
         "mongodb-1.1/oplog_restart",
         "sqlserver-3/restart",
-        # columns of the rows besides the event: partition and timestamp
+        # Further columns of the rows: partition and timestamp.
         "postgres-transforms/outbox_timestamp_router",
         "postgres-transforms/partition_murmur",
     }
 )
-"""What only Spark shows: offsets and partitions on their way, batches that are planned again, columns of the rows.
+"""Cases for what only Spark shows: transfer of offsets and partitions, replayed batches, columns of the rows.
 
-How a format or an encoding writes an event is the same in a worker of Spark as in this process.
+A worker of Spark writes events in a format or an encoding in the same way as this process.
 """
 
 
 def of(database: str) -> list[object]:
-    """Return the cases of one kind, with the ids of what they show."""
+    """Return the cases of one kind, with the ids of the behaviours that they show."""
     return [pytest.param(case, id=case.name, marks=seeds(case)) for case in ALL if case.database == database]
 
 
 def seeds(case: cases.Case) -> list[pytest.MarkDecorator]:
-    """Return the mark with the ids of what the case shows, where it shows any."""
+    """Return the mark with the ids of the behaviours that the case shows, if any."""
     return [getattr(pytest.mark, behaviours.MARK)(*SHOWN[case.name])] if case.name in SHOWN else []
 
 
 def through_spark(database: str) -> list[object]:
-    """Return the cases of one kind; those that are not of `THROUGH_SPARK` run in a full run alone."""
+    """Return the cases of one kind; those outside of `THROUGH_SPARK` run only in a full run."""
     found = [case for case in ALL if case.database == database]
     return [
         pytest.param(case, id=case.name, marks=[] if case.name in THROUGH_SPARK else [pytest.mark.full])
@@ -66,7 +66,7 @@ def through_spark(database: str) -> list[object]:
 
 
 def judge(outcome: runner.Outcome) -> None:
-    """Pass when the case is equal, or skip or fail as the list of expected failures wants it."""
+    """Pass if the case is equal, or skip or fail by the list of expected failures."""
     name = outcome.case.name
     if outcome.skipped:
         pytest.skip(outcome.skipped)

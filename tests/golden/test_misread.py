@@ -1,4 +1,4 @@
-"""Only misread names are put right, and only their tables are left out."""
+"""Only misread names are corrected, and only their tables are left out."""
 
 from tests.golden import wire
 from tests.golden.compare import difference

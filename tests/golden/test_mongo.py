@@ -1,4 +1,4 @@
-"""MongoDB's recordings are compared as they should be, and the steps of a case do what they say."""
+"""MongoDB's recordings are compared correctly, and the steps of a case do what they say."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TUTORIAL = {name: SHIPPED / name / "tutorial" / "expected.jsonl.gz" for name in 
 
 
 def edited(path: Path, folder: Path, old: str, new: str, at: int = 1) -> list[Record]:
-    """The recording with one text replaced in the `at`-th line that holds it."""
+    """Return the recording with one text replaced in the `at`-th line that holds it."""
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as text:
         lines = text.read().splitlines(keepends=True)
     which = [number for number, line in enumerate(lines) if old in line][at - 1]

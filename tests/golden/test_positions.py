@@ -1,4 +1,4 @@
-"""A case ends at a position of the server's log: whatever one statement more or less makes of it is seen."""
+"""A case ends at a position of the server's log, so that the effect of one statement more or less is seen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.servers.derby import Derby
 
 
 def changed(folder: Path, name: str, changes: dict[str, Callable[[str], str]]) -> Case:
-    """A copy of a shipped case, some of whose files are changed."""
+    """Return a copy of a shipped case with some files changed."""
     target = folder / name
     shutil.copytree(runner.SHIPPED / name, target)
     for file, change in changes.items():
@@ -31,17 +31,17 @@ def changed(folder: Path, name: str, changes: dict[str, Callable[[str], str]]) -
 
 
 def shorter(script: str) -> str:
-    """The script without its last statement, which stands in a line of its own."""
+    """Return the script without its last statement, which stands on a line of its own."""
     return "\n".join(script.rstrip().split("\n")[:-1]) + "\n"
 
 
 def longer(statement: str) -> Callable[[str], str]:
-    """Adds a statement to a script."""
+    """Return a function that adds a statement to a script."""
     return lambda script: f"{script.rstrip()}\n{statement};\n"
 
 
 def steps(change: Callable[[list[dict[str, object]]], object]) -> Callable[[str], str]:
-    """Changes the steps of a run.json."""
+    """Return a function that changes the steps of a run.json."""
 
     def edit(text: str) -> str:
         run = json.loads(text)

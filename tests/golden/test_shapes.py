@@ -1,4 +1,4 @@
-"""What differs from run to run is named in records of any shape, and nothing else is."""
+"""Variable parts are named in records of any shape, and nothing else is."""
 
 from __future__ import annotations
 

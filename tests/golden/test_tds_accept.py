@@ -1,4 +1,4 @@
-"""Each rule of acceptance of SQL Server's covers its condition and stops where the condition ends."""
+"""Each rule of acceptance for SQL Server covers its condition, and nothing beyond it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The product's own sources, watched: a planner that says when it has delivered the log up to a position.
+"""The product's own sources, watched: a planner that tells when it has delivered the log up to a position.
 
-A watched source differs from the product's in one thing. At each call of `latestOffset` its reader looks for a
-question, and answers it once the query has nothing more to deliver up to the position in it. Spark makes that call
-only when the batch before it is committed, so what the answer covers is in the sink.
+A watched source differs from the product's in one respect. At each call of `latestOffset` its reader looks for a
+question, and answers it once the query has nothing more to deliver up to the position in it. Spark makes that call only
+after the commit of the previous batch, so the answered part of the log is in the sink.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PREFIX = "watched-"
 
 
 class WatchedReader(ChangeStreamReader):
-    """The product's reader, and the questions of `question` answered in `answer`."""
+    """The product's reader, which also answers questions in `question` by writing `answer`."""
 
     question: Path
     answer: Path
@@ -38,7 +38,7 @@ class WatchedReader(ChangeStreamReader):
         asked = _read(self.question)
         serial, _, target = asked.partition(" ")
         planner = self._plan()
-        # in this order: what is read while the batch is planned may be too late for it
+        # In this order, because changes read while the batch is planned may be too late for it.
         has_read = bool(asked) and reads_to(planner, int(target))
         end = super().latestOffset(start, limit)
         if has_read and end == start and is_idle(planner) and _read(self.answer) != serial:
@@ -47,10 +47,10 @@ class WatchedReader(ChangeStreamReader):
 
 
 def reads_to(planner: Planner, target: int) -> bool:
-    """Whether the planner has read the log to `target`, in the numbers of its database.
+    """Return True if the planner has read the log up to `target`, in the numbers of its database.
 
     That is an LSN of PostgreSQL, or the timestamp of an entry of MongoDB's oplog. Planners of change tables have no
-    reader of their own: each of their calls asks the server for all that it has captured, whatever `target` is.
+    reader of their own: each call asks the server for all captured changes, whatever `target` is.
     """
     if isinstance(planner, ChangeTablesPlanner):
         return True
@@ -61,13 +61,13 @@ def reads_to(planner: Planner, target: int) -> bool:
     if opened is None or planner._dispatch.seconds:
         return False
     if isinstance(opened, PostgresLogSession):
-        # asked for, since the server tells where it is only now and then while nothing is captured
+        # The call makes the reader ask: the server rarely reports its position while nothing is captured.
         return opened.reader.gear != "starting" and opened.reader.read_through(FlushedLsn(target), 0)
     return bool(opened.has_read(target))
 
 
 def is_idle(planner: Planner) -> bool:
-    """Whether no snapshot is at work; one that was told to pause is not."""
+    """Return True if no snapshot is running; a paused one does not count."""
     if isinstance(planner, ChangeTablesPlanner) and planner._mode.streams and planner._log is None:
         return False
     running = (planner.status() or {}).get("snapshot")
@@ -75,14 +75,14 @@ def is_idle(planner: Planner) -> bool:
 
 
 def load(spark: SparkSession, form: str, options: Mapping[str, str], question: Path, answer: Path) -> DataFrame:
-    """The rows of the connector `form`, as any user gets them, by a planner that is watched."""
+    """Return the rows of the connector `form`, as for any user, by a watched planner."""
     base = next(data_source(one) for one in known() if one.format == form)
     spark.dataSource.register(_watched(base, question, answer))
     return spark.readStream.format(PREFIX + form).options(**sources.options(options)).load()
 
 
 def _watched(base: type[ChangeDataSource], question: Path, answer: Path) -> type[ChangeDataSource]:
-    """A source made for one query. A class of a function's own is pickled by value, with the paths in it."""
+    """Return a source class for one query. A class within a function is pickled by value, with the paths in it."""
 
     class Watched(base):  # type: ignore[misc, valid-type]
         @classmethod
@@ -105,7 +105,7 @@ def _read(path: Path) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Let `path` hold `text`, at once for whoever reads it."""
+    """Write `text` to `path` atomically."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     fresh.write_text(text)
     fresh.replace(path)

@@ -1,4 +1,4 @@
-"""JSON as it went over the wire: order of keys, text of numbers and escapes of strings all kept."""
+"""JSON as sent over the wire, with the order of keys, the text of numbers and the escapes of strings."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ NULL = Text("null")
 
 
 def quote(text: str) -> Text:
-    """`text` as a JSON string."""
+    """Return `text` as a JSON string."""
     return Text(json.dumps(text, ensure_ascii=False))
 
 
 class Reader:
-    """Parses compact JSON into Text, dict and list; anything between the tokens, blanks too, is a ValueError.
+    """A parser of compact JSON into Text, dict and list; anything between the tokens, even a blank, is a ValueError.
 
-    Keys of objects are JSON texts without their quotes. The schemas at the head of Connect's JSON repeat from record
-    to record, so each is parsed once: what a reader returns shares them and must not be changed in place.
+    Keys of objects are JSON texts without their quotes. The schemas at the head of Connect's JSON repeat from record to
+    record, so each is parsed once: results share them and must not be changed in place.
     """
 
     def __init__(self) -> None:
         self._schemas: dict[str, object] = {}
 
     def read(self, text: str) -> object:
-        """The whole of `text` as one JSON value."""
+        """Return the whole of `text` as one JSON value."""
         value, end = self.read_head(text, 0)
         if end != len(text):
             raise ValueError(f"text after the JSON value: {text[end : end + 40]!r}")
         return value
 
     def read_head(self, text: str, at: int) -> tuple[object, int]:
-        """The JSON value that begins at `at`, and where it ends."""
+        """Return the JSON value that begins at `at`, and its end."""
         if not text.startswith(SCHEMA, at):
             return _value(text, at)
         begin = at + len(SCHEMA)
@@ -69,7 +69,7 @@ class Reader:
 
 
 def write(value: object) -> str:
-    """The compact JSON text of what a Reader returned."""
+    """Return the compact JSON text of a Reader's result."""
     if isinstance(value, dict):
         return "{" + ",".join(f'"{key}":{write(item)}' for key, item in value.items()) + "}"
     if isinstance(value, list):

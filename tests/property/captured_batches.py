@@ -1,4 +1,4 @@
-"""Random batches of changes of SQL Server's and Db2's change tables, with texts in the forms that dialects give."""
+"""Random batches of changes from the change tables of SQL Server and Db2, with texts in the forms of their dialects."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ FORMATS = {"sqlserver": ("1.0", "3"), "db2": ("2.3", "3")}
 
 @st.composite
 def settings(draw: Callable[..., Any], connector: str) -> EventSettings:
-    """Settings of every mode."""
+    """Draw settings of every mode."""
     return event_settings(
         "server",
         "golden",
@@ -119,7 +119,7 @@ def settings(draw: Callable[..., Any], connector: str) -> EventSettings:
 
 @st.composite
 def batches(draw: Callable[..., Any], connector: str) -> ChangeBatch:
-    """Up to a dozen changes of a table of random columns; the key has one column, two, or none."""
+    """Draw a batch of up to a dozen changes of a table with random columns and a key of no, one or two columns."""
     _, kinds, number_type = KINDS[connector]
     chosen = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=6))
     columns = [Column("ID", number_type, 4, nullable=False), Column("Key 2", number_type, 4, nullable=False)]

@@ -1,4 +1,4 @@
-"""What random batches of every connector have in common: the settings of events, and the images of rows."""
+"""Parts of random batches that all connectors share: the settings of events, and the images of rows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tailrace.config.naming import TopicNaming
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 KEYS = 2
-"""So many columns at the start of a table may be its key, and are never absent."""
+"""Number of columns at the start of a table that may be its key and are never absent."""
 
 
 @st.composite
 def modes(draw: Callable[..., Any]) -> dict[str, Any]:
-    """Settings that every connector has, by their names in EventSettings."""
+    """Draw settings that every connector has, by their names in EventSettings."""
     return {
         "tombstones_on_delete": draw(st.booleans()),
         "decimal_handling_mode": draw(st.sampled_from(["precise", "precise", "double", "string"])),
@@ -44,7 +44,10 @@ def modes(draw: Callable[..., Any]) -> dict[str, Any]:
 
 @st.composite
 def images(draw: Callable[..., Any], texts: list[st.SearchStrategy[str]], present: list[bool]) -> Image:
-    """The rows where `present` says so; each column's values are drawn from its texts, null or missing now and then."""
+    """Draw an image with a row for each item of `present`, all null where that is False.
+
+    Values come from the column's texts; some are null or missing.
+    """
     arrays: list[pa.Array] = []
     flags: list[Any] = []
     for number, strategy in enumerate(texts):
@@ -54,7 +57,7 @@ def images(draw: Callable[..., Any], texts: list[st.SearchStrategy[str]], presen
             absent = not there or (number >= KEYS and draw(st.integers(0, 4)) == 0)
             values.append(None if absent else draw(strategy).encode())
             missing.append(there and absent and draw(st.integers(0, 3)) == 0)
-        # A slice of a larger array, as a decoder may hand it over.
+        # A slice of a larger array, as a decoder may produce it.
         arrays.append(pa.array([b"other", *values, None], pa.binary()).slice(1, len(values)))
         flags.append(np.array(missing, np.bool_) if any(missing) else None)
     return Image(None if all(present) else np.array(present, np.bool_), arrays, flags)

@@ -1,4 +1,4 @@
-"""Random batches of changes: columns of every type with texts as the server writes them."""
+"""Random batches of changes: columns of every type with texts in the server's form."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _timestamps(draw: Callable[..., Any], digits: int = 6, zoned: bool = False) 
 
 @st.composite
 def _intervals(draw: Callable[..., Any]) -> str:
-    """As the server writes them: units that are zero are left out, later signs are shown once one was negative."""
+    """Draw intervals in the server's form: zero units are omitted, and after a negative unit all signs are shown."""
     parts = []
     for unit, most in (("year", 400_000), ("mon", 11), ("day", 200_000_000)):
         amount = draw(st.sampled_from([0, 0, 1, -1]) | st.integers(-most, most))
@@ -87,7 +87,7 @@ def _floats(width: int) -> st.SearchStrategy[str]:
 
 @st.composite
 def arrays(draw: Callable[..., Any], elements: st.SearchStrategy[str], delimiter: str = ",") -> str:
-    """Arrays as the server writes them: elements in quotes where they must be, now and then bounds or dimensions."""
+    """Draw arrays in the server's form: elements are quoted if they must be; some have bounds or dimensions."""
 
     def written(item: str | None) -> str:
         if item is None:
@@ -104,12 +104,12 @@ def arrays(draw: Callable[..., Any], elements: st.SearchStrategy[str], delimiter
 
 
 def array(element: str, texts: st.SearchStrategy[str], modifier: int = -1, **more: Any) -> Kind:
-    """A column of arrays of `element`."""
+    """Return a column of arrays of `element`."""
     of = Column("e", element, 0, **more)
     return f"_{element}", modifier, {"kind": "array", "element": of}, arrays(texts, ";" if element == "box" else ",")
 
 
-# Texts that arrays quote, and those that look as if they needed none.
+# Texts that arrays quote, and texts that look as if they needed no quotes.
 _WORDS = TEXT | st.sampled_from(
     [
         "",
@@ -201,7 +201,7 @@ COLUMNS: list[Kind] = [
 
 @st.composite
 def settings(draw: Callable[..., Any]) -> EventSettings:
-    """Settings of every mode."""
+    """Draw settings of every mode."""
     return event_settings(
         "server",
         "golden",
@@ -216,7 +216,7 @@ def settings(draw: Callable[..., Any]) -> EventSettings:
 
 @st.composite
 def batches(draw: Callable[..., Any]) -> ChangeBatch:
-    """Up to a dozen changes of a table of random columns; the key has one column, two, or none."""
+    """Draw a batch of up to a dozen changes of a table with random columns and a key of no, one or two columns."""
     chosen = draw(st.lists(st.sampled_from(range(len(COLUMNS))), min_size=1, max_size=6))
     columns = [Column("id", "int4", 23, nullable=False), Column("Key 2", "text", 25, nullable=False)]
     texts: list[st.SearchStrategy[str]] = [st.sampled_from("12"), st.sampled_from(["a", "b\n"])]
@@ -247,7 +247,7 @@ def batches(draw: Callable[..., Any]) -> ChangeBatch:
 
 
 def inserts(count: int) -> ChangeBatch:
-    """`count` inserts of one transaction into a table of an id alone."""
+    """Return `count` inserts of one transaction into a table whose only column is an id."""
     table = TableSchema(TableId("golden", "public", "many"), (Column("id", "int4", 23, nullable=False),), ("id",))
     ids = pa.array([str(number).encode() for number in range(count)], pa.binary())
     one = np.array([1], np.int64)

@@ -65,10 +65,10 @@ logs = st.lists(st.one_of(st.lists(changes, max_size=8), alone), max_size=8)
 
 
 def log(transactions: list[list[Change]], from_lsn: int = 0) -> tuple[list[bytes], list[int]]:
-    """The log's messages and their LSNs, as a session sends them that begins at `from_lsn`.
+    """Return the log's messages and their LSNs, as sent by a session that begins at `from_lsn`.
 
     Every relation is announced before its first change in the session. A message outside of transactions (A) is sent
-    with the LSN at which the commit that follows may begin.
+    with the LSN at which the next commit may begin.
     """
     messages: list[bytes] = []
     lsns: list[int] = []
@@ -98,7 +98,7 @@ def log(transactions: list[list[Change]], from_lsn: int = 0) -> tuple[list[bytes
 
 
 def places(transactions: list[list[Change]]) -> Iterator[tuple[int, int, int, int]]:
-    """Each transaction's number, and the LSNs at which it begins, commits and ends."""
+    """Return each transaction's number, and the LSNs at which it begins, commits and ends."""
     lsn = 1000
     for number, transaction in enumerate(transactions):
         if transaction and transaction[0][0] == "A":
@@ -106,7 +106,7 @@ def places(transactions: list[list[Change]]) -> Iterator[tuple[int, int, int, in
             lsn += 8
             continue
         follows_alone = number > 0 and bool(transactions[number - 1]) and transactions[number - 1][0][0] == "A"
-        # an empty transaction begins and ends at once: its commit record is where the last record ended
+        # An empty transaction begins and ends at the same place: its commit record begins where the last record ended.
         commit = lsn if follows_alone or not transaction else lsn + 10 * len(transaction) + 10
         yield number, lsn, commit, commit + 5
         lsn = commit + 5
@@ -143,7 +143,7 @@ def index(
     numbered: bool,
     skip: Callable[[int, int], bool] | None = None,
 ) -> list[IndexedRun]:
-    """The log from its beginning, in runs that end at `cuts`."""
+    """Return the index of the log from its beginning, in runs that end at `cuts`."""
     messages, lsns = log(transactions)
     numbering = Numbering(SCHEMAS, frozenset()) if numbered else None
     indexer = Indexer(start, Known(), skip, numbering, lambda prefix: prefix == "kept")
@@ -160,12 +160,12 @@ def index(
 
 
 def rows(stretches: list[IndexedRun]) -> list[tuple[object, ...]]:
-    """Whatever is known of each row of the stretches."""
+    """Return everything known of each row of the stretches."""
     return rows_of([Rows(stretch, 0, len(stretch)) for stretch in stretches])
 
 
 def rows_of(parts: Sequence[Rows]) -> list[tuple[object, ...]]:
-    """Whatever is known of each of the rows."""
+    """Return everything known of each of the rows."""
     found = []
     for part in parts:
         stretch = part.stretch

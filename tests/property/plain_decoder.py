@@ -1,4 +1,4 @@
-"""The decoder of PostgreSQL's messages said plainly, message by message: what the compiled one has to equal."""
+"""A plain decoder of PostgreSQL's messages, one at a time, which the compiled decoder must equal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from tailrace.connectors.postgres.protocol.segment import Segment
 
 
 def plain_decode(segment: Segment) -> ChangeBatch:
-    """What `decoder.decode` must yield, message by message. Raises DecodeError with the offset into segment.data."""
+    """Return what `decoder.decode` must yield, message by message. Raises DecodeError with the offset into
+    segment.data."""
     check_offsets(segment.data, segment.offsets, len(segment))
     ops = bytearray()
     befores: list[Row | None] = []
@@ -71,7 +72,7 @@ def plain_decode(segment: Segment) -> ChangeBatch:
 
 
 def _restored(old: Value, new: Value) -> Value:
-    """The new value; where the log left it out as unchanged, the old value, as far as the old tuple carries it."""
+    """Return the new value; if the log left it out as unchanged, the old value if the old tuple has it."""
     return old if new is UNAVAILABLE and isinstance(old, bytes) else new
 
 

@@ -1,8 +1,8 @@
-"""Values of BSON as Kafka Connect's: a schema that follows from the value itself, and its JSON. Worker.
+"""Conversion of BSON values to Kafka Connect's: a schema that follows from the value itself, and its JSON. Worker.
 
-A schema is a tuple, so that equal ones are equal and their texts are kept: (type, name, version, optional, parts),
-the parts of a struct being pairs of name and schema, those of an array the schema of its elements, and those of a
-scalar the JSON of its parameters and default, where it has any.
+A schema is a tuple, so that equal schemas compare equal and their texts are kept: (type, name, version, optional,
+parts). The parts of a struct are pairs of name and schema, the part of an array is the schema of its elements, and the
+part of a scalar is the JSON of its parameters and default, if it has any.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tailrace.values.json_text import quoted
 
 Schema = tuple[str, str | None, int | None, bool, Any]
 Shaped = tuple[Schema, Any]
-"""A schema, and the value in its terms: JSON text of a scalar, a list of values of a struct or an array, or None."""
+"""A schema and a value in its form: JSON text of a scalar, a list of values of a struct or an array, or None."""
 
 BOOLEAN: Schema = ("boolean", None, None, True, None)
 INT32: Schema = ("int32", None, None, True, None)
@@ -40,9 +40,9 @@ _INVALID = re.compile(r"[^a-zA-Z0-9_]")
 
 @dataclass(frozen=True, slots=True)
 class Shaper:
-    """How documents are shaped: `documents` makes structs of arrays, `sanitize` makes names that Avro allows.
+    """The rules to shape documents: `documents` makes arrays structs, `sanitize` makes names legal in Avro.
 
-    `unnamed` leaves the structs of empty documents without a name, and those in arrays of arrays, as Debezium 3 does.
+    `unnamed` leaves the structs of empty documents, and those in arrays of arrays, without a name, as in Debezium 3.
     """
 
     documents: bool
@@ -50,9 +50,9 @@ class Shaper:
     unnamed: bool
 
     def fields(self, document: Document, name: str | None, inside: bool = False) -> list[tuple[str, Shaped]]:
-        """The fields of a document that have a form in Connect, in order. Raises ConversionError.
+        """Return the fields of a document that have a form in Connect, in order. Raises ConversionError.
 
-        `inside`: of an array that is a struct, where structs have names even when they are empty.
+        `inside` is True within an array that becomes a struct, where even empty structs have names.
         """
         found = []
         for field, value in document.items():
@@ -68,7 +68,7 @@ class Shaper:
         return struct(fields, named)
 
     def value(self, value: Any, name: str | None, inside: bool) -> Shaped:
-        """A value; `inside` as for `fields`."""
+        """Return a value with its schema; `inside` is as for `fields`."""
         if isinstance(value, str):
             return STRING, quoted(value)
         if isinstance(value, bool):
@@ -92,7 +92,7 @@ class Shaper:
         if kind in ("objectId", "decimal", "code"):
             return STRING, quoted(inner)
         if kind == "timestamp":
-            # Java takes the seconds for a signed number.
+            # Java reads the seconds as a signed number.
             return TIME, str(((inner[0] + (1 << 31)) % (1 << 32) - (1 << 31)) * 1000)
         if kind == "binary":
             return BYTES, f'"{base64.b64encode(inner[0]).decode()}"'
@@ -111,7 +111,7 @@ class Shaper:
             return struct(shaped, name)
         if not items:
             return ("array", None, None, True, STRING), []
-        # The name is that of the array for all its elements, and none for the elements of an array in it.
+        # All elements have the array's name; elements of an inner array have none.
         within = None if self.unnamed and isinstance(items[0], list) else name
         shapes = [self.value(item, within, False) for item in items]
         schema = shapes[0][0]
@@ -124,12 +124,12 @@ class Shaper:
 
 
 def _is_left_out(value: Any) -> bool:
-    """Whether a value is of a type that Connect has nothing for; Debezium leaves such fields out."""
+    """Return True for a value of a type that Connect lacks; Debezium leaves out such fields."""
     return isinstance(value, Typed) and value.kind in _LEFT_OUT
 
 
 def struct(fields: list[tuple[str, Shaped]], name: str | None) -> Shaped:
-    """A struct of named values; the last of equal names counts, where the first stands."""
+    """Return a struct of named values. Of equal names the last value counts, at the first one's place."""
     chosen = dict(fields)
     schema = ("struct", name, None, True, tuple((field, shape[0]) for field, shape in chosen.items()))
     return schema, [shape[1] for shape in chosen.values()]
@@ -147,7 +147,7 @@ def _sanitized(name: str) -> str:
 
 
 def _merged(one: Schema, other: Schema, null: bool, name: str | None) -> Schema:
-    """The schema for elements of both schemas. Raises ConversionError when there is none."""
+    """Return a schema for elements of both schemas. Raises ConversionError if there is none."""
     if one == other and not (null and one[0] != "string"):
         return one
     if one[0] == other[0] == "struct" and not null and REGEX not in (one, other):
@@ -157,7 +157,7 @@ def _merged(one: Schema, other: Schema, null: bool, name: str | None) -> Schema:
         return ("struct", one[1] or other[1], None, True, tuple(fields.items()))
     if one[0] == other[0] == "array" and not null:
         if STRING in (one[4], other[4]):
-            # Of an empty array it is not known what its elements would be.
+            # The type of the elements of an empty array is unknown.
             return one if other[4] == STRING else other
         return ("array", None, None, True, _merged(one[4], other[4], False, name))
     if null and one[0] == "struct":
@@ -169,7 +169,7 @@ def _merged(one: Schema, other: Schema, null: bool, name: str | None) -> Schema:
 
 
 def fitted(shape: Shaped, schema: Schema) -> Any:
-    """The value of `shape` in the terms of a schema that it was merged into."""
+    """Return the value of `shape` in the form of a schema that it was merged into."""
     own, value = shape
     if own == schema or value is None:
         return value
@@ -180,7 +180,7 @@ def fitted(shape: Shaped, schema: Schema) -> Any:
 
 
 def flattened(fields: list[tuple[str, Shaped]], delimiter: str, arrays: bool) -> list[tuple[str, Shaped]]:
-    """The fields of structs in the place of the structs, under joined names. `arrays`: whether arrays may stay."""
+    """Return the fields, with structs replaced by their fields under joined names. `arrays`: arrays may stay."""
     found: list[tuple[str, Shaped]] = []
     for name, (schema, value) in fields:
         if schema[0] == "struct":
@@ -205,7 +205,7 @@ def flattened(fields: list[tuple[str, Shaped]], delimiter: str, arrays: bool) ->
 
 @lru_cache(4096)
 def schema_json(schema: Schema, field: str | None = None) -> str:
-    """The JSON of a schema, members in JsonConverter's order."""
+    """Return the JSON of a schema, with members in JsonConverter's order."""
     kind, name, version, optional, parts = schema
     text = f'{{"type":"{kind}"'
     if kind == "struct":
@@ -223,7 +223,7 @@ def schema_json(schema: Schema, field: str | None = None) -> str:
 
 
 def value_json(schema: Schema, value: Any) -> str:
-    """The JSON of a value in the terms of its schema."""
+    """Return the JSON of a value in the form of its schema."""
     if value is None:
         return "null"
     if schema[0] == "struct":

@@ -1,7 +1,7 @@
-"""ExtractNewDocumentState, plainly: what the layouts of documents by their shapes are held to.
+"""A plain ExtractNewDocumentState, which the layouts of documents by their shapes must equal.
 
-A record is looked at by itself: its JSON is read, the text of its document is read, and what Kafka Connect would make
-of it is written.
+It handles one record at a time: it reads the record's JSON and the text of its document, and writes the result of Kafka
+Connect.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.property.plain_shapes import (
 
 _TEXTS = ("op", "version", "connector", "name", "snapshot", "db", "sequence", "rs", "collection", "lsid", "id")
 _UNDECLARED: dict[str, Schema] = {"ord": INT32} | dict.fromkeys(_TEXTS, STRING)
-"""Types of fields in headers where headers have schemas and values, that would show them, have none."""
+"""Types of fields in headers with schemas, for values without schemas, which do not show the types."""
 
 _DATA = frozenset("crud")
 _MARK = b',"payload":'
@@ -43,7 +43,7 @@ _ENVELOPE = ".Envelope"
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """Whether keys, values and headers carry their schemas: the converters' schemas.enable."""
+    """For keys, values and headers, whether they carry their schemas: the converters' schemas.enable."""
 
     key: bool = True
     value: bool = True
@@ -52,7 +52,7 @@ class Schemas:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record: what a sink gets."""
+    """One record as a sink gets it."""
 
     key: bytes | None
     value: bytes | None
@@ -71,14 +71,14 @@ class Unwrapping:
         self._envelopes: dict[bytes, tuple[str | None, dict[str, Any]]] = {}
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of `batches` after the transform; rows of other records than changes stay as they are."""
+        """Yield the rows of `batches` after the transform. Rows of other records than changes stay unchanged."""
         for batch in batches:
             changed = self.batch(batch)
             if changed.num_rows or not batch.num_rows:
                 yield changed
 
     def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """One batch. Raises ConversionError for a document that has no form."""
+        """Return one batch after the transform. Raises ConversionError for a document that has no form."""
         operations, keys = batch.column("op").to_pylist(), batch.column("key").to_pylist()
         values, headers = batch.column("value").to_pylist(), batch.column("headers").to_pylist()
         rows: list[int] = []
@@ -102,13 +102,13 @@ class Unwrapping:
     def changed(
         self, operation: str, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
     ) -> Record | None:
-        """A row after the transform; records of other things than changes stay as they are. None: it is dropped."""
+        """Return a row after the transform; None if it is dropped. Records other than changes stay unchanged."""
         if operation in _DATA or operation == "tombstone":
             return self.record(key, value, headers)
         return Record(key, value, headers)
 
     def record(self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]) -> Record | None:
-        """One record of a change; None when it is dropped."""
+        """Return the record of a change; None if it is dropped."""
         chosen = self._settings
         if value is None:
             if not chosen.keep_tombstones:
@@ -136,7 +136,7 @@ class Unwrapping:
         return Record(self._key(identity), self._written(fields, name, self._schemas.value), added)
 
     def _opened(self, value: bytes) -> tuple[str | None, dict[str, Any], dict[str, Any]]:
-        """The name of the documents' schema, the payload of an event, and the schemas of its fields by name."""
+        """Return the name of the documents' schema, the payload of an event, and the schemas of its fields by name."""
         if not self._schemas.value:
             return None, json.loads(value), {}
         end = value.find(_MARK)
@@ -149,7 +149,7 @@ class Unwrapping:
         return name, json.loads(value[end + len(_MARK) : -1]), fields
 
     def _id(self, key: bytes | None) -> Any:
-        """The value of `_id` that a key holds as text."""
+        """Return the value of `_id` that a key holds as text."""
         if key is None:
             return None
         payload = json.loads(key)
@@ -161,7 +161,7 @@ class Unwrapping:
         return self._written(fields, None, self._schemas.key)
 
     def _document(self, payload: dict[str, Any], identity: Any) -> tuple[Document | None, bool]:
-        """The fields that a record shows, and whether they are those of an update alone; None when it shows none."""
+        """Return the fields that a record shows, and True if they are only an update's; None if it shows none."""
         old = self._settings.format == "1.1"
         if payload["op"] == "d":
             before = None if old else payload.get("before")
@@ -212,7 +212,7 @@ class Unwrapping:
         return flattened(fields, chosen.delimiter, chosen.format != "1.1")
 
     def _added(self, field: Added, payload: dict[str, Any], types: dict[str, Any]) -> Shaped:
-        """The schema and the value of a field of the envelope or one of its structs."""
+        """Return schema and value of a field of the envelope or of one of its structs."""
         within, declared = payload, types
         struct_name = field.struct or ("" if field.field in payload else "source")
         if struct_name:
@@ -237,7 +237,7 @@ class Unwrapping:
         return self._text(schema_json(schema), value_json(schema, value), self._schemas.header)
 
     def _operation(self, operation: str) -> list[tuple[str, bytes | None]]:
-        """The header that names the operation: that of format 1.1, and `op` of add.headers beside a tombstone."""
+        """Return the header with the operation: that of format 1.1, and `op` of add.headers beside a tombstone."""
         chosen = self._settings
         names = ["__debezium-operation"] if chosen.operation_header else []
         names += [field.name for field in chosen.headers if field.field == "op" and not field.struct]
@@ -260,7 +260,7 @@ def _read(text: str) -> Document:
     value = read(text)
     if isinstance(value, Document):
         return value
-    # A document that consists of a wrapper's fields alone was read as the value that it stands for.
+    # A document of only a wrapper's fields was read as the value that it stands for.
     raise ConversionError("An event holds a text that is no document." if not isinstance(value, Typed) else
                           "An event's document has the form of a single value of extended JSON.")  # fmt: skip
 
@@ -273,10 +273,10 @@ def _unknown(field: Added) -> ConversionError:
 
 
 def _schema(declared: dict[str, Any], optional: bool) -> Schema:
-    """The schema of a scalar, or of an array of them, as JsonConverter writes it."""
+    """Return the schema of a scalar, or of an array of scalars, in JsonConverter's form."""
     parts: Any = _schema(declared["items"], False) if declared["type"] == "array" else None
     if "parameters" in declared:
         parts = f',"parameters":{dumps(declared["parameters"])}'
-        # Debezium 3 makes the field optional anew, and the default is not taken along.
+        # Debezium 3 makes the field optional anew, without its default.
         parts += f',"default":{dumps(declared["default"])}' if "default" in declared and not optional else ""
     return (declared["type"], declared.get("name"), declared.get("version"), optional or declared["optional"], parts)

@@ -1,4 +1,4 @@
-"""Protobuf's schemas as text, read for google's library: the part of the language that converters write."""
+"""A reader of Protobuf schemas as text for google's library: the part of the language that converters write."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BUILT_IN = {"google/protobuf/timestamp.proto": timestamp_pb2, "google/protobuf/
 
 
 def message_class(text: str, name: str) -> Any:
-    """The class of the messages of this full name in a schema."""
+    """Return the class of the messages with this full name in a schema."""
     pool = descriptor_pool.DescriptorPool()
     file = _file("records.proto", text)
     for place in file.dependency:
@@ -59,7 +59,7 @@ def _file(name: str, text: str) -> Any:
 
 
 def _without_options(text: str) -> str:
-    """The text without what stands in brackets, which holds braces and brackets too."""
+    """Return the text without options in brackets, which may hold braces and brackets too."""
     kept, depth = "", 0
     for char in text:
         depth += char == "["

@@ -1,7 +1,7 @@
-"""The events of a batch one at a time, in plain Python: what the columnar path must give, byte for byte.
+"""A plain Python reference for the events of a batch, which the columnar path must equal byte for byte.
 
-Slow and meant to be read; tests compare every other path with it. It shares with the columnar path only what both
-are given: the columns' plans with their plain conversions, and the text of schemas.
+It is slow and meant to be read; tests compare every other path with it. It shares with the columnar path only the
+inputs of both: the columns' plans with their plain conversions, and the text of schemas.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Row = dict[str, Verbatim]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One record: serialised key, value and headers, and what the row schema's `op` says."""
+    """One record: serialised key, value and headers, and the `op` of the row schema."""
 
     op: str
     key: bytes | None
@@ -33,7 +33,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Serialises the changes of one table; `now` is the envelope's moment in ns since 1970.
+    """A serialiser of the changes of one table. `now` is the envelope's time in ns since 1970.
 
     `told` is a further field of every key and its value.
     """
@@ -48,7 +48,7 @@ class Reference:
     told: tuple[str, str] | None = None
 
     def events(self, batch: ChangeBatch) -> Iterator[Event]:
-        """The records of `batch`, in order."""
+        """Return the records of `batch` in order."""
         for change in range(len(batch)):
             op, skipped = chr(batch.op[change]), self.settings.skipped_operations
             moved = op == "u" and self._moved(batch, change)
@@ -80,7 +80,7 @@ class Reference:
             yield Event("tombstone", event.key, None, event.headers)
 
     def _transaction(self, batch: ChangeBatch, change: int, second: bool) -> dict[str, Any] | None:
-        """The transaction block; `second` for the create of a key change, the second event of its change."""
+        """Return the transaction block; with `second`, that of the create of a key change, its second event."""
         if batch.total_order is None or batch.table_order is None:
             return None
         return {
@@ -165,7 +165,7 @@ class Reference:
         return Verbatim(plan.null.decode() if value is None else dumps(value))
 
     def _moved(self, batch: ChangeBatch, change: int) -> bool:
-        """Whether the old tuple has another text in a key column, or lacks it."""
+        """Return True if the old tuple has another text in a key column, or lacks it."""
         before, after = batch.before, batch.after
         if before is None or after is None or (before.present is not None and not before.present[change]):
             return False

@@ -1,4 +1,4 @@
-"""Avro, read by another library with the schemas that were registered, holds what the JSON of the same batch says."""
+"""Avro, read by another library with the registered schemas, holds the same as the JSON of the batch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KEYS, VALUES = (Format("avro-apicurio", part, OPTIONS) for part in ("key", "valu
 
 
 class Schemas:
-    """The schemas that were registered; ids count from 1."""
+    """The registered schemas, with ids from 1."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -53,7 +53,7 @@ class Schemas:
         return self.texts.index(schema) + 1
 
     def read(self, data: bytes | None) -> Any:
-        """What the other library reads; None for null."""
+        """Return the value that the other library reads; None for null."""
         if data is None:
             return None
         number = int.from_bytes(data[1:5], "big")
@@ -65,7 +65,7 @@ class Schemas:
         return found
 
 
-# Plans of tables are kept from one example to the next, and the ids with them.
+# Plans of tables, and their ids, are kept from one example to the next.
 SCHEMAS = Schemas()
 
 
@@ -74,7 +74,7 @@ def register(client: Client, registry: Registry, subject: str, schema: str, kind
 
 
 def plain(schema: Any) -> Any:
-    """The schema without logical types, so that values are read as they were written."""
+    """Return the schema without logical types, so that values are read as written."""
     if isinstance(schema, list):
         return [plain(branch) for branch in schema]
     if isinstance(schema, dict):
@@ -83,7 +83,7 @@ def plain(schema: Any) -> Any:
 
 
 def wanted(value: Any, kind: LogicalType) -> Any:
-    """What Avro has for a value of the JSON."""
+    """Return Avro's form of a value of the JSON."""
     if value is None:
         return None
     match kind.connect:
@@ -107,12 +107,12 @@ def wanted(value: Any, kind: LogicalType) -> Any:
 
 
 def exactly(number: float) -> str:
-    """A number as text, so that it equals itself when it is none."""
+    """Return a number as text, so that NaN equals itself."""
     return f"float {number!r}"
 
 
 def found(value: Any) -> Any:
-    """What was read, numbers with fractions as texts."""
+    """Return a read value, with fractional numbers as texts."""
     if isinstance(value, dict):
         return {name: found(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -121,7 +121,7 @@ def found(value: Any) -> Any:
 
 
 def lacks(value: Any, kind: LogicalType) -> bool:
-    """Whether a value is null that may not be, as one that does not fit its type."""
+    """Return True if a value is null that must not be, as one that does not fit its type."""
     if value is None:
         return not kind.optional
     if kind.connect == "struct":
@@ -166,7 +166,7 @@ def compare(batch: ChangeBatch, chosen: EventSettings, form: SourceForm) -> None
 
 
 def logical_with_optional(schema: dict[str, Any]) -> LogicalType:
-    """The type that a schema in JSON says, with what may be null."""
+    """Return the type in a JSON schema, including what may be null."""
     bare = logical(schema)
     fields = tuple(
         replace(part, type=logical_with_optional(one))

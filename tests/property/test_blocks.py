@@ -1,4 +1,4 @@
-"""Blocks of changes, reduced wherever batches and blocks end, bring a table to the rows that the source has."""
+"""Blocks of changes, wherever batches and blocks end, reduce to the source's rows in a table."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ Table = TypeVar("Table")
 
 @dataclass
 class Source:
-    """A table whose large values the log carries only where they change, and the changes that it has seen."""
+    """A table whose large values are in the log only when they change, and the changes that it has seen."""
 
     rows: Rows = field(default_factory=dict)
     kept: Kept = field(default_factory=dict)
-    """All rows that were ever there, with their last values, and by what they went: d, t, or nothing yet."""
+    """All rows that ever existed, with their last values and the op that ended them: d, t, or ""."""
     changes: list[tuple[Change, bool]] = field(default_factory=list)
 
     def insert(self, key: int, number: int) -> None:
@@ -69,7 +69,7 @@ class Source:
         self.changes.append((("t", None, None), True))
 
     def read(self, key: int, number: int | None) -> None:
-        """An incremental snapshot reads a row; with a number one that the log has not shown as it is."""
+        """Read a row for an incremental snapshot; with `number`, a row that the log has not shown in this state."""
         if number is not None:
             self.rows[key] = (number, f"big {number}")
         self._log("r", None, key)
@@ -79,12 +79,12 @@ class Source:
         self.kept[key] = (number, big, "")
         before = None if old is None else (None, str(old), None)
         after = (str(number), str(key), big if touches else None)
-        # a null is no large value: the log always carries it
+        # A null is not a large value: the log always has it.
         self.changes.append(((op, before, after), touches or big is None))
 
 
 def blocks(source: Source, low: int, high: int, chosen: EventSettings) -> list[dict[str, Any]]:
-    """The blocks of some changes, as the tasks give them: rows of a snapshot are in blocks of their own."""
+    """Return the blocks of some changes, as tasks make them. Snapshot rows are in blocks of their own."""
     found = []
     for reads, run in groupby(range(low, high), key=lambda place: source.changes[place][0][0] == "r"):
         places = np.array(list(run))
@@ -100,7 +100,7 @@ def blocks(source: Source, low: int, high: int, chosen: EventSettings) -> list[d
 
 
 def merged(rows: Rows, found: Sequence[dict[str, Any]]) -> Rows:
-    """What MERGE does: see sinks.tables.statements."""
+    """Return the result of a MERGE; see sinks.tables.statements."""
     heads = [Head.of(row["key"]) for row in found]
     if not heads:
         return dict(rows)
@@ -130,7 +130,7 @@ def merged(rows: Rows, found: Sequence[dict[str, Any]]) -> Rows:
 
 
 def merged_with_deletes(kept: Kept, found: Sequence[dict[str, Any]]) -> Kept:
-    """What MERGE does where deleted rows stay: see sinks.tables.statements and sinks.tables.batch."""
+    """Return the result of a MERGE that keeps deleted rows; see sinks.tables.statements and sinks.tables.batch."""
     heads = [Head.of(row["key"]) for row in found]
     if not heads:
         return dict(kept)
@@ -159,7 +159,7 @@ def merged_with_deletes(kept: Kept, found: Sequence[dict[str, Any]]) -> Kept:
 
 def drawn(draw: Callable[..., Any], reads: bool = False) -> Source:
     source, keys = Source(), st.integers(0, 4)
-    # what an empty table is filled with is in the log always
+    # The first rows of an empty table are always in the log.
     drifts = reads and draw(st.booleans())
     for number in range(draw(st.integers(1, 25))):
         key, other, touches = draw(keys), draw(keys), draw(st.booleans())
@@ -181,7 +181,7 @@ def drawn(draw: Callable[..., Any], reads: bool = False) -> Source:
 def brought(
     data: st.DataObject, held: str, merge: Callable[[Table, Sequence[dict[str, Any]]], Table], empty: Table
 ) -> tuple[Source, Table]:
-    """A source, and the table that merges of its changes make, wherever blocks and batches end."""
+    """Return a source, and the table after merges of its changes, wherever blocks and batches end."""
     chosen = event_settings("server", "golden", blocks=held, skipped_operations=frozenset())
     source = drawn(data.draw, reads=True)
     count = len(source.changes)
@@ -241,7 +241,7 @@ Version = tuple[int, int | None, str | None, str, str | None]
 
 
 def versioned(table: list[Version], found: Sequence[dict[str, Any]]) -> list[Version]:
-    """What the MERGE of versions does: see sinks.tables.versions."""
+    """Return the result of the MERGE of versions; see sinks.tables.versions."""
     form = Head.of(found[-1]["key"]).form
     opened = pa.Table.from_batches(Opening(form)(iter([pa.RecordBatch.from_pylist(list(found))])), row_schema(form))
     now = {key: (number, key, big) for key, number, big, _, end in table if end is None}
@@ -292,7 +292,7 @@ def test_versions_are_the_same_whatever_the_cuts(data: st.DataObject) -> None:
 
 
 def wanted_versions(source: Source) -> list[Version]:
-    """The versions of all rows, one change after another."""
+    """Return the versions of all rows, applied one change at a time."""
     found: list[Version] = []
     current: dict[int, tuple[int | None, str | None, str]] = {}
 

@@ -1,4 +1,4 @@
-"""The compiled decoder and scanner equal their plain counterparts, on what a server sends and on any other bytes."""
+"""The compiled decoder and scanner equal their plain counterparts, on a server's messages and on any other bytes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def changes(width: int, oid: int = OID) -> st.SearchStrategy[Change]:
 
 
 def written(change: Change) -> bytes:
-    """The message as the server writes it: logicalrep_write_insert and its neighbours in proto.c."""
+    """Return the message as the server writes it: logicalrep_write_insert and its neighbours in proto.c."""
     match change:
         case Insert(relation, new):
             return b"I" + struct.pack(">I", relation) + b"N" + written_row(new)
@@ -108,7 +108,7 @@ def segments(draw: st.DrawFn) -> Segment:
 
 @st.composite
 def damaged_segments(draw: st.DrawFn) -> Segment:
-    """Segments of right messages among which some are cut, lengthened, changed in a byte, or nothing but noise."""
+    """Draw segments of valid messages, some of which are cut, lengthened, changed in a byte, or replaced by noise."""
     width = draw(st.integers(0, 3))
     messages = []
     for change in draw(st.lists(changes(width), min_size=1, max_size=5)):
@@ -119,7 +119,7 @@ def damaged_segments(draw: st.DrawFn) -> Segment:
             case "longer":
                 message += draw(st.binary(min_size=1, max_size=3))
             case "changed":
-                # Half of the damage falls on the first bytes, where the structure is.
+                # Half of the damage falls on the first bytes, which hold the structure.
                 reach = draw(st.sampled_from([len(message), min(len(message), 14)]))
                 place = draw(st.integers(0, reach - 1))
                 byte = draw(st.one_of(st.sampled_from(b"IUDTNKOntub\x00\x01\xff"), st.integers(0, 255)))
@@ -280,7 +280,7 @@ def test_key_hashes_cover_the_key_and_flag_every_row_that_may_leave_it(segment: 
         hashes, moved = scan.key_hashes(segment.data, segment.offsets, places, keys, width)
         assert hashes.tolist() == [keyed.hash for keyed in expected]
         assert moved.tolist() == [keyed.moved for keyed in expected]
-    elif error is not None:  # damage behind the key is the decoder's to find
+    elif error is not None:  # Damage after the key is left for the decoder to find.
         assert 0 <= error.offset <= len(segment.data)
 
 

@@ -1,4 +1,4 @@
-"""Patches of every version lead from one document to the other: they are made here by rules of their own."""
+"""Patches of every version, made here by separate rules, lead from one document to the other."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ _WHOLE = _documents(_VALUES)
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, and the fields in the same order."""
+    """Return True if two documents are equal and have their fields in the same order."""
     return write(one) == write(other)
 
 
 def ordered_like(before: Document, after: Document) -> Document:
-    """The fields of `after` as a server has them: those that were there first, in their order, at every level."""
+    """Return the fields of `after` in a server's order: earlier fields first, in their order, at every level."""
     names = [name for name in before if name in after] + [name for name in after if name not in before]
     found = Document()
     for name in names:
@@ -69,7 +69,7 @@ def ordered_like(before: Document, after: Document) -> Document:
 
 
 def difference(before: Document, after: Document) -> Document:
-    """The diff of `$v: 2` between two documents whose common fields are in the same order."""
+    """Return the `$v: 2` diff between two documents whose common fields are in the same order."""
     diff = Document()
     deleted = Document((name, False) for name in before if name not in after)
     updated, inserted, inside = Document(), Document(), Document()

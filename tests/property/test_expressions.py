@@ -1,4 +1,4 @@
-"""Expressions match the same by both engines, and none holds its matcher up."""
+"""Both engines match an expression in the same texts, and no expression makes its matcher hang."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAMES = st.lists(st.text(LETTERS, max_size=6), min_size=6, max_size=6)
 @pytest.mark.parametrize("folds", [False, True])
 @pytest.mark.parametrize("piece", PIECES)
 def test_each_piece_means_the_same_to_both_engines(piece: str, folds: bool) -> None:
-    """Names that are drawn seldom match what is drawn beside them: here are all that are short."""
+    """Random names seldom match random expressions, so this test takes all short ones."""
     names = [*LETTERS, *map("".join, product(LETTERS + "\n\t", repeat=2))]
     for expression in (piece, f"(?:{piece})*", f"{piece}a?"):
         python = compile_groups("(?i)" * folds + expression)
@@ -52,7 +52,7 @@ def test_both_engines_match_the_same_names(expression: str, names: list[str], fo
     except ValueError:
         return
     if r"\B" in expression:
-        # Python's own engine finds no place between two letters or none in an empty text; Java's and the linear one do
+        # Python's own engine finds no place between two letters or none in an empty text; the other two do.
         names = [name for name in names if name]
     wanted = [compile_groups("(?i)" * folds + expression).fullmatch(name) is not None for name in names]
     assert expressions.matches(tree.linear(), names) == wanted

@@ -1,4 +1,4 @@
-"""The compiled writer of BSON gives what the plain one gives, for documents and for bytes that are none."""
+"""The compiled writer of BSON equals the plain one, on documents and on bytes that are none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""field.exclude.list and field.renames compiled equal the plain way, on the JSON that events show."""
+"""field.exclude.list and field.renames, compiled, equal the plain way on the JSON of events."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_bytes_that_are_no_document_are_found_out(method: str, content: bytes, c
     try:
         fields.locate(data, np.zeros(1, np.int64), ("a",))
     except DecodeError:
-        # what is no document on the whole does not come so far
+        # Bytes that are not a document do not reach this step.
         return
     try:
         made, found = getattr(chosen, COLUMNS[method])(
@@ -100,7 +100,7 @@ def test_bytes_that_are_no_document_are_found_out(method: str, content: bytes, c
 
 
 def test_most_rules_are_compiled() -> None:
-    """Else the property above would compare the plain way with itself."""
+    """Otherwise the property above would compare the plain way with itself."""
     chosen = field_filter(["db.c.a.b", "db.c.b", "db.c.d.a"], ["db.c.d:x", "db.c.e.f:g"], "db", "c")
     assert chosen is not None
     assert chosen.table is not None

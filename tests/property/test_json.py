@@ -1,4 +1,4 @@
-"""The columnar path from text to events gives what the plain one gives, on random batches."""
+"""The columnar path from texts to events equals the plain path on random batches."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_columnar_events_of_change_tables_are_the_plain_ones(data: st.DataObject
     st.booleans(),
 )
 def test_any_text_as_an_array(texts: list[str | None], nulls: bool) -> None:
-    """What is no array counts as lost on both paths, and nothing else does."""
+    """On both paths a text that is not an array counts as lost, and nothing else does."""
     of = Column("e", "text", 25) if nulls else Column("e", "mood", 0, kind="enum", enum_labels=("a",))
     table = TableSchema(TableId("d", "s", "t"), (Column("v", "_text", 1009, kind="array", element=of),), ())
     (plan,), _ = plan_columns(table, event_settings("server", "golden"))
@@ -102,14 +102,14 @@ _LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False,
 
 @given(st.recursive(_LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_json_text_reads_back(value: object) -> None:
-    # Lone surrogates are no text of a database; json.loads would read them back as they are.
+    # Lone surrogates are not text in a database; json.loads would read them back unchanged.
     assert json.loads(dumps(value)) == value
 
 
 @settings(max_examples=examples(20), deadline=None)
 @given(st.integers(1, 3))
 def test_blocks_keep_order_and_count(factor: int) -> None:
-    """More changes than one block holds come in several batches, every record once."""
+    """More changes than fit into one block come in several batches, every record once."""
     count = 20_000 * factor
     batch = json_batches.inserts(count)
     chosen = event_settings("server", "golden", key_schemas_enable=False)

@@ -1,4 +1,4 @@
-"""Kernels against plain Python where whole batches seldom reach: numbers of any length, long texts, instants in UTC."""
+"""Kernels equal plain Python where whole batches seldom reach: numbers of any length, long texts, instants in UTC."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TWO = st.integers(0, 99).map("{:02d}".format)
 
 
 def _same(column: Column, texts: list[str | None]) -> None:
-    """The kernel of the column gives what its plain conversion gives, and counts the same texts as lost."""
+    """Assert that the column's kernel equals its plain conversion and counts the same texts as lost."""
     table = TableSchema(TableId("d", "s", "t"), (column,), ())
     (plan,), _ = plan_columns(table, event_settings("server", "d"))
     array = pa.array([None if text is None else text.encode() for text in texts], pa.binary())

@@ -1,4 +1,4 @@
-"""Changes that later ones of their keys make superfluous: without them the table is the same."""
+"""Changes that later changes of their keys make superfluous can be left out without effect on the table."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def packed(row: Row) -> bytes:
 
 
 def raw(kind: str, new: Row, old: Row) -> bytes:
-    """A message: I, U, D; u and d with the whole old row, k an update with the key of the old one."""
+    """Return a message: I, U, D; u and d with the whole old row, k for an update with the old key."""
     start = {"u": b"U", "d": b"D", "k": b"U"}.get(kind, kind.encode()) + struct.pack(">I", 10)
     if kind in "Dd":
         return start + (b"K" if kind == "D" else b"O") + packed(new)
@@ -67,7 +67,7 @@ def messages(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def strange(draw: st.DrawFn) -> bytes:
-    """A message of which the key is another one than before, or not known, or that is none."""
+    """Return a message with a changed or unknown key, or something that is not a message."""
     return draw(
         st.sampled_from([
             raw("k", (b"a", b"1", b"b"), (b"b", None, b"b")),
@@ -83,7 +83,7 @@ def strange(draw: st.DrawFn) -> bytes:
 
 
 def parts_of(found: Sequence[bytes], cut: int) -> list[tuple[Any, Any, Any]]:
-    """The messages in two runs."""
+    """Return the messages in two runs."""
     parts = []
     for run in (found[:cut], found[cut:]):
         offsets = np.zeros(len(run) + 1, np.int64)
@@ -93,13 +93,13 @@ def parts_of(found: Sequence[bytes], cut: int) -> list[tuple[Any, Any, Any]]:
 
 
 def standing(found: Sequence[bytes], cut: int = 0, most: int = 0) -> list[bytes] | None:
-    """The messages that stay."""
+    """Return the messages that are kept."""
     kept = lasting.standing(parts_of(found, cut), np.array(KEY, np.int32), 3, most)
     return None if kept is None else [one for one, stays in zip(found, np.concatenate(kept), strict=True) if stays]
 
 
 def after(table: Mapping[tuple[Value, Value], Row], found: Sequence[bytes]) -> dict[tuple[Value, Value], Row]:
-    """The table's rows after the messages; what neither they nor it know is UNAVAILABLE."""
+    """Return the table's rows after the messages; a value that is in neither is UNAVAILABLE."""
     rows = dict(table)
     for one in found:
         message = parse(one)
@@ -202,7 +202,7 @@ def topic(table: TableSchema) -> str:
 
 
 def held(groups: Sequence[Sequence[Any]], chosen: Any) -> tuple[dict[str, list[Any]], dict[str, int]]:
-    """The rows of each table, those that are gone by their keys alone, and how many changes they are of."""
+    """Return the rows of each table, deleted rows by their keys only, and the number of their changes."""
     rows: dict[str, list[Any]] = defaultdict(list)
     counts: dict[str, int] = defaultdict(int)
     for group in groups:

@@ -37,7 +37,7 @@ def test_batches_hold_every_row_once_and_a_restart_goes_on_where_one_ended(
     spool = None
     for _ in range(200):
         if spool is None or data.draw(st.booleans()):
-            # a restart: the log is read again and what was delivered is dropped
+            # After a restart the log is read again, and delivered messages are dropped.
             spool = Spool(position, 1 << 20, 0)
             for stretch in index(transactions, cuts, position, False):
                 spool.put(stretch)
@@ -48,7 +48,7 @@ def test_batches_hold_every_row_once_and_a_restart_goes_on_where_one_ended(
         taken += [row[:6] for row in rows_of(spool.take(position, end))]
         position = end
         spool.release(position)
-    # what a truncate names is kept by message number, which differs from run to run
+    # A truncate's tables are kept by message number, which differs from run to run.
     assert [row[:2] + row[3:] for row in taken] == [row[:2] + row[3:] for row in whole]
 
 

@@ -1,4 +1,4 @@
-"""Messages of many tables that are converted together become the records that they become table by table."""
+"""Messages of many tables converted together become the same records as table by table."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ NOW = 1_795_222_828_465_236_739
 SHARE = TopicNaming(expression=compile_groups(r"(.*)\.t[01]"), replacement="$1.both")
 MASK = Shaping.from_options({"column.mask.with.3.chars": [r"pub lic\.t0\.Key 2"]})
 Message = tuple[int, bytes]
-"""The number of its table, and its bytes."""
+"""The number of the message's table, and its bytes."""
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Limits that small batches reach."""
+    """Set limits that small batches reach."""
     monkeypatch.setattr(mixed, "MOST_PLACES", 9)
     monkeypatch.setattr(mixed, "_MOST_CELLS", 60)
     monkeypatch.setattr(segments, "MIXED_TABLES", 1)
@@ -60,7 +60,7 @@ def tuple_of(image: Image, row: int) -> bytes:
 
 
 def message_of(batch: ChangeBatch, row: int, oid: int, old: bytes) -> bytes | None:
-    """The change as the log has it; None for one that no message of one table is."""
+    """Return the message of a change; None for a change that is not a single message of one table."""
     op, head = chr(batch.op[row]), struct.pack(">I", oid)
     before, after = batch.before, batch.after
     has_before = before is not None and (before.present is None or before.present[row])
@@ -76,7 +76,7 @@ def message_of(batch: ChangeBatch, row: int, oid: int, old: bytes) -> bytes | No
 
 @st.composite
 def mixtures(draw: Callable[..., Any]) -> MixedSegment:
-    """Changes of up to six tables in one log."""
+    """Draw changes of up to six tables in one log."""
     tables: list[TableSchema] = []
     messages: list[Message] = []
     for number in range(draw(st.integers(1, 6))):
@@ -111,7 +111,7 @@ def segment_of(tables: Sequence[TableSchema], messages: Sequence[Message], numbe
 
 
 def by_topic(parts: Sequence[Segment | MixedSegment], settings: EventSettings) -> dict[str, list[dict[str, Any]]]:
-    """The records of each topic, or, without a topic, what they fail with."""
+    """Return the records of each topic, or, under no topic, the error."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     try:
         for rows in LogTask(tuple(parts), settings, 77).read():
@@ -202,7 +202,7 @@ def test_a_batch_has_the_same_records_with_tables_together_and_apart(
 
 
 class Growing(Sequence[TableSchema]):
-    """The reader's table versions: it adds one whenever it is least expected."""
+    """Table versions of the reader, which adds one at unexpected moments."""
 
     def __init__(self) -> None:
         self._found = list(SCHEMAS)

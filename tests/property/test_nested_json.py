@@ -1,4 +1,4 @@
-"""Texts of JSON as columns: their signatures, their values and structs as JSON are those of the plain way."""
+"""JSON texts as columns have the same signatures, values and structs as in the plain way."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ODD = st.sampled_from([
 
 @st.composite
 def texts(draw: st.DrawFn) -> str:
-    """A text of JSON, or nearly one."""
+    """Draw a text that is JSON, or almost."""
     if draw(st.integers(0, 4)) == 0:
         return draw(_ODD)
     found = json.dumps(draw(_OBJECTS), separators=draw(_SEPARATORS), ensure_ascii=draw(st.booleans()))
@@ -109,7 +109,7 @@ def test_values_are_those_of_each_text(found: list[str], nulls: bool, missing: i
                 [None if one is None else value_of(one, kind) for one in given_texts], arrow_type_of(kind)
             )
         except UnicodeEncodeError:
-            # a half of a character: there is no such text
+            # Half of a character: there is no such text.
             continue
         made = array_of_texts(pa.array(given_texts, pa.string()), kind)
         made.validate(full=True)
@@ -123,7 +123,7 @@ _NESTED = pa.struct([
     pa.field("e", pa.struct([])), pa.field("y", pa.binary()), pa.field("ll", pa.list_(pa.list_(pa.string()))),
 ])  # fmt: skip
 _INNER = st.fixed_dictionaries({"s": st.none() | _TEXTS, "n": st.none() | st.integers(-(1 << 63), (1 << 63) - 1)})
-# The plain way has the fewest digits of all; Java had more before 19 for some, as those of a whole number.
+# The plain way writes the fewest digits; before version 19, Java wrote more for some numbers, such as whole numbers.
 _DOUBLES = st.floats().filter(
     lambda number: not np.isfinite(number) or java_number(repr(number)) == double_text(number)
 )

@@ -1,4 +1,4 @@
-"""Rows that take over keys from one another within a transaction, however the log has them in order."""
+"""Rows may take keys from one another within a transaction, in any order of the log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHOSEN = {
 
 Rows = dict[int, str]
 Half = tuple[int, int, int, str]
-"""The number of a transaction, an operation, a key and a value."""
+"""A transaction's number, an operation, a key and a value."""
 
 
 def log_of(given: Sequence[Half]) -> ChangeRows:
@@ -61,7 +61,7 @@ def fetches(rows: ChangeRows, size: int) -> Iterator[ChangeRows]:
 
 
 def entries(given: Sequence[Half], size: int, blocks: str) -> list[dict[str, Any]]:
-    """The rows of all blocks, in their order."""
+    """Return the rows of all blocks in order."""
     assembly = Assembly(TABLE, Times.none(), pairs=True, exact=True)
     found = []
     for cut in together(whole(fetches(log_of(given), size), pairs=True), [0]):
@@ -73,7 +73,7 @@ def entries(given: Sequence[Half], size: int, blocks: str) -> list[dict[str, Any
 
 
 def replayed(rows: Rows, found: Sequence[dict[str, Any]]) -> Rows:
-    """What becomes of the rows where entries are taken one by one."""
+    """Return the rows after the entries are applied one at a time."""
     after = dict(rows)
     for row in found:
         if row["op"] == "d":
@@ -84,12 +84,12 @@ def replayed(rows: Rows, found: Sequence[dict[str, Any]]) -> Rows:
 
 
 def moves(rows: Rows, to: dict[int, int], order: Sequence[int], number: int) -> list[Half]:
-    """A statement that gives the rows `order`, one after another, other keys."""
+    """Return a statement that gives the rows `order`, one after another, new keys."""
     return [half for key in order for half in ((number, DELETE, key, rows[key]), (number, INSERT, to[key], rows[key]))]
 
 
 def drawn(data: st.DataObject) -> tuple[Rows, list[Half], Rows]:
-    """Rows, some transactions of statements that move and change them, and the rows then."""
+    """Draw rows, some transactions whose statements move and change them, and the rows after them."""
     before = data.draw(st.dictionaries(st.integers(0, 5), st.sampled_from("xy"), max_size=5))
     rows, log = dict(before), []
     for number in range(data.draw(st.integers(1, 3))):
@@ -114,7 +114,7 @@ def drawn(data: st.DataObject) -> tuple[Rows, list[Half], Rows]:
                     rows[key] = data.draw(st.sampled_from("xyz"))
                     log.append((number, INSERT, key, rows[key]))
                 else:
-                    # so that the next insert is not the second half of an update
+                    # So that the next insert is not read as the second half of an update.
                     del rows[key]
                     log += [(number, DELETE, 90, "x"), (number, INSERT, 91, "x"), (number, DELETE, 91, "x")]
     return before, log, rows
@@ -141,7 +141,7 @@ def test_a_statement_that_shifts_all_keys_loses_no_row() -> None:
 
 
 def test_a_row_that_is_made_and_removed_leaves_its_delete() -> None:
-    """Only where another row could have been under the key before is nothing left of the two."""
+    """Nothing is left of the two only if another row could have had the key before."""
     found = entries([(0, INSERT, 1, "a"), (0, DELETE, 1, "a")], 2, EVERY)
     assert [row["op"] for row in found] == ["c", "d"]
 

@@ -1,4 +1,4 @@
-"""Protobuf, read by google's library with the schemas that were registered, holds what the JSON of the batch says."""
+"""Protobuf, read by google's library with the registered schemas, holds the same as the JSON of the batch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ REFUSALS = (
 
 
 class Schemas:
-    """The schemas that were registered; ids count from 1."""
+    """The registered schemas, with ids from 1."""
 
     def __init__(self) -> None:
         self.known: list[tuple[str, str]] = []
@@ -58,7 +58,7 @@ class Schemas:
         return b"\0" + (self.known.index((text, name)) + 1).to_bytes(4, "big")
 
     def read(self, data: bytes) -> Any:
-        """What the other library reads, which would write the same bytes."""
+        """Return the message that the other library reads, and check that it would write the same bytes."""
         number = int.from_bytes(data[1:5], "big")
         if number not in self._classes:
             self._classes[number] = message_class(*self.known[number - 1])
@@ -68,7 +68,7 @@ class Schemas:
         return found
 
 
-# Plans of tables are kept from one example to the next, and the ids with them.
+# Plans of tables, and their ids, are kept from one example to the next.
 SCHEMAS = Schemas()
 
 
@@ -88,7 +88,7 @@ def is_wrapped(kind: LogicalType, rules: Rules) -> bool:
 
 
 def wanted(value: Any, kind: LogicalType, rules: Rules) -> Any:
-    """What Protobuf has for a value of the JSON."""
+    """Return Protobuf's form of a value of the JSON."""
     if value is None:
         if kind.connect in ("array", "map"):
             return []
@@ -137,7 +137,7 @@ def in_days(days: int) -> list[int]:
 
 
 def found(message: Any, kind: LogicalType, rules: Rules) -> list[Any]:
-    """What was read of a message, field by field."""
+    """Return the fields of a read message."""
     fields = sorted(message.DESCRIPTOR.fields, key=lambda field: field.number)
     assert [field.number for field in fields] == list(range(1, len(kind.fields) + 1))
     return [of_field(message, field, part.type, rules) for field, part in zip(fields, kind.fields, strict=True)]
@@ -200,7 +200,7 @@ def compare(batch: ChangeBatch, chosen: EventSettings, form: SourceForm, rules: 
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether both are equal; a date that has one number on the right is any."""
+    """Return True if both are equal; a date that is a number on the right side matches any."""
     if isinstance(left, list) and isinstance(right, list):
         if len(right) == 1 and len(left) == 3:
             return True
@@ -208,7 +208,7 @@ def same(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-# names of most batches need it
+# Most batches need it for their names.
 SCRUBS = st.sampled_from([True, True, True, True, False])
 RULES = st.builds(Rules, SCRUBS, st.booleans(), st.booleans())
 

@@ -1,7 +1,7 @@
-"""Whatever fails, ends or begins anew while a log is read, every row is delivered once and no position goes back.
+"""Whatever fails, ends or restarts while a log is read, every row is delivered once and no position goes back.
 
 The reader's thread and its server are simulated: each step of a history is drawn. Between two steps the planner may
-plan a batch and commit it, or be started anew with the batch to be replayed.
+plan and commit a batch, or be restarted with a batch to replay.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tests.extent import examples
 from tests.property.logs import SCHEMAS, Change, Known, index, log, logs, places, rows, rows_of
 
 BEFORE = LogPosition(idle_lsn=1000, at_us=1)
-"""A new slot's position."""
+"""The position of a new slot."""
 
 
 class Failing(Known):
-    """Table versions whose catalog cannot be asked at times."""
+    """Table versions whose catalog sometimes cannot be queried."""
 
     def __init__(self) -> None:
         self.versions = SCHEMAS
@@ -61,7 +61,7 @@ class Simulation:
         self.transactions = transactions
         self.skip = LeftOut({700 + number for number in left_out}) if left_out else None
         self.numbered = numbered
-        # where the record stands that ends each transaction, by its commit LSN
+        # The place of the record that ends each transaction, by its commit LSN.
         self.record = {commit: min(commit, end - 5) for _, _, commit, end in places(transactions)}
         self.end_lsn = max((end for _, _, _, end in places(transactions)), default=1000)
         self.expected = rows(index(transactions, [], BEFORE, numbered, self.skip))
@@ -72,7 +72,7 @@ class Simulation:
         self.begin(self.committed)
 
     def begin(self, position: LogPosition) -> None:
-        """A planner that starts at `position`."""
+        """Start a planner at `position`."""
         self.tables = Failing()
         feed: Any = PostgresFeed(
             ReaderSettings("slot", "publication", memory_limit=self.limit, disk_limit=0),
@@ -88,14 +88,14 @@ class Simulation:
         )
         self.feed = feed
         self.reader = reader = PostgresLogReader(feed)
-        # no thread opens a session
+        # No thread opens a session.
         reader._has_begun = True
         self.left: list[tuple[bytes, int]] | None = None
-        # whoever waits for the reader lets it read
+        # A wait for the reader lets it read.
         reader.spool.wait = lambda *_: self.read(3)  # type: ignore[method-assign]
 
     def read(self, messages: int, failure: str = "") -> None:
-        """The reader's thread gets a run of so many messages, unless its spool is full."""
+        """Give the reader's thread a run of `count` messages, unless its spool is full."""
         assert next(self.steps) < 10_000, "the planner waits for ever"
         reader = self.reader
         if reader.spool.full:
@@ -116,7 +116,7 @@ class Simulation:
         try:
             reader._keep(self.feed._step(run))
         except OSError:
-            # the session is lost, and another begins
+            # The session is lost, and another one begins.
             self.left = None
         reader.spool.put = put
         self.tables.is_failing = False
@@ -132,7 +132,7 @@ class Simulation:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     def plan(self, max_rows: int) -> LogPosition:
-        """The end of the next batch, or the same position."""
+        """Return the end of the next batch, or the same position."""
         end = self.reader.plan(self.committed, max_rows, 1 << 20)
         if end == self.committed:
             end = self.reader.idle_position(self.committed)
@@ -144,12 +144,12 @@ class Simulation:
         assert not position.is_before(self.given)
         assert LogPosition.from_json(position.to_json()) == position
         self.given = position
-        # the slot still has what is to be delivered
+        # The slot still holds all that must be delivered.
         for row in self.expected[len(self.delivered) + self.planned_rows(position) :]:
             assert position.safe_lsn <= self.record[row[5]]
 
     def planned_rows(self, position: LogPosition) -> int:
-        """How many rows the batch has that ends at the position."""
+        """Return the number of rows in the batch that ends at the position."""
         left = self.expected[len(self.delivered) :]
         return sum(not position.is_before(LogPosition(row[5], consumed=row[4] + 1)) for row in left)
 
@@ -173,7 +173,7 @@ class Simulation:
 
 
 def without_truncates(found: list[Any]) -> list[Any]:
-    # what a truncate names is kept by message number, which differs from run to run
+    # A truncate's tables are kept by message number, which differs from run to run.
     return [row[:2] + row[3:] for row in found]
 
 
@@ -218,7 +218,7 @@ def test_every_row_is_delivered_once_and_no_position_goes_back(
 
 
 def test_a_spool_full_of_a_later_transaction_does_not_hide_that_the_end_was_reached() -> None:
-    # the end of a query lies between the two, where the log has nothing that is captured
+    # The query ends between the two, where the log has nothing that is captured.
     one = Simulation([[("I", 10, 1)], [("I", 10, 2)] * 50], set(), False, 200)
     reader = one.reader
     (_, _, first, end), (_, _, second, _) = places(one.transactions)
@@ -240,7 +240,7 @@ def test_a_replay_whose_last_transaction_has_nothing_captured_any_more_ends() ->
     one.deliver(one.plan(1))
     end = one.plan(2)
     assert end.consumed == 2
-    # the same log, of which the messages are not wanted any more
+    # The same log, whose messages are no longer wanted.
     one.transactions[1] = [("L", 0, 2)] * 4
     one.begin(one.committed)
     assert one.reader.take(one.committed, end) == []

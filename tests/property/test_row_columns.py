@@ -1,4 +1,4 @@
-"""Rows of some columns hold what the rows of all columns hold there, in the order in which they are asked for."""
+"""Rows with some columns hold the same there as rows with all columns, in the requested order."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from tests.property import test_shared_collections as collections
 NOW = 1_795_222_828_465_236_739
 
 wanted = st.lists(st.sampled_from(COLUMNS), min_size=1, unique=True).map(tuple)
-"""Some columns, in any order."""
+"""Draw some columns in any order."""
 
 
 class Rows:
-    """A task that gives what it was made of."""
+    """A task that yields given batches."""
 
     def __init__(self, *batches: pa.RecordBatch) -> None:
         self.batches = batches
@@ -50,14 +50,14 @@ class Rows:
 
 
 def read(columns: tuple[str, ...], batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """What Spark gets of a task's batches where a query wants `columns`."""
+    """Return Spark's rows of a task's batches if a query wants `columns`."""
     options = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
     reader = ChangeStreamReader(parse("postgres", options | {"row.columns": ",".join(columns)}), "run")
     return list(reader.read(TaskPartition(Rows(*batches))))
 
 
 def same(columns: tuple[str, ...], rows: Callable[[tuple[str, ...]], list[pa.RecordBatch]]) -> None:
-    """Compare what `rows` makes of all columns with what it makes where a query wants some."""
+    """Assert that rows with some columns equal the same columns of rows with all."""
     with patch("tailrace.events.record_assembly.time.time_ns", lambda: NOW):
         whole, made = rows(COLUMNS), rows(made_columns(columns))
     for batch in made:
@@ -115,14 +115,14 @@ OTHERS: dict[str, Callable[[EventSettings], pa.RecordBatch]] = {
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_of_records_that_are_no_changes(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # a notification has an id of its own each time
+    # Each notification has an id of its own.
     monkeypatch.setattr("uuid.uuid4", lambda: "0")
     for columns in [(name,) for name in COLUMNS] + [tuple(reversed(COLUMNS))]:
         same(columns, lambda made: [OTHERS[kind](replace(PLAIN, columns=made))])
 
 
 def test_what_is_put_aside_does_not_depend_on_the_columns() -> None:
-    """A record that is too large is one, though nobody asks for its value."""
+    """A record that is too large is quarantined even if no query wants its value."""
     batch = json_batches.inserts(50)
     limit = replace(PLAIN, most_change_bytes=1, columns=made_columns(("op",)))
     found = read(("op",), list(to_rows(batch, limit, FORM)))

@@ -1,4 +1,4 @@
-"""Documents by their shapes give the records that the plain transform makes of events, one by one."""
+"""Documents handled by their shapes give the same records as the plain transform of single events."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _BY_FORM = {
 
 @st.composite
 def batches(draw: Callable[..., Any]) -> tuple[str, dict[str, str], Segment, MongoSettings]:
-    """A form, options, changes in that form, and the settings without the transform."""
+    """Draw a form, options, changes in that form, and the settings without the transform."""
     form = draw(st.sampled_from(["1.1", "3"]))
     options = draw(_OPTIONS) | draw(_BY_FORM[form])
     make = _entry if form == "1.1" else _change
@@ -103,7 +103,7 @@ def batches(draw: Callable[..., Any]) -> tuple[str, dict[str, str], Segment, Mon
 
 
 def _change(draw: Callable[..., Any], shared: list[bytes]) -> tuple[str, bytes]:
-    """A change event of a stream."""
+    """Draw a change event of a stream."""
     op = draw(st.sampled_from("ccuud"))
     parts = [("documentKey", fields.DOCUMENT, document([("_id", *draw(_VALUES))]))]
     if op == "c" or draw(st.booleans()):
@@ -119,7 +119,7 @@ def _change(draw: Callable[..., Any], shared: list[bytes]) -> tuple[str, bytes]:
 
 
 def _entry(draw: Callable[..., Any], shared: list[bytes]) -> tuple[str, bytes]:
-    """An entry of an oplog."""
+    """Draw an entry of an oplog."""
     op = draw(st.sampled_from("ccuud"))
     identity = ("_id", *draw(_LEAVES.filter(lambda value: value[0] not in (fields.REGEX, fields.TIMESTAMP))))
     of = draw(st.sampled_from(shared))
@@ -136,7 +136,7 @@ def _entry(draw: Callable[..., Any], shared: list[bytes]) -> tuple[str, bytes]:
 
 
 def _with(identity: tuple[str, int, bytes], of: bytes) -> bytes:
-    """A document with `_id` before its other fields."""
+    """Return a document with `_id` before its other fields."""
     first = document([identity])
     body = first[4:-1] + of[4:-1]
     return struct.pack("<i", len(body) + 5) + body + b"\0"

@@ -1,4 +1,4 @@
-"""Collections that share a topic: records come in the order of the log, by topic and by key."""
+"""Collections that share a topic give records in log order, by topic and by key."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ EVENTS = event_settings(
 )
 SHARED = MongoSettings(EVENTS)
 
-# equal keys that an application writes as different types, and one that 1.1 has no text of
+# Equal keys that an application writes as different types, and a key that has no text in 1.1.
 KEYS: list[Any] = [0, 1, bson.Int64(1), 1.0, "1", {"a": 1}, {"a": bson.Int64(1)}, bson.ObjectId(b"123456789012")]
 Change = tuple[str, int, int, int]
-"""Operation, collection, key, and how many seconds after the last one."""
+"""Operation, collection, key, and the number of seconds since the last change."""
 changes = st.tuples(
     st.sampled_from("cud"), st.integers(0, 3), st.integers(0, len(KEYS) - 1), st.sampled_from([0, 0, 1])
 )
@@ -50,7 +50,7 @@ logs = st.lists(changes, max_size=40)
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits that small batches reach."""
+    """Set limits that small batches reach."""
     monkeypatch.setattr(partition, "SMALL", 1)
     monkeypatch.setattr(interleaving, "WINDOW", 5)
     monkeypatch.setattr(interleaving, "PER_TABLE", 1)
@@ -98,7 +98,7 @@ def records(task: LogTask) -> list[Record]:
 
 
 def one_by_one(rows: list[Rows], settings: MongoSettings) -> list[Record]:
-    """The records of every change by itself, in the order of the log."""
+    """Return the records of every single change, in log order."""
     found = []
     for part in rows:
         for row in range(len(part)):

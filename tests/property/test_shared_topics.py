@@ -1,4 +1,4 @@
-"""Tables that share a topic: records come in the order of the log, by topic and by key, however they interleave."""
+"""Tables that share a topic give records in log order, by topic and by key, however their changes interleave."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SHARED = replace(
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits that small batches reach."""
+    """Set limits that small batches reach."""
     monkeypatch.setattr(segments, "SMALL_BATCH_ROWS", 1)
     monkeypatch.setattr(interleaving, "WINDOW", 5)
     monkeypatch.setattr(interleaving, "PER_TABLE", 1)
@@ -71,7 +71,7 @@ def records(segments_: list[Segment], settings: EventSettings = SHARED) -> list[
 
 
 def one_by_one(taken: list[Rows]) -> Iterator[list[dict[str, Any]]]:
-    """The records of every change by itself, in the order of the log."""
+    """Return the records of every single change, in log order."""
     changes: list[tuple[tuple[int, int, int], Segment]] = []
     for (segment,) in groups_of(taken, False, 64, APART):
         for row in range(len(segment)):
@@ -103,7 +103,7 @@ def test_the_records_of_a_topic_come_in_the_order_of_the_log(
     if numbered:
         assert found == expected
     else:
-        # nothing tells which table of a truncate comes first
+        # The order of the tables within a truncate is not defined.
         assert [row[:3] for row in found] == [row[:3] for row in expected]
         assert sorted(map(repr, found)) == sorted(map(repr, expected))
 
@@ -134,7 +134,7 @@ def test_a_message_that_cannot_be_decoded_keeps_its_place_among_those_of_other_t
     taken = taken_of([changes], False, [])
     (group,) = groups_of(taken, False, 1)
     spoilt = group[0]
-    # the tag of the tuple
+    # The tag of the tuple.
     spoilt.data = spoilt.data.copy()
     spoilt.data[spoilt.offsets[7] + 5] = ord("?")
     found = records(group)
@@ -146,7 +146,7 @@ def test_a_message_that_cannot_be_decoded_keeps_its_place_among_those_of_other_t
 
 
 def spread(*tables: TableSchema) -> int:
-    """Over how many tasks the rows of two tables that share a topic are spread by key."""
+    """Return the number of tasks over which the rows of two tables with one topic are spread by key."""
     taken = taken_of([[("I", 10 + 10 * (n % 2), n % 6) for n in range(60)]], False, [])
     groups = segments.tasks(taken, list(tables), lambda table: "one", True, 4)
     return len(groups)
@@ -163,12 +163,12 @@ def test_rows_are_spread_by_key_only_where_equal_keys_of_events_have_equal_texts
     assert spread(keyed(0, text), replace(keyed(1, text), key=())) == 1
     whole, long = Column("id", "int4", 23), Column("id", "int8", 20)
     assert spread(keyed(0, whole), keyed(1, long)) > 1
-    # 1 as a number of days, or as a number
+    # 1 as a number of days, or as a number.
     assert spread(keyed(0, whole), keyed(1, Column("id", "date", 1082))) == 1
-    # 1.0 and 1.00
+    # 1.0 and 1.00.
     assert spread(*(keyed(number, Column("id", "numeric", 1700)) for number in (0, 1))) == 1
     cents = Column("id", "numeric", 1700, (10 << 16) + 2 + 4)
     assert spread(keyed(0, cents), keyed(1, cents)) > 1
     assert spread(keyed(0, cents), keyed(1, replace(cents, modifier=cents.modifier - 1))) == 1
-    # bytes that are no text look alike in events
+    # Bytes that are not text look alike in events.
     assert spread(*(replace(keyed(number, text), any_bytes=True) for number in (0, 1))) == 1

@@ -1,4 +1,4 @@
-"""Whatever a signal holds: it is told without its data, ignored, and gone on from, in every channel."""
+"""Any signal, in every channel, is logged without its data, ignored if it is wrong, and does not stop the pipeline."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DEEP = "[" * 700 + "]" * 700
 
 
 def asked(*entries: str, more: str = "") -> str:
-    """The data of a signal for the tables that JSON texts name."""
+    """Return the data of a signal for tables named by JSON texts."""
     return '{"data-collections": [' + ", ".join(entries) + "]" + more + "}"
 
 
@@ -65,7 +65,7 @@ DATA = st.dictionaries(
 
 
 def obeyed(signal: Signal, progress: Progress = NO_PROGRESS) -> Progress:
-    """The progress after a signal, as it comes back from a checkpoint."""
+    """Return the progress after a signal, as read back from a checkpoint."""
     obedience = SignalHandler(lambda: TABLES, Notifications("p"), lambda condition: "")
     reached, _, notes = obedience.handle(signal, "0/1", progress, None)
     text = json.dumps(Progress.to_json(reached), ensure_ascii=False).encode()
@@ -121,13 +121,13 @@ def test_a_fault_that_nobody_foresaw_is_told_without_the_data(
 
 
 def test_the_work_of_one_signal_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Of its expressions by their number, by their size times the names, and of the tables that then wait."""
+    """Limited are the number of expressions, their size times the names, and the number of waiting tables."""
     most = signals.MOST_EXPRESSIONS
     many = [f"x{number}.*" for number in range(most + 1)]
     assert len(signals.resolve(many[:most], TABLES)[1]) == most
     with pytest.raises(MalformedSignal, match="too much work"):
         signals.resolve(many, TABLES)
-    # names as they stand cost nothing
+    # Literal names cost nothing.
     assert len(signals.resolve(["public.a"] * (most + 1), TABLES)[0]) == 1
     names = [("public", "x" * 50 + str(number)) for number in range(1000)]
     steps = signal_expression("(x*y?)*").size * sum(len(f"{schema}.{table}") for schema, table in names)
@@ -202,7 +202,7 @@ def test_hostile_documents_of_a_signal_collection_are_passed() -> None:
         document({"_id": bson.MaxKey(), "type": 7, "data": [1]}),
         SimpleNamespace(at=np.array([0]), data=np.frombuffer(far, np.uint8)),
         SimpleNamespace(at=np.array([0]), data=np.frombuffer(b"\x05\x00\x00\x00\x01", np.uint8)),
-        # sound BSON, and no document where one belongs
+        # Valid BSON without a document where one belongs.
         SimpleNamespace(at=np.array([0]), data=np.frombuffer(bson.encode({"fullDocument": [1]}), np.uint8)),
     ]
     for part in parts:

@@ -1,4 +1,4 @@
-"""Typed rows hold what the JSON of the same batch says, on random batches."""
+"""Typed rows hold the same as the JSON of the batch, on random batches."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.extent import examples
 from tests.property import captured_batches, json_batches
 from tests.property.typed_values import fits, found_in, same, wanted
 
-# Structs that are one value to Arrow.
+# Structs that are one value in Arrow.
 TYPES = {"io.debezium.data.VariableScaleDecimal"}
 NOW = 1_795_222_828_465_236_739
 
 
 def logical(schema: dict[str, Any]) -> LogicalType:
-    """The type that a schema in JSON says."""
+    """Return the type in a JSON schema."""
     items = schema.get("items", schema.get("values"))
     return LogicalType(
         schema["type"],
@@ -40,7 +40,7 @@ def logical(schema: dict[str, Any]) -> LogicalType:
 
 
 def agree(found: pa.Scalar, text: bytes | None) -> None:
-    """The typed value is the one that JSON shows; one that its Arrow type cannot hold is a null or a default."""
+    """Assert that the typed value equals JSON's, unless its Arrow type cannot hold the latter."""
     if text is None:
         assert not found.is_valid
         return

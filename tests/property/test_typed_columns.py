@@ -1,4 +1,4 @@
-"""Typed columns against the plain conversion, for every type and mode: the same values, and the same texts lost."""
+"""Typed columns equal the plain conversion, for every type and mode: the same values, and the same texts lost."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ MARKS = st.sampled_from(
 
 @st.composite
 def spoilt(draw: Any, texts: st.SearchStrategy[str]) -> bytes:
-    """A text of the type, or one with something cut out or put in, or with bytes that are no text."""
+    """Draw a text of the type, or one with something removed or inserted, or with bytes that are not text."""
     text = draw(texts)
     kind = draw(st.integers(0, 5))
     if kind < 3:

@@ -1,6 +1,6 @@
-"""Typed rows hold what the JSON of the same changes says, in the types that Spark holds, and null where JSON has none.
+"""Typed rows hold the same as the JSON of the changes, in Spark's types, and null where JSON has no value.
 
-What a change does not have is null, whatever JSON shows in its place: the zero of a column that may not be null, the
+A value that a change does not have is null, whatever JSON shows in its place: the zero of a NOT NULL column, the
 placeholder of a value that the log did not carry.
 """
 
@@ -31,7 +31,7 @@ from tests.property.typed_values import INFINITE, fits, found_in, instant_us, sa
 
 NOW = 1_795_222_828_465_236_739
 PLAIN = ("topic", "op", "database", "schema", "table", "position", "ordinal", "transaction", "source_ts", "snapshot")
-# The digits of a second, and what a number of this unit is multiplied by to be nanoseconds.
+# The digits of a second, and the factor from a number in this unit to ns.
 TIMES = {
     "io.debezium.time.Time": (3, 1_000_000),
     "io.debezium.time.MicroTime": (6, 1000),
@@ -62,7 +62,7 @@ def infinite_end(value: Any, name: str) -> int | None:
 
 
 def held_value(value: Any, kind: LogicalType) -> Any:
-    """The number that Spark has for one that JSON shows."""
+    """Return Spark's number for a number in JSON."""
     name = kind.name or ""
     if value is None:
         return None
@@ -82,7 +82,7 @@ def held_value(value: Any, kind: LogicalType) -> Any:
 
 
 def fits_spark(value: Any, kind: LogicalType) -> bool:
-    """Whether the columns of Arrow and of Spark both can hold it."""
+    """Return True if the columns of both Arrow and Spark can hold it."""
     if kind.connect == "array" and kind.items is not None and value is not None:
         return all(fits_spark(item, kind.items) for item in value)
     if kind.name in MILLISECONDS and value is not None:
@@ -113,7 +113,7 @@ def check_image(
 
 
 def unavailable(image: Image | None, change: int, plans: dict[str, tuple[ColumnPlan, LogicalType]]) -> list[str] | None:
-    """The fields that the image was to have and the log did not carry."""
+    """Return the fields that the image should have and the log did not carry."""
     if image is None:
         return None
     flags = {name: image.unavailable[plan.index] for name, (plan, _) in plans.items()}

@@ -1,4 +1,4 @@
-"""What an Arrow value must be for a value that JSON shows, by the schema of both; it uses no code of the product."""
+"""The Arrow value that belongs to a value in JSON, by both schemas, without code of the product."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ INFINITE = {"infinity": 9_223_372_036_825_200_000, "-infinity": -9_223_372_036_8
 
 
 def instant_us(text: str) -> int:
-    """µs since 1970 of ISO text, rounded down."""
+    """Return µs since 1970 of an ISO text, rounded down."""
     if text in INFINITE:
         return INFINITE[text]
     found = INSTANT.fullmatch(text)
     assert found is not None, text
     # The calendar repeats itself after 400 years, which have 146,097 days.
     cycles, year = divmod(int(found[1]) - 1, 400)
-    # A day that its month does not have is one of the next month.
+    # A day beyond the end of its month is a day of the next month.
     days = cycles * 146_097 + date(year + 1, int(found[2]), 1).toordinal() + int(found[3]) - 1
     days -= date(1970, 1, 1).toordinal()
     hours, minutes = int(found[8] or 0), int(found[9] or 0)
@@ -44,7 +44,7 @@ def instant_us(text: str) -> int:
 
 
 def wanted(value: Any, logical: LogicalType) -> Any:
-    """What the number, the text or the parts in Arrow must be for a value that JSON shows."""
+    """Return the number, text or parts in Arrow for a value in JSON."""
     name, connect = logical.name or "", logical.connect
     if value is None:
         return None
@@ -72,7 +72,7 @@ def wanted(value: Any, logical: LogicalType) -> Any:
 
 
 def found_in(scalar: pa.Scalar, logical: LogicalType) -> Any:
-    """What is in Arrow, in the terms of `wanted`."""
+    """Return an Arrow value in the terms of `wanted`."""
     name, connect = logical.name or "", logical.connect
     if not scalar.is_valid:
         return None
@@ -89,7 +89,7 @@ def found_in(scalar: pa.Scalar, logical: LogicalType) -> Any:
 
 
 def fits(value: Any, logical: LogicalType) -> bool:
-    """Whether Arrow's type can hold a value; servers send no other."""
+    """Return True if Arrow's type can hold a value; servers send no other."""
     if value is None:
         return True
     name, connect = logical.name or "", logical.connect

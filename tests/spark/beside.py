@@ -1,4 +1,4 @@
-"""What somebody does to a table between the reading and the commit of a merge, in tests."""
+"""Actions of others on a table between the read and the commit of a merge, in tests."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Passing = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 def merge_beside(
     place: Path, number: int, prepared: Callable[[Passing], Callable[[], None]], beside: Callable[[], object]
 ) -> None:
-    """Run a merge; it has begun to read its rows when `beside` is called, and goes on when that is done.
+    """Run a merge, and call `beside` between the start of its read and its commit.
 
-    `prepared` gives the merge, whose rows are to pass through the function that it is given. `number` tells the merges
-    of a test apart, whose files are in the directory `place`.
+    `prepared` returns the merge, whose rows must pass through the function that it gets. `number` distinguishes the
+    merges of a test, whose files are in the directory `place`.
     """
     fifo, passed = f"{place}/fifo{number}", f"{place}/passed{number}"
 
@@ -43,7 +43,7 @@ def merge_beside(
 
 
 def _opened(fifo: str, reading: Future[None]) -> int:
-    """The end of a pipe to write to, once somebody reads at the other one, or has given up."""
+    """Open a pipe for writing once another process reads it or has given up."""
     while True:
         try:
             return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)

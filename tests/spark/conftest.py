@@ -1,4 +1,4 @@
-"""What tests of Spark share: a directory for tables, and a server of Spark Connect."""
+"""Fixtures of the Spark tests: a directory for tables, and a server of Spark Connect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 @pytest.fixture
 def place(spark: SparkSession, tmp_path: Path) -> Path:
-    """A directory for tables of Delta Lake."""
+    """Return a directory for tables of Delta Lake."""
     if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
         pytest.skip("the jars of Delta Lake cannot be had")
     return tmp_path / "lake"
@@ -21,7 +21,7 @@ def place(spark: SparkSession, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def connect_server(spark: SparkSession) -> Iterator[str]:
-    """What a client of Spark Connect takes for `remote`: a server in the JVM of the run's session."""
+    """Yield the address for `remote` of a Spark Connect server in the JVM of the run's session."""
     jvm: Any = spark._jvm
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

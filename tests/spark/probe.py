@@ -1,7 +1,7 @@
-"""A tiny data source that writes down what Spark asks of it: the subject of the tests of Spark's own behaviour.
+"""A tiny data source that records Spark's calls, for tests of Spark's own behaviour.
 
-Options: `log` a file to which every call is appended as one JSON line, `script` the way in which the source
-misbehaves (`plain`, `sorted`, `unsorted`, `schema`), `rows` the number of rows a batch has.
+Options: `log` is a file to which every call is appended as one JSON line, `script` the misbehaviour of the source
+(`plain`, `sorted`, `unsorted`, `schema`), `rows` the number of rows in a batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import LongType, StructField, StructType
 
 LAST = 3
-"""The position at which the source's log ends."""
+"""The last position in the source's log."""
 
 
 class Range(InputPartition):
@@ -44,7 +44,7 @@ class Probe(DataSource):
 
 
 class ProbeReader(DataSourceStreamReader):
-    """A log of three positions, one to a batch. `last` is set in latestOffset to see who sees it."""
+    """A log of three positions, one for each batch. `last` is set in latestOffset, to see which instance sees it."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.path = Path(options["log"])
@@ -60,7 +60,7 @@ class ProbeReader(DataSourceStreamReader):
         position = start["a"]
         self._note("latestOffset", start=position, committed=self._committed(), limit=sorted(vars(limit)))
         if self.script == "unsorted":
-            # The same position, its keys in the other order each time.
+            # The same position, with its keys in the other order each time.
             return {"b": 0, "a": position} if list(start) == ["a", "b"] else {"a": position, "b": 0}
         return {"a": min(position + 1, LAST), "b": 0}
 
@@ -82,7 +82,7 @@ class ProbeReader(DataSourceStreamReader):
         self._note("commit", end=end["a"])
 
     def _committed(self) -> int:
-        """The newest position in the query's commit log, which lies beside the log of calls; -1 without one."""
+        """Return the newest position in the query's commit log, which lies beside the log of calls; -1 without one."""
         checkpoint = self.path.parent / "checkpoint"
         batches = (
             [int(name) for name in os.listdir(checkpoint / "commits") if name.isdigit()]
@@ -100,5 +100,5 @@ class ProbeReader(DataSourceStreamReader):
 
 
 def calls(path: Path) -> list[dict[str, Any]]:
-    """The calls that a probe wrote down, in order."""
+    """Return the recorded calls of a probe in order."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -1,6 +1,7 @@
-"""Rebuilds documents in a session of its own: `python -m tests.spark.rebuild IN OUT CHECKPOINT`, one batch for a file.
+"""A rebuild of documents in a session of its own: `python -m tests.spark.rebuild IN OUT CHECKPOINT`, one batch per
+file.
 
-RocksDB needs a session that is set up for it, and a process has one session.
+RocksDB needs a session with settings for it, and a process has only one session.
 """
 
 from __future__ import annotations

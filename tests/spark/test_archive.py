@@ -1,4 +1,4 @@
-"""Class archives with a real JVM: that it takes a whole one, and, in a full run, what it does with others."""
+"""A real JVM accepts a complete class archive, and, in a full run, does the expected with others."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-# Spark's own, loaded by every session
+# Spark's own class, which every session loads.
 _CLASS = "org.apache.spark.SparkContext "
 _SHARED = "source: shared objects file"
 
 
 @pytest.fixture(scope="module")
 def archive() -> Path:
-    """The archive that `tailrace warm` makes, or has made: that takes more time than all that is shown here."""
+    """Return the archive of `tailrace warm`, made once, because that takes longer than the tests."""
     command = [sys.executable, "-m", "tailrace.command.cli", "warm"]
     made = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert (made.returncode, made.stderr) == (0, "")
@@ -26,15 +26,15 @@ def archive() -> Path:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Of a process that shares nothing with the Spark of this one."""
+    """Return the environment of a process that shares nothing with this one's Spark."""
     given = {name: text for name, text in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
     return {**given, **more}
 
 
 def is_taken(work: Path, **more: str) -> bool:
-    """Return True when a session's JVM has taken its classes from the archive.
+    """Return True if a session's JVM has loaded its classes from the archive.
 
-    It must run its queries, and print nothing.
+    The session must run its queries and print nothing.
     """
     listed = work / "loaded"
     options = f"-Xlog:class+load:file={listed}"
@@ -61,7 +61,7 @@ def test_a_session_with_another_class_path_goes_on_without_it(tmp_path: Path) ->
 
 @pytest.mark.full
 def test_a_session_leaves_a_truncated_one_alone(archive: Path, tmp_path: Path) -> None:
-    """The JVM would map it, and crash where it is cut off."""
+    """The JVM would map a truncated archive, and crash at its end."""
     other = tmp_path / "cache" / "tailrace" / "classes"
     other.mkdir(parents=True)
     (other / archive.name).write_bytes(archive.read_bytes()[: archive.stat().st_size // 2])

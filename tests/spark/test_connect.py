@@ -1,4 +1,4 @@
-"""Over Spark Connect: typed rows as a stream and as a read, by a client in a process of its own.
+"""Over Spark Connect, a client in a process of its own gets typed rows as a stream and as a read.
 
 The server is in the JVM of the run's session, and in a full run also one of the client's own.
 """
@@ -45,12 +45,12 @@ def test_typed_rows_come_over_spark_connect(database: Database, tmp_path: Path, 
 
 @pytest.mark.full
 def test_typed_rows_come_over_a_server_that_finds_the_formats_itself(database: Database, tmp_path: Path) -> None:
-    """Nothing of tailrace has started its JVM."""
+    """The server finds the formats although tailrace has not started its JVM."""
     typed_rows_come(database, tmp_path, "local[2]")
 
 
 def typed_rows_come(database: Database, folder: Path, remote: str) -> None:
-    """A client of `remote` reads the rows of a table, and streams them."""
+    """Assert that a client of `remote` reads the rows of a table and streams them."""
     database.execute(
         "create table t (id int primary key, v numeric(5, 1))",
         "insert into t select i, 1.5 from generate_series(1, 1000) i",

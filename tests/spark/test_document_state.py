@@ -1,4 +1,4 @@
-"""document_state keeps documents in Spark's state, from batch to batch."""
+"""document_state keeps documents in Spark's state from batch to batch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BATCHES = [
 
 
 def demand_documents(found: Sequence[Mapping[str, Any]]) -> None:
-    """These are the documents after each change of both batches."""
+    """Assert the documents after each change of both batches."""
     known = [(one["op"], one["document"]) for one in found if '"id":"1"' in one["key"]]
     assert sorted(known, key=str) == sorted(
         [
@@ -59,7 +59,7 @@ def demand_documents(found: Sequence[Mapping[str, Any]]) -> None:
 
 
 class Kept:
-    """In the place of Spark's state: a value for each key, of which one is looked at."""
+    """A stand-in for Spark's state: one value for each key."""
 
     def __init__(self) -> None:
         self.values: dict[Any, tuple[Any, ...]] = {}
@@ -82,7 +82,7 @@ class Kept:
 
 
 def test_documents_are_kept_from_batch_to_batch() -> None:
-    """By the function that Spark calls for each key of a batch, whose changes come in any order."""
+    """The function that Spark calls for each key of a batch keeps documents, in any order of the key's changes."""
     kept, processor = Kept(), _Documents(schemas=True)
     processor.init(kept)  # type: ignore[arg-type]
     found = []
@@ -101,7 +101,7 @@ def test_documents_are_kept_from_batch_to_batch() -> None:
 
 @pytest.mark.full
 def test_documents_are_rebuilt_across_batches(tmp_path: Path) -> None:
-    """In a session of its own, whose state RocksDB keeps."""
+    """A session of its own, with RocksDB for its state, rebuilds documents."""
     pytest.importorskip("pandas", reason="PySpark's state for Python needs pandas")
     pytest.importorskip("google.protobuf", reason="PySpark's state for Python needs protobuf")
     source = tmp_path / "in"

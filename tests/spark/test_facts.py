@@ -1,4 +1,4 @@
-"""What the product relies on in Spark, so that a new Spark that changes it is noticed."""
+"""Facts about Spark that the product relies on, so that a change in a new Spark is noticed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Sink = Callable[[DataFrame, int], object]
 
 
 def start(spark: SparkSession, folder: Path, sink: Sink, script: str = "plain") -> StreamingQuery:
-    """A query from the probe; its calls go to `calls` and its checkpoint to `checkpoint` in `folder`."""
+    """Start a query from the probe, with its calls in `calls` and its checkpoint in `checkpoint` in `folder`."""
     spark.dataSource.register(Probe)
     frame = spark.readStream.format("probe").options(log=str(folder / "calls"), script=script).load()
 
@@ -32,7 +32,7 @@ def start(spark: SparkSession, folder: Path, sink: Sink, script: str = "plain") 
 
 
 def drain(spark: SparkSession, folder: Path, sink: Sink) -> None:
-    """Run a query until the probe's log is read and Spark has asked in vain for more, several times."""
+    """Run a query until it has read the probe's log and Spark has asked for more in vain several times."""
     query = start(spark, folder, sink)
     try:
         until_active(query, lambda: len(asked(folder, "latestOffset", start=LAST)) >= 5, "questions at the end")
@@ -41,7 +41,7 @@ def drain(spark: SparkSession, folder: Path, sink: Sink) -> None:
 
 
 def until_active(query: StreamingQuery, look: Callable[[], bool], what: str) -> None:
-    """Wait for something while the query runs."""
+    """Wait for a condition while the query runs."""
 
     def is_there() -> bool:
         assert query.isActive, query.exception()
@@ -51,7 +51,7 @@ def until_active(query: StreamingQuery, look: Callable[[], bool], what: str) -> 
 
 
 def asked(folder: Path, call: str, **values: object) -> list[dict[str, Any]]:
-    """The noted calls of that name with those values."""
+    """Return the recorded calls with this name and these values."""
     return [
         entry
         for entry in calls(folder / "calls")
@@ -61,7 +61,7 @@ def asked(folder: Path, call: str, **values: object) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def drained(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[int]]]:
-    """The folder of a query that ran to the end of the log, and the rows of its batches."""
+    """Return the folder of a query that has read the whole log, and the rows of its batches."""
     folder = tmp_path_factory.mktemp("drained")
     batches: list[list[int]] = []
     drain(spark, folder, lambda frame, _: batches.append([row.n for row in frame.collect()]))
@@ -125,7 +125,7 @@ def test_offsets_are_compared_as_json_text(spark: SparkSession, tmp_path: Path) 
     ids: list[int] = []
     query = start(spark, tmp_path, lambda frame, batch: ids.append(batch), "unsorted")
     try:
-        # one position in two spellings is taken for progress
+        # One position in two spellings counts as progress.
         until_active(query, lambda: len(ids) >= 3, "three batches")
     finally:
         query.stop()
@@ -141,7 +141,8 @@ def test_a_row_limit_is_called_max_rows() -> None:
 def test_progress_that_is_tracked_asynchronously_is_ahead_of_the_commit_log(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Why the Kafka sink refuses it: what the planner is given may not be committed, and must not be forgotten."""
+    """This is why the Kafka sink refuses it: offsets passed to the planner may not be committed, and must not be
+    discarded."""
     spark.dataSource.register(Probe)
     frame = spark.readStream.format("probe").options(log=str(tmp_path / "calls")).load()
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))

@@ -1,4 +1,4 @@
-"""The formats are found by Spark itself, without `register`, and `register` may follow."""
+"""Spark itself finds the formats, without `register`, and `register` may follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of Iceberg in Spark: rows that go and come in one commit, once, as another reader sees them too."""
+"""In tables of Iceberg, rows are removed and added in one commit, once, and other readers see the same rows."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ AT = datetime(2024, 2, 3, 4, 5, 6, 789)
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Callable[[], IcebergTable]:
-    """The table, in a new session each time."""
+    """Yield the table in a new session each time."""
     if not is_there(spark):
         pytest.skip("the jars of Iceberg cannot be had")
     return lambda: IcebergTable(spark.newSession(), str(tmp_path / "t"))
 
 
 def made(found: IcebergTable, count: int = 6) -> IcebergTable:
-    """The table with rows 0, 1, …"""
+    """Create the table with rows 0, 1, …"""
     assert not found.is_there()
     found.create(COLUMNS, {"tailrace.pipeline": "p"})
     rows = [(number, f"v{number}", Decimal(number), AT) for number in range(count)]
@@ -50,7 +50,7 @@ def once(batch: int, part: int | None = None) -> Once:
 
 
 def merge(found: IcebergTable, rows: list[Any], beyond: Clause | None = None) -> Merge:
-    """Rows, each with an `op`, into the table; what is null in `v` is kept."""
+    """Merge rows, each with an `op`, into the table; a null in `v` keeps the value."""
     frame = found.session.createDataFrame(rows, "op string, c0 bigint, c1 string, c2 decimal(9,2), c3 timestamp")
     frame.createOrReplaceTempView("changes")
     matched = (Clause("s.op = 'd'"), Clause("", KEEPING))
@@ -62,7 +62,7 @@ def rows(found: IcebergTable, version: int | None = None) -> list[tuple[Any, ...
 
 
 def test_a_table_whose_making_was_cut_off_is_made_again(table: Callable[[], IcebergTable]) -> None:
-    """The first metadata had not got its name yet; with a file of rows beside it there is more than that."""
+    """An interrupted creation leaves metadata under a temporary name; a data file beside it means a later state."""
     found = table()
     left = Path(found.path, "metadata", "5cd6f3f0-2b8c-4d51-9c59-4f1f6ed3ce63.metadata.json")
     left.parent.mkdir(parents=True)
@@ -90,7 +90,7 @@ def test_a_merge_is_one_commit_that_marks_and_adds(table: Callable[[], IcebergTa
     assert rows(found) == after
     assert rows(found, before) == [(number, f"v{number}") for number in range(6)]
     assert found.rows().where("id = 1").select("n", "at").first() == (Decimal(7), AT)
-    # the batch is repeated, by a driver that knows nothing of it
+    # The batch is repeated by a driver that knows nothing of the first write.
     again = table()
     again.merge(merge(again, [("d", number, *[None] * 3) for number in range(9)]), once(1))
     again.append(again.rows(), once(0))
@@ -101,7 +101,7 @@ def test_a_merge_is_one_commit_that_marks_and_adds(table: Callable[[], IcebergTa
     assert rows(again) == sorted([*after, (2, "here")])
     told = next(Library(again.session, again.path).snapshots()).summary
     assert (told["total-equality-deletes"], told["total-position-deletes"]) == ("0", "3")
-    # another reader sees the same rows
+    # Another reader sees the same rows.
     tables = pytest.importorskip("pyiceberg.table", reason="reads what was written")
     read = tables.StaticTable.from_metadata(newest(again)).scan().to_arrow()
     assert sorted(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True)) == sorted([*after, (2, "here")])
@@ -152,7 +152,7 @@ def test_somebody_elses_commit_is_not_written_over(
 
 
 def newest(found: IcebergTable) -> str:
-    """The path of the newest metadata."""
+    """Return the path of the newest metadata."""
     number = Path(found.path, "metadata/version-hint.text").read_text("utf-8").strip()
     return f"{found.path}/metadata/v{number}.metadata.json"
 
@@ -163,13 +163,14 @@ def alter(found: IcebergTable, *steps: ColumnStep) -> None:
 
 
 def test_columns_wander_and_keep_their_values(table: Callable[[], IcebergTable]) -> None:
-    """Dropped and renamed ones whose names others get, wider types, and columns that Spark writes no numbers of."""
+    """Columns keep their values when they are dropped and renamed, their names reused, their types widened, or when
+    Spark writes no ids for them."""
     found = made(table(), 2)
     before = found.commits(1)[0].version
     alter(found, ColumnStep("drop", "n"), ColumnStep("drop", "at"))
     alter(found, ColumnStep("rename", "v", "w"))
     alter(found, ColumnStep("add", "v", "int"), ColumnStep("add", "N", "decimal(9,2)"), ColumnStep("add", "f", "float"))
-    # a driver that knows nothing of before
+    # A driver without knowledge of the earlier steps.
     found = table()
     change = "select 7L c0, 'w7' c1, 70 c2, 7.5bd c3, 0.5f c4"
     found.session.sql(change).createOrReplaceTempView("changes")
@@ -197,7 +198,7 @@ def test_columns_wander_and_keep_their_values(table: Callable[[], IcebergTable])
             (7, "w7", 5000000000, Decimal("7.50"), 0.5, [1])]  # fmt: skip
     assert sorted(tuple(row) for row in found.rows().select("id", "`dot.ted`", "v2", "N", "f", "v").collect()) == wide
     assert found.columns()["N"].simpleString() == "decimal(30,2)"
-    # now names are all that files have, and one that a column has left is another's
+    # Now files have only names, and a name that a column has left belongs to another column.
     alter(found, ColumnStep("drop", "dot.ted"), ColumnStep("rename", "v", "tags"))
     alter(found, ColumnStep("add", "v", "string"), ColumnStep("add", "dot.ted", "string"))
     found.append(found.session.sql("select 8L id, 8L v2, 8bd N, 8d f, array(8) tags, 'v8' v, 'd8' `dot.ted`"), once(3))
@@ -205,7 +206,7 @@ def test_columns_wander_and_keep_their_values(table: Callable[[], IcebergTable])
     last = sorted(tuple(row) for row in found.rows().select(*shown).collect())
     assert last == [(0, None, None, None, None), (1, None, None, None, None), (7, 5000000000, [1], None, None),
                     (8, 8, [8], "v8", "d8")]  # fmt: skip
-    # and older versions are as they were
+    # Older versions are unchanged.
     assert rows(found, before) == [(0, "v0"), (1, "v1")]
     assert found.rows(before).columns == ["id", "v", "n", "at"]
     tables = pytest.importorskip("pyiceberg.table", reason="reads what was written")
@@ -233,7 +234,7 @@ def test_what_iceberg_has_no_type_for(table: Callable[[], IcebergTable]) -> None
 
 
 def files_of(found: IcebergTable) -> set[str]:
-    """The files of rows and deletes that are there."""
+    """Return the present data files and delete files."""
     return {str(file) for file in Path(found.path, "data").rglob("*.parquet")}
 
 
@@ -249,7 +250,7 @@ def test_files_are_put_together_and_old_ones_removed(table: Callable[[], Iceberg
     assert rows(found) == rows(found, before) == after
     assert (len(found.now().data), found.now().deletes) == (1, ())
     assert found.compact() == "0 files compacted into 0, 0 of deletes into 0"
-    # a driver that knows nothing of it finds the pipeline's last batch behind what maintenance has committed
+    # A driver without this knowledge finds the pipeline's last batch before the commits of maintenance.
     again = table()
     again.merge(merge(again, [("d", 0, *[None] * 3)]), once(3))
     assert rows(again) == after
@@ -259,7 +260,7 @@ def test_files_are_put_together_and_old_ones_removed(table: Callable[[], Iceberg
     left.write_bytes(b"of a write that has failed")
     assert again.clean(before, 1) == "0 snapshots expired, 0 unreferenced files removed"
     assert rows(again, before) == after
-    # the pipeline's newest commit stays whatever its age is
+    # The pipeline's newest commit stays, however old it is.
     told = again.clean(None, 0)
     assert re.fullmatch(r"3 snapshots expired, [1-9]\d* unreferenced files removed", told)
     assert rows(again, before) == rows(again) == after
@@ -304,7 +305,7 @@ def test_a_merge_that_loses_against_maintenance_is_run_again(
     assert Iceberg.conflict.search(str(caught.value))
     found.compact()
     assert rows(found) == sorted([*(one for one in after if one[0] != 2), (2, "first")])
-    # a file of which all rows are gone, and a table of one file
+    # A file without live rows, and a table of one file.
     found.remove("id < 9")
     found.compact()
     assert (rows(found), found.now().data) == ([], ())

@@ -1,4 +1,4 @@
-"""What Spark's log shows on stderr: everything but what tailrace has Spark raise, which it tells itself."""
+"""Spark's log on stderr shows everything except the errors that tailrace raises in Spark and reports itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.spark.session import _log_settings
 
 
 def shown(spark: SparkSession, statement: str) -> str:
-    """The text that the log makes of a failure of the statement."""
+    """Return the log's text for a failure of the statement."""
     with pytest.raises(CapturedException) as caught:
         spark.sql(statement).collect()
     jvm = spark._jvm

@@ -1,4 +1,4 @@
-"""The notebook of the examples, its cells run one after another against a server of Spark Connect."""
+"""The cells of the example notebook run one after another against a server of Spark Connect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTEBOOK = Path(__file__).parents[2] / "examples/notebooks/changes.ipynb"
 
 
 def cells() -> list[str]:
-    """The code of the notebook."""
+    """Return the code of the notebook's cells."""
     told = json.loads(NOTEBOOK.read_text("utf-8"))
     assert all(cell.get("outputs", []) == [] for cell in told["cells"])
     return ["".join(cell["source"]) for cell in told["cells"] if cell["cell_type"] == "code"]

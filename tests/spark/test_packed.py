@@ -1,4 +1,4 @@
-"""Large rows on their way to the driver: Spark gives a task's function a few megabytes of them at a time."""
+"""Spark passes large rows on their way to the driver to a task's function a few megabytes at a time."""
 
 from __future__ import annotations
 

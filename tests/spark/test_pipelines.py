@@ -1,4 +1,4 @@
-"""The example of Spark's declarative pipelines, run as a user runs it, against a real PostgreSQL."""
+"""The example of Spark's declarative pipelines runs as a user runs it, against a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ for step in json.loads(sys.argv[1]):
         told.append(str(error))
 print("TOLD " + json.dumps(told))
 """
-"""Runs specifications and statements of SQL one after another; tells the rows after each run, or how it failed."""
+"""A program that runs specifications and SQL statements in turn, and prints the rows after each run, or its error."""
 
 CATALOG = "org.apache.spark.sql.connector.catalog.SharedTablesInMemoryRowLevelOperationTableCatalog"
-"""A catalog in memory with row-level operations, with which Spark tests itself."""
+"""Spark's own test catalog: in memory, with row-level operations."""
 
 
 class Project:
-    """A copy of the example in a directory of its own, run against a database."""
+    """A copy of the example in a directory of its own, for a database."""
 
     def __init__(self, folder: Path, database: Database) -> None:
         self.folder = folder / "project"
@@ -87,7 +87,7 @@ class Project:
         }
 
     def run(self, *steps: str) -> list[Any]:
-        """Run the steps in a process of their own, with a server of Spark Connect that has Delta Lake and CATALOG."""
+        """Run the steps in a process of their own, with a Spark Connect server that has Delta Lake and CATALOG."""
         jars = [*files_of(Delta.jars), *spark_tests()]
         settings = {
             **Delta.settings,
@@ -102,7 +102,7 @@ class Project:
         return self.client(steps, SPARK_REMOTE="local[2]", PYSPARK_SUBMIT_ARGS=f"{conf} pyspark-shell")
 
     def client(self, steps: Sequence[str], **environment: str) -> list[Any]:
-        """Run the steps in a process of their own, over the server that its environment names."""
+        """Run the steps in a process of their own, over the server in its environment."""
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", ROWS, json.dumps(steps)],
             env=self.environment | environment,
@@ -115,7 +115,7 @@ class Project:
 
 
 def spark_tests() -> list[Path]:
-    """The jars of Spark's own tests of catalogs."""
+    """Return the jars of Spark's own tests of catalogs."""
     scalatest = ("scalatest-core_2.13", "scalatest-compatible")
     return fetch(
         "spark-tests-4.2.0",
@@ -147,7 +147,7 @@ ROWS_OF_TABLE = [[number, f"{number / 4:.2f}", 9000] for number in range(1, 6)]
 
 
 def test_rows_are_appended(project: Project, spark: SparkSession, connect_server: str) -> None:
-    """By the first specification, over a server in the JVM of the run's session."""
+    """The first specification appends rows, over a server in the JVM of the run's session."""
     try:
         (appended,) = project.client(["spark-pipeline.yml"], SPARK_REMOTE=connect_server)
     finally:
@@ -158,14 +158,14 @@ def test_rows_are_appended(project: Project, spark: SparkSession, connect_server
 
 @pytest.mark.full
 def test_rows_follow_until_the_log_lacks_a_value(project: Project) -> None:
-    """The first specification appends, the second keeps rows, and says what it cannot follow."""
+    """The first specification appends rows; the second keeps rows, and reports values that the log lacks."""
     try:
         spark_tests()
     except Unavailable as error:
         pytest.skip(str(error))
     appended, first, second, third = project.run(
         "spark-pipeline.yml",
-        # the next specification has checkpoints of its own, so its stream begins with a snapshot
+        # The next specification has checkpoints of its own, so its stream begins with a snapshot.
         "select pg_drop_replication_slot('orders_pipeline')",
         "auto-cdc.yml",
         "update orders set amount = 77 where id = 1; delete from orders where id = 2; "

@@ -1,4 +1,4 @@
-"""Spark's plans, which its pages and its logs show, hold no value of an option that can hold a secret."""
+"""Spark's plans, on its pages and in its logs, show no value of an option that can hold a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions in Spark SQL have the answers that Spark itself gives."""
+"""Conditions in Spark SQL have Spark's own results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def values(name: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class OptionReader:
-    """Gives the values of a column."""
+    """A reader that yields the values of a column."""
 
     name: str
 
@@ -136,7 +136,7 @@ def booleans(depth: int) -> st.SearchStrategy[str]:
 
 
 def ours(condition: str) -> list[bool]:
-    """Which rows a condition is true of."""
+    """Return the rows that fulfil a condition."""
     found = SqlMeaning(RECORD, "Filter's condition").boolean(parse_sql(condition))
     if isinstance(found, bool):
         return [found] * ROWS
@@ -144,7 +144,7 @@ def ours(condition: str) -> list[bool]:
     return answer
 
 
-# a smaller condition would say more, and take minutes to find
+# Shrinking to a smaller condition would tell more, but takes minutes.
 @settings(max_examples=sized(3, 12), deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(drawn=st.lists(booleans(2), min_size=40, max_size=60))
 def test_conditions_have_sparks_answers(spark: SparkSession, drawn: list[str]) -> None:
@@ -153,7 +153,7 @@ def test_conditions_have_sparks_answers(spark: SparkSession, drawn: list[str]) -
     rows = pa.table({**columns, "row": pa.array(range(ROWS), pa.int32())})
     frame = spark.createDataFrame(rows, f"{types}, row int")
     if is_full():
-        # else Spark computes them in its plan, and makes no Java of each
+        # Otherwise Spark evaluates them within its plan, without generated Java.
         frame = frame.repartition(1)
     frame = frame.selectExpr("*", "struct(*) AS value", "'a.topic' AS topic")
     asked: list[str] = []

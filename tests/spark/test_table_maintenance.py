@@ -1,4 +1,4 @@
-"""Maintenance of tables beside the pipeline that keeps them, and moments whose versions are gone."""
+"""Maintenance during the run of a pipeline does it no harm, and lost versions of moments are reported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.spark.test_table_rebuild import PIPELINE, Lake, Source, rows_of
 
 
 def operations(path: str) -> list[str]:
-    """Of all commits to a table, the newest first."""
+    """Return the operations of all commits to a table, the newest first."""
     files = sorted(Path(path, "_delta_log").glob("*.json"), reverse=True)
     commits = [json.loads(line).get("commitInfo") for file in files for line in file.read_text("utf-8").splitlines()]
     return [commit["operation"] for commit in commits if commit]
@@ -36,7 +36,7 @@ def operations(path: str) -> list[str]:
 
 @pytest.mark.full
 def test_a_pipeline_does_not_fail_for_maintenance_that_runs_beside_it(spark: SparkSession, place: Path) -> None:
-    """Whenever it comes. One that comes in the middle of a merge: see below."""
+    """Maintenance may come at any time; for the middle of a merge see below."""
     source, lake = Source(random.Random(3)), Lake(spark, place, "latest")
     lake.write(0, [last for _, last in source.snapshot(8)])
     blocks = [[last for _, last in source.batch(12)] for _ in range(2)]
@@ -54,7 +54,7 @@ def test_a_pipeline_does_not_fail_for_maintenance_that_runs_beside_it(spark: Spa
 
 
 class Said:
-    """A merge whose statement is given, and that needs one."""
+    """A merge with a given statement, which needs MERGE."""
 
     whole = False
 
@@ -66,7 +66,7 @@ class Said:
 
 
 def test_a_merge_that_loses_against_maintenance_is_run_again(spark: SparkSession, place: Path) -> None:
-    """The MERGE has begun to read its rows when files are put together; and it loses against somebody else's write."""
+    """The MERGE has begun to read its rows when files are compacted, and is run again; it fails for a foreign write."""
     path = f"{place}/t"
     spark.sql(f"create table delta.`{path}` (id bigint, v int) using delta "
               "tblproperties ('delta.enableDeletionVectors' = 'true')")  # fmt: skip
@@ -88,14 +88,14 @@ def test_a_merge_that_loses_against_maintenance_is_run_again(spark: SparkSession
     assert operations(path)[:2] == ["MERGE", "OPTIMIZE"]
     assert rows_of(spark.read.format("delta").load(path)) == sorted(((key, 1) for key in range(20)), key=repr)
     if is_full():
-        # rows that are replaced without a statement: see test_table_writers
+        # For rows that are replaced without a statement see test_table_writers.
         with pytest.raises(Exception, match="DELTA_CONCURRENT"):
             beside(3, f"update delta.`{path}` set v = 7 where id = 3")
         assert operations(path)[0] == "UPDATE"
 
 
 def forget(spark: SparkSession, path: str) -> None:
-    """Remove the files of all versions of a table but the newest, as somebody's VACUUM does; here by hand."""
+    """Remove the files of all versions of a table but the newest, as a foreign VACUUM does."""
     if is_full():
         session = spark.newSession()
         session.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
@@ -120,7 +120,7 @@ def test_a_pipeline_goes_on_behind_maintenance_and_moments_that_are_gone_are_one
         [(key, "r", f"big{key}") for key in range(8)], key=repr
     )
     newest = complete_until(spark, lake.path)
-    # nothing that a moment needs is removed, though all of it is older than a commit of 2024 may be kept
+    # Nothing that a moment needs is removed, though all of it is older than the retention.
     assert maintain(spark, lake.path, Work(optimize=True, vacuum=True, hours=1))[0] == (
         "tailrace_positions: 1 moments removed"
     )
@@ -129,10 +129,10 @@ def test_a_pipeline_goes_on_behind_maintenance_and_moments_that_are_gone_are_one
     assert rows_of(read_at(spark, lake.path).tables["s.t"]) == rows_of(lake.read()) == source.table(3)
     with pytest.raises(SinkError, match="no moment up to there; the oldest moment that it keeps is that at 0000"):
         read_at(spark, lake.path, position=before)
-    # a pipeline that is started again finds its own last batch behind what maintenance has committed
+    # A restarted pipeline finds its own last batch before the commits of maintenance.
     spark.sql(f"optimize delta.`{lake.path}/s.t`")
     assert operations(f"{lake.path}/s.t")[0] == "OPTIMIZE"
-    # what the files of the log say is what Delta says
+    # The files of the log agree with Delta.
     history = spark.sql(f"describe history delta.`{lake.path}/s.t`").select("version", "operation", "userMetadata")
     assert DeltaTable(spark, f"{lake.path}/s.t")._read(50) == [tuple(row) for row in history.collect()]
     with pytest.raises(SinkError, match="holds batch 2, and its checkpoint is at batch 1"):
@@ -143,7 +143,7 @@ def test_a_pipeline_goes_on_behind_maintenance_and_moments_that_are_gone_are_one
 
 
 class Session:
-    """Says what Delta Lake says to OPTIMIZE: a conflict as often as `conflicts`."""
+    """A session that gives Delta Lake's answers to OPTIMIZE: a conflict `conflicts` times."""
 
     def __init__(self, conflicts: int) -> None:
         self.conflicts = conflicts
@@ -167,7 +167,8 @@ def test_maintenance_gives_way(conflicts: int, said: str | None) -> None:
 
 
 def test_files_stay_that_a_moment_needs(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """VACUUM reaches back as far as the version behind the oldest that is needed, and not at all beyond a week."""
+    """VACUUM reaches back only to the version that the oldest moment needs, and removes nothing if that is over a week
+    old."""
     said: list[str] = []
     session = spark.newSession()
 
@@ -188,7 +189,7 @@ def test_files_stay_that_a_moment_needs(spark: SparkSession, monkeypatch: pytest
 
 
 def test_tables_of_iceberg_are_maintained(spark: SparkSession, place: Path) -> None:
-    """As those of Delta Lake are: moments that are old go, and what they alone need."""
+    """Old moments of Iceberg tables are removed, with the files that only they need, as for Delta Lake."""
     if not is_there(spark):
         pytest.skip("the jars of Iceberg cannot be had")
     source, lake = Source(random.Random(5)), Lake(spark, place, "latest", kind="iceberg")
@@ -205,7 +206,7 @@ def test_tables_of_iceberg_are_maintained(spark: SparkSession, place: Path) -> N
     assert rows_of(read_at(spark, lake.path).tables["s.t"]) == source.table(3)
     with pytest.raises(SinkError, match="no moment up to there; the oldest moment that it keeps is that at 0000"):
         read_at(spark, lake.path, position=before)
-    # a batch that is repeated is in the table still, and the pipeline goes on
+    # A repeated batch is still found in the table, and the pipeline continues.
     again, stored = Lake(spark, place, "latest", kind="iceberg"), FORMATS["iceberg"].table(spark, f"{lake.path}/s.t")
     again.write(2, blocks[1])
     assert not stored.commits(1)[0].changes

@@ -1,4 +1,4 @@
-"""Tables of all modes beside a plain model: random changes, cut at random, through the very SQL of the sink."""
+"""Tables of all modes equal a plain model, after random changes in random batches, by the sink's own SQL."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ MODES = {"latest": LAST, "kept": KEPT, "history": EVERY, "log": EVERY}
 
 
 def change(source: Source, dice: random.Random, number: int, drifts: bool, whole: bool) -> None:
-    """One change: few keys stay alone, most are met several times in a batch. Where rows are not `whole` most changes
-    leave a value out."""
+    """Draw one change. Few keys have a single change, most have several in a batch.
+
+    Unless rows are `whole`, most changes leave a value out.
+    """
     key, other, touches = dice.randrange(KEYS), dice.randrange(KEYS), dice.random() < 0.4 or whole
     if (drifts or key in source.rows) and dice.random() < 0.2:
         source.read(key, number if drifts and (key not in source.rows or touches) else None)
@@ -40,7 +42,7 @@ def change(source: Source, dice: random.Random, number: int, drifts: bool, whole
 
 
 def frame(found: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Blocks as the sink gets them."""
+    """Return blocks in the form that the sink gets."""
     rows = []
     for block in found:
         head = Head.of(block["key"])
@@ -57,13 +59,15 @@ def writer(path: Path, name: str) -> Writer:
 
 
 TODAY = ("kept", "history", "latest")[date.today().toordinal() % 3]
-"""The mode whose turn it is in a run that is no full one."""
+"""The mode that a run which is not full tests on this day."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Batches of changes to tables of some modes. The source's table is emptied in the batch `emptied`; rows are
-    `whole`, or most changes leave a value out."""
+    """Batches of changes to tables of some modes. The source's table is truncated in the batch `emptied`.
+
+    Rows are `whole`, or most changes leave a value out.
+    """
 
     seed: int
     modes: tuple[str, ...] = tuple(MODES)
@@ -75,8 +79,8 @@ class Case:
 @pytest.mark.parametrize(
     "case",
     [
-        # what is rebuilt, and rows of the modes latest and history in the other days' turns, with what is emptied
-        # there: see test_table_rebuild; rows that are whole: see test_transactions
+        # For rebuilt tables, and truncated rows of the modes latest and history on other days, see test_table_rebuild;
+        # for whole rows see test_transactions.
         Case(1, (TODAY,), 2, None),
         Case(2, ("kept",), 2, 1),
         pytest.param(Case(1), marks=pytest.mark.full),
@@ -126,6 +130,6 @@ REBUILT = {
 
 
 def demand_rows(spark: SparkSession, path: Path, name: str, wanted: list[tuple[Any, ...]]) -> None:
-    """The table, of a mode, has exactly these rows."""
+    """Assert that the table, of a mode, has exactly these rows."""
     found = spark.read.format("delta").load(f"{path}/public.t").selectExpr(*COLUMNS[name])
     assert rows_of(found) == sorted(wanted, key=repr), path

@@ -1,5 +1,5 @@
-"""The table of positions is found as it was left, whoever has written there, without a look at its rows where its last
-commit says enough."""
+"""The table of positions is found as it was left, after any foreign writes, and without a read of its rows if its last
+commit tells enough."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def moment(number: int, position: str) -> Moment:
 
 @pytest.fixture(scope="module")
 def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three batches, of which the second is behind the third: a snapshot that ran beside the log."""
+    """Write three batches, the second of which is after the third: a snapshot that ran beside the log."""
     if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
         pytest.skip("the jars of Delta Lake cannot be had")
     place = tmp_path_factory.mktemp("positions") / "lake"
@@ -43,14 +43,14 @@ def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture
 def left(written: Path, place: Path) -> Path:
-    """A copy of those three batches."""
+    """Return a copy of those three batches."""
     shutil.copytree(written, place)
     return place
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The tables whose rows are read."""
+    """Return the tables whose rows are read."""
     found: list[str] = []
     rows = DeltaTable.rows
 
@@ -92,7 +92,7 @@ def test_where_somebody_else_has_changed_rows_the_rows_are_asked(
 
 @pytest.mark.full
 def test_a_restored_table_is_what_it_was(spark: SparkSession, left: Path) -> None:
-    """Its rows are asked, as after any other commit that has changed them."""
+    """After a restore, as after any other commit that changes rows, the rows are read."""
     newest = DeltaTable(spark, f"{left}/{NAME}").commits(1)[0].version
     spark.sql(f"restore table delta.`{left}/{NAME}` to version as of {newest - 1}")
     assert known(opened(spark, left, 3)) == ({"a": 10, "b": 11}, "C")
@@ -127,7 +127,7 @@ def test_what_the_next_batch_asks_of_few_tables_is_read_before(
 
 
 def test_a_row_has_what_it_was_given(spark: SparkSession, place: Path) -> None:
-    """Whatever the texts are, and to the microsecond, in a time of no zone as Spark gives it and in one of a zone."""
+    """A row keeps any texts, and its time to the microsecond, whether Spark gives it with or without a zone."""
     name, table = "${spark.app.name} it's \\n", "shop.\\\"Odd' ${x} ü\n\U0001f600"
     one = Positions(f"{place}/{NAME}", name, PIPELINE, Delta())
     one.open(spark, 0)

@@ -1,4 +1,4 @@
-"""Tables rebuilt from the mode `log`, beside those that the sink itself keeps of the same changes."""
+"""Tables rebuilt from the mode `log` equal the tables that the sink keeps of the same changes."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ _FRAME = (
 
 
 Blocks = tuple[dict[str, Any], dict[str, Any]]
-"""Changes as a block of every one of them, and as one of the last of each key."""
+"""Changes as a block of all changes, and as a block of the last change of each key."""
 
 
 @dataclass
 class Source:
-    """A table that is changed at random, and its changes in blocks as a pipeline's tasks give them."""
+    """A table with random changes, which come in blocks as from a pipeline's tasks."""
 
     dice: random.Random
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     kept: dict[int, tuple[Any, ...]] = field(default_factory=dict)
-    """All rows that were ever there, with their last values, and the letter of the last change."""
+    """All rows that ever existed, with their last values, and the op of the last change."""
     form: Form = OLD
     position: int = 100
     ordinal: int = 0
     numbered: int = 0
-    """The position that the last ordinal was of."""
+    """The position of the last ordinal."""
     origins: dict[int, int] = field(default_factory=dict)
-    """Of each row of a block that has another key than before the block, that key."""
+    """The previous key of each row in a block that had another key before the block."""
     carried: set[int] = field(default_factory=set)
-    """The rows whose large value the block has."""
+    """The rows whose large value is in the block."""
 
     def snapshot(self, count: int) -> list[Blocks]:
         self.rows = {key: {"v": "r", "big": f"big{key}"} for key in range(count)}
@@ -65,7 +65,7 @@ class Source:
         return [self._blocks(taken[: count // 2], "S@1"), self._blocks(taken[count // 2 :], "S@1")]
 
     def batch(self, count: int, truncates: bool = False) -> list[Blocks]:
-        """Some transactions of changes, in blocks."""
+        """Return some transactions of changes, in blocks."""
         entries: list[dict[str, Any]] = []
         middle = count // 2
         blocks = []
@@ -165,7 +165,7 @@ class Source:
         return {"key": head.text(), "value": written(rows)} | own | place
 
     def table(self, columns: int) -> list[tuple[Any, ...]]:
-        """The rows that the source has."""
+        """Return the source's rows."""
         found = [(key, row["v"], row["big"], row.get("extra"))[:columns] for key, row in self.rows.items()]
         return sorted(found, key=repr)
 
@@ -187,7 +187,7 @@ class Lake:
 
 
 def frame(spark: SparkSession, path: str) -> DataFrame:
-    """The rows of a table, in whatever format it is."""
+    """Return the rows of a table in any format."""
     return found_at(spark, path).table(spark, path).rows()
 
 
@@ -197,8 +197,8 @@ def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
 
 @dataclass
 class Kept:
-    """The same changes in all three modes, and the source behind them; `half` is what it had at `middle`, `half_kept`
-    what it had ever had then."""
+    """The same changes in all three modes, and their source. `half` holds the source's rows at `middle`, and
+    `half_kept` all rows that existed until then."""
 
     spark: SparkSession
     path: Path
@@ -210,7 +210,7 @@ class Kept:
     lakes: dict[str, Lake] = field(default_factory=dict)
 
     def lake(self, mode: str, kind: str = "delta") -> Lake:
-        """The tables of a mode, as the sink keeps them."""
+        """Return the tables of a mode as the sink keeps them."""
         name = mode if kind == "delta" else kind
         if name not in self.lakes:
             lake = self.lakes[name] = Lake(self.spark, self.path / name, mode, kind)
@@ -228,7 +228,7 @@ class Kept:
 
 @pytest.fixture(scope="module")
 def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    """Values left out, rows that move again and again, a truncate, a column that comes later."""
+    """Return changes with missing values, rows that move repeatedly, a truncate and a later column."""
     if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
         pytest.skip("the jars of Delta Lake cannot be had")
     path = tmp_path_factory.mktemp("rebuild")
@@ -242,7 +242,7 @@ def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Kept:
 
 @pytest.fixture(scope="module")
 def latest(kept: Kept) -> DataFrame:
-    """A table that was rebuilt, and is left so."""
+    """Return a rebuilt table, which tests leave unchanged."""
     return kept.rebuilt("as_latest", RebuildRequest("latest"))
 
 
@@ -261,7 +261,7 @@ def test_a_rebuilt_table_is_what_the_sink_would_have_kept(kept: Kept, latest: Da
 
 
 def deletes_of(rebuilt: DataFrame) -> list[tuple[Any, ...]]:
-    """All rows that were ever there, as `Source.kept` has them."""
+    """Return all rows that ever existed, in the form of `Source.kept`."""
     return rows_of(rebuilt.select("id", "v", "big", "extra", "__deleted", "__op"))
 
 
@@ -272,16 +272,16 @@ def test_deleted_rows_stay_with_their_last_values(kept: Kept) -> None:
 
 
 def test_tables_are_rebuilt_up_to_a_position_or_a_time(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the place of what an earlier rebuild has made, or has begun; and no pipeline goes on from there. Here of a
-    table whose deleted rows stay."""
+    """The tables replace those of an earlier rebuild, complete or not, and no pipeline can continue with them. Deleted
+    rows are kept here."""
     wanted = RebuildRequest("latest", keeps_deletes=True)
-    # the log is written before anything is broken
+    # The log is written before anything is broken.
     kept.lake("log")
 
     def killed(*told: Any) -> None:
         raise RuntimeError("killed")
 
-    # where it was killed by turns
+    # The places where it was killed, in turn.
     places = ("append", "add")
     for place in sized((places[datetime.date.today().toordinal() % 2],), places):
         with monkeypatch.context() as broken:
@@ -289,7 +289,7 @@ def test_tables_are_rebuilt_up_to_a_position_or_a_time(kept: Kept, monkeypatch: 
             with pytest.raises(RuntimeError, match="killed"):
                 kept.rebuilt("earlier", wanted)
         if place == "add":
-            # its tables are all there, and its moment, which names them, is not
+            # All its tables exist, but not its moment, which names them.
             with pytest.raises(SinkError, match="was interrupted"):
                 demand_sound(kept.spark, f"{kept.path}/earlier", PIPELINE)
     time = START + datetime.timedelta(seconds=int(kept.middle, 16))
@@ -318,12 +318,13 @@ def test_nothing_is_overwritten_that_no_rebuild_has_made(kept: Kept) -> None:
 
 @pytest.mark.usefixtures("latest")
 def test_a_pipeline_goes_on_with_rebuilt_tables(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
-    """With those alone that hold all of its log, and then no more with the log. Here they are made by the command."""
+    """A pipeline continues only with tables that hold all of its log, and then no longer with the log. The command
+    makes them here."""
     log, target = kept.lake("log").path, f"{kept.path}/next"
     assert main(["rebuild", log, target, "--mode", "latest"]) == 0
     assert f"s.t: latest, {target}/s.t" in capsys.readouterr().out
     demand_sound(kept.spark, f"{kept.path}/next", PIPELINE)
-    # the tests come in any order: the others know nothing of these changes
+    # The tests run in any order, and the others must not see these changes.
     source = copy.deepcopy(kept.source)
     Lake(kept.spark, kept.path / "next", "latest").write(3, [last for _, last in source.batch(20)])
     assert rows_of(kept.at("next")) == source.table(4)
@@ -336,7 +337,7 @@ def test_a_pipeline_goes_on_with_rebuilt_tables(kept: Kept, capsys: pytest.Captu
 
 
 def test_tables_of_iceberg_are_rebuilt(kept: Kept) -> None:
-    """To the same rows; in a full run again in their own place; and a pipeline goes on with them."""
+    """The rows are the same; a full run rebuilds them in place, too; and a pipeline continues with them."""
     if not is_there(kept.spark):
         pytest.skip("the jars of Iceberg cannot be had")
     log = kept.lake("log", "iceberg")
@@ -352,7 +353,7 @@ def test_tables_of_iceberg_are_rebuilt(kept: Kept) -> None:
         rebuild(kept.spark, log.path, f"{kept.path}/ice_latest", RebuildRequest("latest"))
     with pytest.raises(SinkError, match="has ended"):
         demand_sound(kept.spark, log.path, PIPELINE)
-    # columns that had other names, and a key that was made of others, are known
+    # Earlier names of columns, and an earlier key, are recognised.
     path = f"{log.path}/s.t"
     stored = found_at(kept.spark, path).table(kept.spark, path)
     assert stored.past(KEY) == (frozenset({'["id"]'}), False)

@@ -1,4 +1,4 @@
-"""Somebody else commits to a table between the reading and the commit of a batch's MERGE: real Delta Lake, no luck."""
+"""With real Delta Lake, a foreign commit between the read and the commit of a batch's MERGE is always noticed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORM = Form(("id", "v"), (pa.int64(), pa.int64()), (0,))
 
 
 class Writing:
-    """Batches of updates of the rows 0 to 9 and of a new row, and what somebody does while one is merged."""
+    """Batches of updates of the rows 0 to 9 and of a new row, and a foreign action while one is merged."""
 
     def __init__(self, spark: SparkSession, place: Path) -> None:
         self.spark, self.place, self.path = spark, place, f"{place}/t"
@@ -38,7 +38,7 @@ class Writing:
         DeltaTable(spark, self.path).append(rows, Once(PIPELINE, 0, metadata(0, "-")))
 
     def batch(self, number: int, view: str, wait: Passing) -> DeltaTable:
-        """A table in a session of its own, with the rows of a batch as the view."""
+        """Return a table in a session of its own, with the rows of a batch as the view."""
         session = self.spark.newSession()
         schema = FORM.schema
         rows = [("u", "0A", 0, 0, START, None, None, key, number) for key in (*range(10), 100 + number)]
@@ -47,7 +47,7 @@ class Writing:
         return DeltaTable(session, self.path)
 
     def merge(self, number: int, beside: Callable[[], object] = lambda: None) -> None:
-        """Merge a batch; it has begun to read its rows when `beside` is done."""
+        """Merge a batch, with `beside` after it has begun to read its rows."""
 
         def prepared(waiting: Passing) -> Callable[[], None]:
             view, once = f"rows{number}", Once(PIPELINE, number, metadata(number, "-"))
@@ -57,7 +57,7 @@ class Writing:
         merge_beside(self.place, number, prepared, beside)
 
     def copied(self, number: int, value: int) -> None:
-        """What a pipeline with a copy of the checkpoint does."""
+        """Write a batch as a pipeline with a copy of the checkpoint does."""
         view = f"copied{number}"
         table = self.batch(value, view, lambda batches: batches)
         table.merge(Reduced(FORM, view).merge(), Once(PIPELINE, number, metadata(number, "-")))
@@ -74,12 +74,12 @@ def test_a_writer_in_between_is_one_clear_error_and_nothing_is_overwritten(spark
     wanted = dict.fromkeys(range(10), 0)
     changes: list[tuple[str, dict[int, int | None]]] = [
         (f"update {table} set v = 70 where id = 4", {4: 70}),
-        # a row that a batch has as well
+        # A row that a batch has as well.
         (f"insert into {table} values (102, 7)", {102: 7}),
         (f"insert into {table} values (500, 7)", {500: 7}),
         (f"delete from {table} where id = 3", {3: None}),
     ]
-    # one of them by turns, in the second batch
+    # One of them in turn, in the second batch.
     first = datetime.date.today().toordinal() % len(changes)
     for number, (statement, change) in enumerate(sized(changes[first : first + 1], changes), sized(2, 1)):
         print(statement)
@@ -92,7 +92,7 @@ def test_a_writer_in_between_is_one_clear_error_and_nothing_is_overwritten(spark
             wanted = {other: known for other, known in wanted.items() if other != key}
             wanted |= {} if value is None else {key: value}
         assert writing.rows() == wanted
-    # the same batch again, as after the next start, finds the table as it is
+    # The same batch again, as after a restart, finds the table unchanged.
     writing.merge(9)
     assert writing.rows() == wanted | dict.fromkeys(range(10), 9) | {109: 9}
 
@@ -106,7 +106,7 @@ def test_files_that_are_put_together_in_between_are_no_hindrance(spark: SparkSes
 
 
 def test_a_copy_of_the_checkpoint_does_not_pass_for_the_pipeline_itself(spark: SparkSession, place: Path) -> None:
-    """Neither in the middle of a MERGE, nor where the copy has been faster: their batches hold different changes."""
+    """A copy is noticed both during a MERGE and where it was faster, although its batches hold different changes."""
     writing = Writing(spark, place)
     with pytest.raises(Exception, match="DELTA_CONCURRENT"):
         writing.merge(1, lambda: writing.copied(1, 50))

@@ -1,5 +1,5 @@
-"""Rows replaced by deletion vectors and an append, beside SQL's MERGE, and rows appended, beside Delta's own writer:
-the same table, in one commit, once."""
+"""Rows replaced by deletion vectors and an append equal SQL's MERGE, and appended rows equal Delta's own writer: the
+same table, in one commit, once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAPPING = f"{VECTORS}, 'delta.columnMapping.mode' = 'name'"
 
 
 def jobs(spark: SparkSession, work: Callable[[], object]) -> int:
-    """How many jobs of Spark it takes."""
+    """Return the number of Spark jobs for a call."""
     name, context = uuid4().hex, spark.sparkContext
     context.setJobGroup(name, name)
     try:
@@ -46,9 +46,9 @@ def jobs(spark: SparkSession, work: Callable[[], object]) -> int:
 
 
 class Twins:
-    """Two tables of the same columns: what one gets by MERGE the other gets by `replace_rows`.
+    """Two tables with the same columns: one gets rows by MERGE, the other by `replace_rows`.
 
-    Where it is `alone`, the one that gets it by MERGE is not there: as in all runs that are no full ones.
+    With `alone`, as in all runs that are not full, the table with MERGE does not exist.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class Twins:
             self.spark.sql(f"create table {table.name()} ({columns}) using delta tblproperties ({properties})")
 
     def both(self, statement: str) -> None:
-        """A statement of somebody else's; {} is the table."""
+        """Run a foreign statement on both tables; {} stands for the table."""
         for table in self.tables:
             self.spark.sql(statement.format(table.name()))
 
     def batch(self, *rows: tuple[Any, ...], kept: bool = False, few: bool = True) -> bool:
-        """Rows of an operation and values each; whether they were replaced."""
+        """Write rows, each an operation and values. Return True if they were replaced."""
         self.batches += 1
         schema = self.form.schema
         told = [(op, f"{self.batches:02}", number, 0, START, None, None, *values) for number, (op, *values) in
@@ -93,7 +93,7 @@ class Twins:
         return Once(PIPELINE, self.batches, metadata(self.batches, "-"))
 
     def demand(self, *wanted: tuple[Any, ...]) -> None:
-        """The tables have exactly these rows."""
+        """Assert that the tables have exactly these rows."""
         for table in self.tables:
             assert rows_of(table.rows()) == sorted(wanted, key=repr), table.path
 
@@ -108,17 +108,17 @@ class Twins:
     ids=["few", "many", "in turns"],
 )
 def test_the_table_is_as_a_merge_leaves_it(spark: SparkSession, place: Path, few: list[bool]) -> None:
-    """Whether the batches have few rows or many."""
+    """The result is that of a MERGE for batches with few and with many rows."""
     twins = Twins(spark, place, FORM, "id bigint, v int, text string")
     assert twins.batch(*(("c", key, key, f"row {key}") for key in range(20)), few=few[0])
     changed = (("u", 1, 100, "x"), ("d", 2, None, None), ("c", 30, 1, None), ("d", 31, None, None), ("u", 3, None, "y"))
     assert twins.batch(*changed, few=few[1])
-    # rows that a deletion vector has, and some of which come again
+    # Rows in a deletion vector, some of which come again.
     assert twins.batch(("c", 2, 5, "again"), ("u", 1, 101, "x"), ("d", 3, None, None), few=few[2])
     assert twins.batch(("d", 500, None, None), few=few[3])
     same = ((key, key, f"row {key}") for key in range(20) if key not in (1, 2, 3))
     twins.demand((1, 101, "x"), (2, 5, "again"), (30, 1, None), *same)
-    # one commit for each batch, as with a MERGE
+    # One commit for each batch, as with a MERGE.
     commits = twins.replaced.commits(10)
     assert [commit.version for commit in commits] == [4, 3, 2, 1, 0]
     assert all(commit.changes for commit in commits[:-1])
@@ -136,13 +136,13 @@ def test_deletes_that_are_kept_are_rows(spark: SparkSession, place: Path) -> Non
 
 
 def test_names_and_types_are_the_tables(spark: SparkSession, place: Path) -> None:
-    """Columns that Parquet calls otherwise, in another order, one of them wider than the batch's."""
+    """Columns have names that Parquet cannot use, another order, and a type wider than the batch's."""
     twins = Twins(spark, place, PAIR, "`v,w` decimal(20, 2), `a b` string, id bigint", MAPPING)
     assert twins.batch(("c", "x", 1, Decimal(1)), ("c", "x", 2, Decimal(2)), ("c", "y", 1, Decimal(3)))
     twins.both("alter table {} rename column `v,w` to `w`")
     twins.form = replace(PAIR, names=("a b", "id", "w"))
     assert twins.batch(("u", "x", 1, Decimal(10)), ("d", "x", 2, None), ("c", None, 2, Decimal(5)))
-    # a key with null is nobody's
+    # A key with null matches no row.
     assert twins.batch(("c", None, 2, Decimal(6)))
     left = ((10, "x", 1), (3, "y", 1), (5, None, 2), (6, None, 2))
     twins.demand(*((Decimal(f"{number}.00"), *key) for number, *key in left))
@@ -163,12 +163,12 @@ MERGED = {
     "row tracking": ("id bigint, v int, text string", f"{VECTORS}, 'delta.enableRowTracking' = 'true'"),
     "no deletion vectors": ("id bigint, v int, text string", "'delta.enableDeletionVectors' = 'false'"),
 }
-"""The columns and properties of tables whose rows MERGE alone may replace."""
+"""Columns and properties of tables whose rows only MERGE may replace."""
 
 
 @pytest.mark.parametrize("name", MERGED)
 def test_other_tables_are_left_alone(spark: SparkSession, place: Path, name: str) -> None:
-    """They are for MERGE, and a batch does nothing to them before."""
+    """A batch leaves these tables unchanged until MERGE writes it."""
     columns, properties = MERGED[name]
     table = DeltaTable(spark.newSession(), f"{place}/table")
     table.session.sql(f"create table {table.name()} ({columns}) using delta tblproperties ({properties})")
@@ -191,7 +191,7 @@ def test_other_tables_get_a_merge(spark: SparkSession, place: Path, name: str) -
     assert [commit.version for commit in twins.replaced.commits(5)] == [1, 0]
     twins.replaced.merge(Reduced(FORM, "batch").merge(), twins.once)
     assert twins.replaced._told(1)[0][1] == "MERGE"
-    # what is somebody's stays
+    # Foreign settings stay.
     twins.demand((1, 1, "a", *([7] if more else [])))
 
 
@@ -209,7 +209,7 @@ def test_the_sessions_settings_are_as_before(spark: SparkSession, place: Path) -
     sessions.setActiveSession(spark._jsparkSession)
     assert replace_rows(twins.spark, table.path, table.name(), Reduced(FORM, "batch").merge(), Once(PIPELINE, 2, ""))
     assert sessions.getActiveSession().get().equals(spark._jsparkSession)
-    # Delta's own, of every commit
+    # Delta's own keys of every commit.
     last = "spark.databricks.delta.lastCommitVersionInSession"
     assert {**twins.spark.conf.getAll, last: ""} == {**before, last: ""}
 
@@ -230,11 +230,11 @@ def test_what_a_delete_asks_of_a_table_can_be_read_before(spark: SparkSession, p
 def test_all_jobs_of_a_batch_are_its_querys(spark: SparkSession, place: Path) -> None:
     twins = Twins(spark, place, FORM, "id bigint, v int, text string", alone=True)
     tracker = spark.sparkContext.statusTracker()
-    # a query that is stopped ends those of its group
+    # The stop of a query cancels the jobs of its group.
     before = set(tracker.getJobIdsForGroup(None))
     assert jobs(twins.spark, lambda: twins.batch(("c", 1, 1, "a"), ("c", 2, 2, "b"))) > 0
     assert jobs(twins.spark, lambda: twins.batch(("u", 1, 3, "c"))) > 0
-    # Spark forgets the oldest jobs, so fewer than before is right
+    # Spark forgets the oldest jobs, so fewer than before are possible.
     assert set(tracker.getJobIdsForGroup(None)) <= before
     assert rows_of(twins.replaced.rows()) == [(1, 3, "c"), (2, 2, "b")]
 
@@ -257,9 +257,9 @@ def test_a_batch_that_cannot_be_read_leaves_the_table_as_it_was(spark: SparkSess
 
 
 class Appended:
-    """Two tables of the same columns: what one gets by Delta's own writer the other gets by `append_rows`.
+    """Two tables with the same columns: one gets rows by Delta's own writer, the other by `append_rows`.
 
-    The former is there in full runs alone.
+    The former exists only in full runs.
     """
 
     def __init__(self, spark: SparkSession, place: Path, columns: str, properties: str = VECTORS) -> None:
@@ -269,7 +269,7 @@ class Appended:
         self.spark.sql(f"create table {self.appended.name()} {self.made}")
 
     def batch(self, number: int, rows: DataFrame) -> bool:
-        """The same batch for both; whether the one was appended as rows are here."""
+        """Append a batch to both. Return True if `append_rows` has done it."""
         if is_full():
             self.spark.sql(f"create table if not exists {self.written.name()} {self.made}")
             writer = rows.write.format("delta").mode("append").option("txnAppId", PIPELINE).option("txnVersion", number)
@@ -277,7 +277,7 @@ class Appended:
         return append_rows(self.spark, self.appended.path, rows, Once(PIPELINE, number, ""))
 
     def demand(self, *wanted: tuple[Any, ...]) -> None:
-        """The tables have exactly these rows."""
+        """Assert that the tables have exactly these rows."""
         for table in (self.appended, *((self.written,) if is_full() else ())):
             assert rows_of(table.rows()) == sorted(wanted, key=repr), table.path
 
@@ -286,7 +286,7 @@ class Appended:
 def test_appended_rows_are_those_of_deltas_writer(spark: SparkSession, place: Path, properties: str) -> None:
     twins = Appended(spark, place, "id bigint, v int, text string", properties)
     for number in range(3):
-        # the columns in another order
+        # The columns in another order.
         assert twins.batch(number, twins.spark.sql(f"select 'x' text, {number} v, {number}L id"))
     twins.demand(*((number, number, "x") for number in range(3)))
     told = twins.spark.sql(f"describe history {twins.appended.name()} limit 1").collect()[0]
@@ -318,7 +318,7 @@ def test_what_has_been_appended_is_known_without_a_look_at_the_log(spark: SparkS
         return jobs(twins.spark, lambda: twins.appended.append(rows, Once(PIPELINE, number, "{}")))
 
     assert [appended(number) for number in (0, 1, 2, 2)] == [1, 1, 1, 0]
-    # without the checksums beside the log Delta looks itself
+    # Without the checksums beside the log, Delta reads the state itself.
     for file in Path(f"{twins.appended.path}/_delta_log").glob("*.crc"):
         file.unlink()
     twins.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
@@ -336,7 +336,7 @@ def test_delta_writes_itself_where_the_columns_are_others(spark: SparkSession, p
 
 
 def test_another_append_of_the_same_pipeline_is_in_the_way(spark: SparkSession, place: Path) -> None:
-    """Two processes with copies of one checkpoint: one of them writes."""
+    """Of two processes with copies of one checkpoint, only one writes."""
     twins = Appended(spark, place, "id bigint")
     table = twins.appended
     table.append(twins.spark.sql("select 0L id"), Once(PIPELINE, 0, "{}"))

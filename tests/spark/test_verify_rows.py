@@ -1,4 +1,4 @@
-"""Rows compared by their hashes: kernels give what Spark gives in the JVM, and damages are found exactly."""
+"""Rows are compared by hashes: kernels equal Spark in the JVM, and damage is found exactly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def side(frame: DataFrame, keys: Sequence[str]) -> FrameSide:
 
 
 def columns(random: random.Random) -> dict[str, pa.Array]:
-    """A column of each type, with its ends, nulls and what is often taken for something else."""
+    """Return a column of each type, with its limits, nulls and values that are often confused."""
 
     def of(kind: pa.DataType, *given: object, made: object = None) -> pa.Array:
         assert callable(made)
@@ -73,7 +73,7 @@ def test_kernels_and_the_jvm_hash_alike(spark: SparkSession) -> None:
         told = frame.selectExpr(f"{row_hash(kinds)} as h", f"{chunk_of([name])} as chunk").toArrow()
         assert row_hashes([column]).view(np.int64).tolist() == told["h"].to_pylist(), column.type
         assert chunks_of([column]).tolist() == told["chunk"].to_pylist(), column.type
-        # an array's part begins in the middle of its buffers
+        # An array's slice begins in the middle of its buffers.
         part = column.slice(3, 77)
         assert row_hashes([part]).view(np.int64).tolist() == told["h"].to_pylist()[3:80], column.type
     summary = Summary()
@@ -91,7 +91,7 @@ def test_kernels_and_the_jvm_hash_alike(spark: SparkSession) -> None:
 
 
 def test_what_looks_alike_has_other_hashes(spark: SparkSession) -> None:
-    """Nulls, zeros, lists and maps, each beside what it may be taken for."""
+    """Nulls, zeros, lists and maps have other hashes than values that look alike."""
     pairs = [
         ("struct(1 as a, cast(null as int) as b)", "struct(cast(null as int) as a, 1 as b)"),
         ("array(1, null)", "array(null, 1)"),
@@ -117,7 +117,7 @@ def test_what_looks_alike_has_other_hashes(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_damages_are_found_exactly(spark: SparkSession, seed: int) -> None:
-    """Rows taken away, added, changed in one column, and doubled, in tables with keys of two columns."""
+    """Rows are removed, added, changed in one column and duplicated, in tables with keys of two columns."""
     draw = random.Random(seed)
     rows: list[tuple[Any, ...]] = [
         (number, f"k{number % 7}", draw.choice([None, 0.0, -0.0, 1.5]), draw.choice([None, "", "v"]), [number, None])
@@ -134,7 +134,7 @@ def test_random_damages_are_found_exactly(spark: SparkSession, seed: int) -> Non
                 other = None
             table.append((*row[:place], other, *row[place + 1 :]))
         elif fate == "moved":
-            # another key with the same values
+            # Another key with the same values.
             table.append((row[0] + 10_000, *row[1:]))
             wanted[row[0] + 10_000, row[1]] = EXTRA
             fate = MISSING

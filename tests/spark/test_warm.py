@@ -1,4 +1,4 @@
-"""Workers that import what tasks need before there is a task."""
+"""Workers import what tasks need before the first task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tailrace.spark.startup.warm import warm
 
-# of Python's own, and loaded by nothing else here
+# A module of Python's own, which nothing else here loads.
 _MODULE = "colorsys"
 
 
