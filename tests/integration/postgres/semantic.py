@@ -1,4 +1,4 @@
-"""From the JSON of an event's field back to SQL text: a reader of Debezium's semantic types, written for tests.
+"""A reader of Debezium's semantic types for tests: from the JSON of an event's field back to SQL text.
 
 Days become Julian dates, which PostgreSQL reads, so nothing here shares calendar arithmetic with the product.
 """
@@ -22,7 +22,7 @@ _INFINITE = {
     "MicroTimestamp": {9_223_372_036_825_200_000: "infinity", -9_223_372_036_832_400_000: "-infinity"},
     "NanoTimestamp": {2**63 - 1: "infinity", -(2**63): "-infinity"},
 }
-# ISO text has no infinities: the moments that stand for them in numbers.
+# ISO text has no infinities: these moments stand for them in numbers.
 _INFINITE_ISO = {
     "+5881580-07-11Z": "infinity",
     "-5877641-06-23Z": "-infinity",
@@ -34,7 +34,7 @@ _ISO = re.compile(r"([+-]?\d+)-(\d\d)-(\d\d)(?:T(.*))?Z$")
 
 
 def sql_text(schema: LogicalType, value: Any) -> str | None:
-    """The text of an SQL value; numbers of `value` are their JSON text."""
+    """Return the text of an SQL value; numbers of `value` are given as their JSON text."""
     if value is None:
         return None
     name = (schema.name or "").rpartition(".")[2]

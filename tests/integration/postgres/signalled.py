@@ -1,4 +1,4 @@
-"""Snapshots that are asked for by signals: how tests ask for them, and what came of it."""
+"""Snapshots by signals: functions that ask for them, and functions that read their results."""
 
 from __future__ import annotations
 

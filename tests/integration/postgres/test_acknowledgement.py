@@ -1,4 +1,4 @@
-"""What the server is told that it may forget, and what counts as read, against servers that flush late."""
+"""The positions acknowledged to the server, and the positions that count as read, on servers that flush late."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lazy_server() -> Iterator[Postgres]:
 
 @pytest.fixture
 def lazy(lazy_server: Postgres) -> Iterator[Database]:
-    """A database whose server has written more of its log than it has flushed, once `commit_unflushed` was called."""
+    """A database whose server has written more of its log than it has flushed, after `commit_unflushed`."""
     made = create(lazy_server, "lazy")
     yield made
     drop(lazy_server, "lazy")
@@ -67,7 +67,7 @@ def flushed(database: Database) -> int:
 
 
 def commit_unflushed(database: Database, first: int, count: int) -> None:
-    """Transactions of one row, visible and in the written log, but not in the flushed one."""
+    """Commit transactions of one row that are visible and in the written log, but not in the flushed log."""
     with database.connect() as connection:
         connection.execute("set synchronous_commit = off")
         before = flushed(database)
@@ -100,7 +100,7 @@ def stands(query: Query) -> int:
 
 
 def acknowledged(query: Query) -> int:
-    """The flushed position of the last status message of the slot's walsender; -1 while there was none."""
+    """Return the flushed position of the last status message to the slot's walsender; -1 before the first."""
     with query.database.connect() as connection:
         row = connection.execute(
             "select coalesce((r.flush_lsn - '0/0'::pg_lsn)::int8, -1) from pg_stat_replication r "
@@ -125,7 +125,7 @@ def test_a_catch_up_that_ends_at_unflushed_log_loses_nothing(
     one.until(20)
 
     until(lambda: one.planner._log is not None and reader_of(one.planner).gear == "streaming", "the gear")
-    # a synchronous commit flushes all that is before it
+    # a synchronous commit flushes the whole log before it
     lazy.execute("insert into t values (300, 'last')")
     one.until(301)
     assert ids(one) == list(range(301))
@@ -183,7 +183,7 @@ def test_nothing_is_acknowledged_that_is_only_read(
 
 
 class Clock(Threads):
-    """Time that a test moves: `sleeps` are the calls of `sleep`, each of which does the next of `steps`."""
+    """Time that a test moves: `sleeps` are the calls of `sleep`, each of which runs the next of `steps`."""
 
     def __init__(self, *steps: Callable[[Clock], Any]) -> None:
         self.now = 0.0
@@ -220,7 +220,7 @@ def test_a_window_whose_log_is_not_flushed_in_time_is_void(lazy: Database) -> No
 
 
 def test_what_is_wanted_at_present_is_flushed_by_the_server_itself(lazy: Database) -> None:
-    """A transaction that has not ended leaves unflushed log behind, and no commit makes the server flush it."""
+    """An open transaction leaves unflushed log, and no commit makes the server flush it."""
     lazy.execute("create table t (id int primary key, v text)", "alter system set wal_writer_delay = '50ms'")
     try:
         lazy.execute("select pg_reload_conf()")
@@ -250,11 +250,11 @@ def test_a_slot_that_someone_else_has_read_from_is_noticed_by_each_gear(database
 
 
 def test_the_server_keeps_nothing_of_a_backlog_that_was_read(database: Database, query: Any) -> None:
-    """Nothing behind the last change, and nothing before that, though the slot is moved over all of it at once."""
+    """No log before or behind the last change is kept, though the slot is advanced over all of it at once."""
     database.execute("create table t (id int primary key, v text)")
     one = query(**{"snapshot.mode": "no_data", "message.prefix.exclude.list": "other", "row.blocks": "last"})
     one.drain_now()
-    # with a checkpoint the log has a place where the server may begin to read
+    # after a CHECKPOINT the log has a place from which the server may read
     database.execute("checkpoint", "insert into t values (1, 'x')")
     database.execute("select pg_logical_emit_message(false, 'other', repeat('x', 1 << 20)) from generate_series(1, 24)")
     database.execute("checkpoint")
@@ -268,7 +268,7 @@ def test_the_server_keeps_nothing_of_a_backlog_that_was_read(database: Database,
 def test_a_run_that_ends_has_asked_for_the_last_move(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark ends the planner at once then, however slow its reader is."""
+    """At the end of a run Spark ends the planner at once, however slow its reader is."""
     database.execute("create table t (id int primary key, v text)")
     one = query(**{"snapshot.mode": "no_data", "row.blocks": "last"})
     one.drain_now()

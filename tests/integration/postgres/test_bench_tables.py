@@ -1,4 +1,4 @@
-"""The benchmark's tables as the connector shows them: a column that is left out would cost nothing."""
+"""The benchmark's tables in events: no column may be left out, because that would make the benchmark too fast."""
 
 from __future__ import annotations
 

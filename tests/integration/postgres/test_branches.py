@@ -25,7 +25,7 @@ NAME = "branched"
 
 
 class Branch:
-    """A server of the test's own, whose files can be copied and put back."""
+    """A server for one test, whose files can be copied and restored."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -53,7 +53,7 @@ class Branch:
         self.run("start", "--log", str(self._home / "log"))
 
     def promote(self) -> None:
-        """From a stopped server to the next timeline."""
+        """Start the stopped server on the next timeline."""
         self.start(standby=True)
         self.run("promote")
 
@@ -63,18 +63,18 @@ class Branch:
         _copy(self._data, self._home / name)
 
     def put_back(self, name: str = "kept") -> None:
-        """The stopped server has the files again that were kept."""
+        """Restore the kept files of the stopped server."""
         shutil.rmtree(self._data)
         _copy(self._home / name, self._data)
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy the files with their owners; what of the log is not written yet takes no room."""
+    """Copy the files with their owners, sparsely: unwritten parts of the log take no room."""
     subprocess.run(["cp", "-a", "--sparse=always", source, target], check=True)
 
 
 def _shrink(server: Postgres) -> None:
-    """Leave two small databases of all: one to log in to, and a new one for the tests."""
+    """Drop all databases but one to log in to, and create a new one for the tests."""
     with server.connect() as connection:
         FreshDatabases(connection, server.dsn("")).create(NAME)
         rest = "select datname from pg_database where datname not in (%s, current_database())"
@@ -98,7 +98,7 @@ def own() -> Iterator[Branch]:
 
 @pytest.fixture
 def branch(own: Branch) -> Iterator[Branch]:
-    """A running server, which is new for each test."""
+    """A running server, new for each test."""
     yield own
     own.run("stop", "--mode", "immediate")
     own.put_back("new")
@@ -115,7 +115,7 @@ def made() -> Iterator[list[Query]]:
 
 @pytest.fixture
 def started(branch: Branch, made: list[Query]) -> Query:
-    """A query that has delivered the row 1; its planner is closed."""
+    """Return a query that has delivered the row 1; its planner is closed."""
     database = Database(branch.describe(), NAME)
     database.execute("create table t (id int primary key, v text)")
     one = Query(database, **{"snapshot.mode": "no_data"})
@@ -128,7 +128,7 @@ def started(branch: Branch, made: list[Query]) -> Query:
 
 
 def settle(query: Query) -> None:
-    """Let the slot follow what is committed, and stop reading."""
+    """Let the slot advance to the committed position, and stop reading."""
     query.drain_now()
     query.planner.close()
 
@@ -189,12 +189,12 @@ def test_a_promotion_before_the_position_is_noticed(started: Query, branch: Bran
 def test_a_promotion_before_a_snapshot_that_the_log_has_not_passed_is_noticed(
     started: Query, branch: Branch, made: list[Query], mode: str
 ) -> None:
-    """The new branch gives the ids of transactions anew that the snapshot has shown on the old one."""
+    """The new branch assigns transaction ids again that the snapshot has shown on the old branch."""
     branch.stop()
     branch.keep()
     branch.start()
     started.database.execute(*(f"insert into t values ({key}, 'of the old branch')" for key in range(2, 10)))
-    # the slot is older than the snapshot, so the log holds what that has shown
+    # the slot is older than the snapshot, so the log also holds the transactions that the snapshot shows
     one = Query(started.database, **{**started.options, "snapshot.mode": "initial"})
     made.append(one)
     while len(one.changes) < 9:
@@ -298,7 +298,7 @@ def test_a_server_that_becomes_a_standby_is_waited_for(
 
 
 def test_nothing_is_read_before_the_standbys_have_it(branch: Branch, made: list[Query]) -> None:
-    """`synchronized_standby_slots`: what consumers have must not be lost by a failover."""
+    """`synchronized_standby_slots`: a failover must not lose changes that consumers have."""
     server = branch.describe()
     if server.version < 17:
         pytest.skip("slots are kept on standbys from PostgreSQL 17 on")

@@ -1,4 +1,4 @@
-"""What the log carries of each kind of table, as a real catalog has it."""
+"""The coverage of each kind of table, from a real catalog."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARTITIONS = (
 
 
 def covered(database: Database, **options: str) -> tuple[dict[str, Coverage], Any]:
-    """The coverage of the captured tables by their names, and the tables that a copy has."""
+    """Return the coverage of the captured tables by name, and the tables that a copy has."""
     config = parse("postgres", database.options(**{"topic.prefix": "s", **options}))
     with connections.connect(config) as connection:
         captured = captured_tables(Catalog(connection, database.name).tables(), TableFilter(config))
@@ -34,7 +34,7 @@ def covered(database: Database, **options: str) -> tuple[dict[str, Coverage], An
 
 
 def told(found: dict[str, Coverage], copies: bool = True) -> dict[str, str]:
-    """The findings by the names of their tables, each with its level before it."""
+    """Return the findings with the names of their tables, the level first."""
     texts = coverage.findings({one.oid: one for one in found.values()}, copies=copies)
     return {one.text.split(":")[0].removeprefix("public."): f"{one.level}: {one.text}" for one in texts}
 
@@ -42,7 +42,7 @@ def told(found: dict[str, Coverage], copies: bool = True) -> dict[str, str]:
 @pytest.mark.parametrize("made", [True, False], ids=["published", "to be published"])
 @pytest.mark.parametrize("mode", ["all_tables", "filtered"])
 def test_changes_of_partitions_arrive_as_the_publication_says(database: Database, made: bool, mode: str) -> None:
-    """The coverage of a publication that is still to be made is that of the one which is made."""
+    """The coverage before the publication is created equals the coverage after its creation."""
     database.execute(*PARTITIONS)
     for root in (False, True):
         options = {

@@ -20,7 +20,7 @@ PLAIN = {"key_converter_schemas_enable": "false", "value_converter_schemas_enabl
 
 
 def fits(schema: dict[str, Any], value: Any) -> bool:
-    """Whether a value is one of its schema: its fields in the schema's order, of their types, null where allowed."""
+    """Return True if a value fits its schema: fields in the schema's order, of their types, null only where allowed."""
     if value is None:
         return bool(schema["optional"])
     kind = schema["type"]
@@ -32,7 +32,7 @@ def fits(schema: dict[str, Any], value: Any) -> bool:
 
 
 def schema_names(schema: dict[str, Any]) -> set[str]:
-    """The names of a schema and of all within it."""
+    """Return the names of a schema and of all schemas within it."""
     found = {schema["name"]} if "name" in schema else set()
     return found.union(*(schema_names(field) for field in schema.get("fields", [])))
 
@@ -173,7 +173,7 @@ def test_schemas_have_names_that_avro_allows(
         f"{name}.{end}" for end in ("Key", "Value", "Envelope")
     }
     assert all(re.fullmatch(rf"{NAME}(\.{NAME})*", one) for one in found)
-    # What the row is from stays as the database has it.
+    # The source block keeps the database's own names.
     assert (event.source["schema"], event.source["table"]) == (schema, table)
 
 
@@ -251,7 +251,7 @@ def test_names_that_collide_are_told_when_the_tables_are_first_seen(
         "the tables public.a b and public.a_b share the topic PostgreSQL_server.public.a_b",
         "the schemas of the tables public.a b and public.a-b share the name PostgreSQL_server.public.a_b",
     ]
-    # Told, not mended: consumers find the two in one topic, or under one name.
+    # Only a warning: consumers find the two in one topic, or under one name.
     assert by_table["a_b"].topic == "PostgreSQL_server.public.a_b"
     assert by_table["a-b"].key["schema"]["name"] == by_table["a_b"].key["schema"]["name"]
 

@@ -19,7 +19,7 @@ CREATED, APPENDED = 0, 1
 
 
 def create_topic(spark: SparkSession, kafka: Kafka, topic: str, partitions: int, **settings: str) -> None:
-    """A topic with `settings`, underscores for dots; the broker has agreed when this returns."""
+    """Create a topic with `settings`, underscores for dots, and wait for the broker's confirmation."""
     jvm = spark._jvm
     assert jvm is not None
     login = jvm.java.util.HashMap()
@@ -37,7 +37,7 @@ def create_topic(spark: SparkSession, kafka: Kafka, topic: str, partitions: int,
 
 
 def deliver(spark: SparkSession, kafka: Kafka, database: Database, checkpoint: Path) -> None:
-    """Read what there is, snapshot first, into Kafka; the server's name is the database's."""
+    """Read everything up to now, snapshot first, into Kafka; the server's name is the database's."""
     register(spark)
     options = database.options(
         database_server_name=database.name,

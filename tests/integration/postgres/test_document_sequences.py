@@ -44,7 +44,7 @@ def test_the_events_of_a_changed_key_name_the_other_key(database: Database, capt
     query = capture(TABLE)
     database.execute("insert into t values (1, 'x')", "update t set id = 5")
     plain, deleted, _, created = query.take(4)
-    # The headers of a plain event and of other generations: this one has no more than these.
+    # The headers of a plain event, and of other generations: this format has no others.
     assert (plain.headers, list(deleted.headers), list(created.headers)) == (
         {},
         ["__debezium.newkey"],
@@ -82,7 +82,7 @@ def test_each_delete_has_a_tombstone_unless_switched_off(
 
 @pytest.mark.seed("000-41", "000-32")
 def test_a_truncate_has_neither_key_nor_rows(database: Database, capture: Captures) -> None:
-    # The document leaves `before` and `after` out; the converter writes them as null, as any field of the envelope.
+    # The document leaves out `before` and `after`; the converter writes them as null, like any field of the envelope.
     query = capture(TABLE, truncate_handling_mode="include")
     database.execute("insert into t values (1, 'x')", "truncate t")
     created, truncated = query.take(2)
@@ -118,7 +118,7 @@ def test_a_truncate_of_several_tables_is_an_event_of_each_in_its_place(database:
     )
     events = query.take(7)
     by_table = {name: [e.op for e in events if e.row["table"] == name] for name in ("t", "parent", "child")}
-    # In a topic the order is that of the log; it holds for consumers while the topic has one partition.
+    # A topic has the order of the log; consumers see this order if the topic has one partition.
     assert by_table == {"t": ["c", "t", "c"], "parent": ["c", "t"], "child": ["c", "t"]}
     assert len({event.source["txId"] for event in events if event.op == "t"}) == 1
 

@@ -1,4 +1,4 @@
-"""The documented PostgreSQL events, form 1.7: values. Where the document and the recorded wire part, the wire wins."""
+"""The documented PostgreSQL events, form 1.7: values. If document and recording differ, the recording counts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ENVELOPE = struct(
 
 
 def images(events: Sequence[Event]) -> list[tuple[str, Any, Any]]:
-    """What each event says, tombstones left out: its operation and its two rows."""
+    """Return the operation and the two rows of each event, without tombstones."""
     shown = [event.payload for event in events if event.value is not None]
     return [(value["op"], value["before"], value["after"]) for value in shown]
 
@@ -184,7 +184,7 @@ def test_the_source_suffices_to_order_events_and_to_group_them_by_transaction(
     transactions = [event.source["txId"] for event in events]
     assert [transactions[0] == transactions[1], transactions[2] == transactions[3]] == [True, True]
     assert len(set(transactions)) == 3
-    # By the last commit first: the positions of transactions side by side interleave.
+    # Compared by the last commit first: the positions of concurrent transactions interleave.
     keys = [[int(part or 0) for part in json.loads(event.source["sequence"])] for event in events]
     assert keys == sorted(keys)
     assert [key[1] for key in keys] != sorted(key[1] for key in keys)

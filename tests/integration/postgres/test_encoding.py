@@ -31,7 +31,7 @@ def plain_bytes(postgres: Postgres) -> Iterator[Database]:
 
 
 def after(planner: PostgresPlanner, count: int, start: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The `after` of the next `count` records, read as the tasks read them, and the offset behind them."""
+    """Return the `after` of the next `count` records, read as tasks read them, and the offset behind them."""
     rows: list[Any] = []
     deadline = time.monotonic() + 30
     while len(rows) < count and time.monotonic() < deadline:
@@ -62,7 +62,7 @@ def test_texts_that_are_not_utf8_are_null_in_snapshot_stream_and_catch_up(plain_
         f"insert into t values (1, {BAD}, 'é', array[{BAD}]), (2, 'good', {BAD}, array['é'])",
     )
     if lies:
-        # the server takes the encoding of the bytes that are there for granted
+        # the server does not check the encoding of stored bytes
         plain_bytes.execute(
             f"update pg_catalog.pg_database set encoding = pg_char_to_encoding('UTF8') where datname = '{NAME}'"
         )

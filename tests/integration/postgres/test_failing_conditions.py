@@ -1,4 +1,4 @@
-"""Conditions of signals that fail when rows are read: told, the table left out, everything else goes on."""
+"""Conditions of signals that fail when rows are read: a warning, the table left out, everything else goes on."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ KINDS = ("incremental", "blocking")
 
 
 def ask(database: Database, kind: str, condition: str, *tables: str, **data: Any) -> None:
-    """Signal a snapshot of t under the condition, and of other tables."""
+    """Signal a snapshot of t with the condition, and of other tables."""
     sql = condition if kind == "incremental" else f"select * from t where {condition}"
     listed = [{"data-collection": "public.t", "filter": sql}]
     execute(database, "public.t", *tables, type=kind, **{"additional-conditions": listed}, **data)
 
 
 def told(query: Query) -> list[tuple[str, str]]:
-    """The tables whose reading has ended, with the status of each."""
+    """Return the tables whose reading has ended, with the status of each."""
     found = [
         dict(notification.data) for notification in query.notifications if notification.type == "TABLE_SCAN_COMPLETED"
     ]
@@ -72,7 +72,7 @@ def test_a_condition_that_fails_for_a_row_leaves_out_its_table_alone(
     assert lines
     assert "secret" not in caplog.text
     assert "case when" not in caplog.text
-    # nothing of it is left in the checkpoint
+    # the checkpoint has no trace of it
     one.kill()
     database.execute("insert into t values (10, 'ten')")
     run(one, lambda q: ("c", "t", (b"10", b"ten")) in q.changes, 400)
@@ -86,10 +86,10 @@ def test_a_condition_that_fails_for_a_row_leaves_out_its_table_alone(
 def test_a_condition_that_fails_in_a_task_alone_ends_its_rows_and_not_the_query(
     database: Database, make_query: Any, caplog: pytest.LogCaptureFixture, kind: str, code: str
 ) -> None:
-    """A function that answers the planner, and fails for the task that reads after it."""
+    """A function that succeeds for the planner, and fails for the task that reads after it."""
     database.execute(
         *TABLES,
-        # the snapshot does not hide what functions find in the present catalog
+        # functions look at the present catalog, whatever the snapshot shows
         f"""create function later(integer) returns boolean language plpgsql as $$ begin
               if $1 = 5 and to_regclass('public.busy') is not null then raise 'secret' using errcode = '{code}'; end if;
               return true;
@@ -112,7 +112,7 @@ def test_a_condition_that_fails_in_a_task_alone_ends_its_rows_and_not_the_query(
     one.planner.partitions = watched
     ask(database, kind, "later(id)", "public.u")
     if code == "53100":
-        # the server's fault: another try may succeed
+        # a failure of the server: a retry may succeed
         with pytest.raises(TailraceError, match=r"public\.t for the snapshot failed with SQLSTATE 53100"):
             run(one, lambda _: False)
         one.kill()
@@ -150,7 +150,7 @@ def test_a_crash_around_a_failing_condition_loses_nothing_of_other_tables(
 
 
 def test_changes_of_a_table_that_is_left_out_all_come(database: Database, make_query: Any) -> None:
-    """The log is read on behind a blocking snapshot: of what it has not read, nothing is taken for read."""
+    """The log is read on behind a blocking snapshot; changes of a table that it did not read are not left out."""
     database.execute(*TABLES)
     one = make_query()
     one.step()

@@ -1,4 +1,4 @@
-"""Hostile signals through a Kafka topic and a file: told, passed over, and the one behind them is obeyed."""
+"""Hostile signals through a Kafka topic and a file: a warning, no effect, and the next valid signal is handled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fix_postgres import Database
 from tests.integration.postgres.signalled import SIGNALS, is_over, reads, run
 from tests.property.test_signals import HOSTILE, IDS, SECRET
 
-# What the planner reads of a topic in one record, and what the broker takes.
+# The most bytes of one record that the planner reads, and that the broker accepts.
 LONGEST = 900_000
 CONDITIONS = (
     "1=1)); delete from public.t; --", "1=1) or (1=1", "((1=1", "1=1 /*", "1=1; drop table public.t", f"{SECRET} = '",
@@ -26,7 +26,7 @@ OTHERS = ("null", "[]", '"no json"', '{"data-collections": "public.t"}', '{"data
 
 
 def lines() -> list[bytes]:
-    """The hostile signals, each as one line of a file or one record of a topic."""
+    """Return the hostile signals, each as one line of a file or one record of a topic."""
     found = [*HOSTILE, *OTHERS, "no json", "{", "\x00", "[1]", '{"type": 7}', "null"]
     found += ['{"id": "1", "type": "execute-snapshot", "data": ' + data + "}" for data in (*HOSTILE, *OTHERS)]
     found += [json.dumps({"id": id_, "type": "log", "data": {"message": "m"}}) for id_ in IDS]

@@ -1,4 +1,4 @@
-"""TimescaleDb: the planner asks the catalog, keeps what it said in the offset, and gives tasks that and no password."""
+"""TimescaleDb: the planner asks the catalog, keeps the answer in offsets, and gives it to tasks without a password."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROUTED, OWN = "timescaledb.public.conditions", "p._timescaledb_internal.{0}"
 
 
 class Query:
-    """A query over a database with this catalog; what it is asked for stands in `options`."""
+    """A query over a database with this catalog, configured by `options`."""
 
     def __init__(self, database: Database, **more: str) -> None:
         options = database.options(topic_prefix="p", slot_name=database.name.lower(), poll_interval_ms="50")
@@ -60,7 +60,7 @@ class Query:
         self.committed = self.planner.latest_offset(self.committed, None, None)
 
     def planned(self, commit: bool = True) -> tuple[dict[str, Any], list[Task]]:
-        """The next batch that has tasks: its end and these."""
+        """Return the end and the tasks of the next batch that has tasks."""
         start = self.committed
         while True:
             end = self.planner.latest_offset(start, None, 64 << 20)
@@ -71,7 +71,7 @@ class Query:
                 return end, tasks
 
     def delivered(self) -> list[tuple[str, int]]:
-        """The topics of the next batch that has events; what is alone in one may have none."""
+        """Return the topics of the next batch that has events; a batch may have none."""
         while not (found := topics(self.planned()[1])):
             pass
         return found
@@ -79,7 +79,7 @@ class Query:
 
 @pytest.fixture
 def query(database: Database) -> Iterator[Callable[..., Query]]:
-    """Makes a query over the test's database, behind some statements."""
+    """Return a maker of queries over the test's database, which first runs some statements."""
     made: list[Query] = []
 
     def make(*statements: str, **more: str) -> Query:
@@ -93,7 +93,7 @@ def query(database: Database) -> Iterator[Callable[..., Query]]:
 
 
 def topics(tasks: Sequence[Task]) -> list[tuple[str, int]]:
-    """The topics of the events that tasks give, each with the row's id; without those of tables without a key."""
+    """Return the topics of the events of tasks, each with the row's id; without events of tables without a key."""
     rows = [row for task in tasks for part in task.read() for row in part.to_pylist()]
     return [(row["topic"], json.loads(row["key"])["payload"]["id"]) for row in rows if row["key"]]
 
@@ -130,7 +130,7 @@ def test_the_catalog_is_asked_again_for_a_table_that_it_has_not_named_yet(
     assert running.delivered() == [(ROUTED, 2)]
     database.execute(ROW.format("one", 3))
     assert running.delivered() == [(ROUTED, 3)]
-    # both are known: nobody asks any more
+    # both are known: the catalog is not asked again
     database.execute("drop schema _timescaledb_catalog cascade", ROW.format("one", 4))
     assert running.delivered() == [(ROUTED, 4)]
 
@@ -148,7 +148,7 @@ def test_snapshots_know_the_chunks_too(query: Callable[..., Query], database: Da
         signal_data_collection=f"{database.name}.public.signals",
     )
     assert sorted(running.delivered()) == [(OWN.format("other"), 2), (ROUTED, 1)]
-    # of a table that the query has met in no other way
+    # a table that the query knows only from here
     database.execute(
         "insert into signals values ('1', 'execute-snapshot',"
         ' \'{"data-collections": ["_timescaledb_internal.two"], "type": "' + asked + "\"}')"

@@ -1,4 +1,4 @@
-"""Incremental snapshots against a real server: every row, the log winning, whatever happens when."""
+"""Incremental snapshots against a real server: every row is read, and the log takes precedence, at any interruption."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_table_that_changes_between_snapshot_and_reading_is_read_again(databas
 
     one.planner.partitions = with_a_change
     run(one, lambda q: is_over(q) and bool(reads(q)))
-    # a row may have been read before a column came; each was read last as it is now
+    # a row may have been read before a column was added; its last read shows it as it is now
     last = {int(row[0]): row[1:] for row in reads(one)}
     assert last == dict.fromkeys(range(1, 7), (b"7",))
     assert set(map(len, reads(one))) <= {2, 3}
@@ -178,7 +178,7 @@ def test_a_table_that_changes_between_snapshot_and_reading_is_read_again(databas
 def test_a_table_that_is_altered_while_a_window_opens_is_read_afterwards(
     database: Database, make_query: Any, monkeypatch: pytest.MonkeyPatch, change: str, lock_ms: int
 ) -> None:
-    """A snapshot that was taken before a table was written anew shows nothing of it."""
+    """A snapshot that was taken before a table was rewritten shows it empty."""
     monkeypatch.setattr(windows, "LOCK_MS", lock_ms)
     database.execute(
         SIGNALS, "create table t (id int primary key, v int)", "insert into t select generate_series(1, 9), 1"
@@ -220,7 +220,7 @@ def test_a_table_without_key_is_read_by_a_surrogate_key_once(database: Database,
 
 
 def test_changes_of_a_table_without_key_are_told_from_its_rows_by_what_both_have(database: Database) -> None:
-    """The log has the columns that are left out and not the generated ones; the rows have it the other way round."""
+    """The log has the columns that are left out, but not the generated ones; the rows have it the other way round."""
     # later servers refuse such updates, unless generated columns are published
     generated = "generated always as (a * 2) stored" if database.server.version < 18 else "default 0"
     database.execute(
@@ -350,7 +350,7 @@ def test_no_row_is_read_that_shows_less_than_was_streamed(
 ) -> None:
     """A transaction that waits for a synchronous standby is in the log, and invisible to every new snapshot.
 
-    A `modest` user is not shown who waits.
+    A `modest` user may not see which transactions wait.
     """
     database.execute(SIGNALS, "create table t (id int primary key, v int)", "insert into t values (1, 0), (2, 0)")
     login = {}
@@ -372,7 +372,7 @@ def test_no_row_is_read_that_shows_less_than_was_streamed(
         with database.connect() as fresh:
             if fresh.execute("show synchronous_standby_names").fetchone() == ("nobody",):
                 break
-    # a session of its own after that: an older one may not know yet that it has to wait
+    # a new session after that: an older one may not know yet that its commits have to wait
     writer = database.connect()
     try:
         waiting = threading.Thread(target=lambda: _quietly(writer, "update t set v = 1 where id = 1"))
@@ -455,7 +455,7 @@ def test_a_snapshot_does_not_wait_for_changes_to_gather(
     run(one, lambda q: not is_over(q))
     run(one, is_over)
     assert len(reads(one)) == 40000
-    # its last batch is over, and what comes then waits for more
+    # its last batch is over, and the next changes wait for more
     database.execute("insert into t values (0, 'late')")
     assert not any(one.step() for _ in range(5))
     dispatch_clock.now += 61
@@ -463,7 +463,7 @@ def test_a_snapshot_does_not_wait_for_changes_to_gather(
 
 
 def exporters(database: Database) -> list[int]:
-    """The sessions that hold a window's snapshot."""
+    """Return the sessions that hold a window's snapshot."""
     with database.connect() as connection:
         return [
             pid

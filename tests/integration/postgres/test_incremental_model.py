@@ -49,7 +49,7 @@ _numbers = itertools.count()
 class Writers:
     """Two sessions: 0 commits each change at once, 1 holds a transaction open until `commit` or `rollback`.
 
-    `history[key]` lists what became of each key, in the order of its commits: the version written, or None.
+    `history[key]` lists the versions of each key in the order of their commits; None for a delete.
     """
 
     database: Database
@@ -119,7 +119,7 @@ class Writers:
 
 
 class Consumer:
-    """Checks the events of each key against its history as they come."""
+    """Checks the events of each key against its history as they arrive."""
 
     def __init__(self, history: dict[int, list[int | None]], initial: int) -> None:
         self.history = history
@@ -139,7 +139,7 @@ class Consumer:
         self.reads.add(key)
 
     def _start(self, key: int) -> int:
-        """The place of what was there before the log: rows that the table began with are not in it."""
+        """Return the place of the state before the log, which does not have the table's first rows."""
         return 0 if key <= self.initial else -1
 
     def finish(self) -> None:
@@ -150,7 +150,7 @@ class Consumer:
 
 
 def events(task: Any) -> Iterator[tuple[str, int, int | None]]:
-    """`(log or read, key, version)` of a task's changes of table t."""
+    """Yield `(log or read, key, version)` for a task's changes of table t."""
     if isinstance(task, LogTask):
         batches: Iterator[ChangeBatch] = (decode(segment) for segment in task.segments)
     else:
@@ -240,7 +240,7 @@ def test_no_interleaving_loses_or_reverses_anything(
         if kill == "read":
             query.kill()
             return True
-        # within a batch changes and rows come in no order among each other, but never of the same key
+        # in a batch, changes and rows come in any order, but a key never has both
         keys = [{key for kind, key, _ in found if kind == which} for which in ("log", "read")]
         assert not keys[0] & keys[1]
         for kind, key, version in found:
@@ -264,7 +264,7 @@ def test_no_interleaving_loses_or_reverses_anything(
             kill = ("planned", "read", "committed")[step % 3] if step in kills else ""
             step += int(trigger(kill))
             if not ended and query.committed is not None and "state" not in query.committed.get("progress", {}):
-                # whatever is left of the script is of no interest once the snapshot is over, or has not begun
+                # the rest of the script does not matter once the snapshot is over, or if it has not begun
                 ended = started and not trigger("")
                 if ended:
                     # nothing follows the last insert, by which the end is told

@@ -1,4 +1,4 @@
-"""`database.initial.statements`: every session that reads rows runs them, and so sees what they let it see."""
+"""`database.initial.statements`: every session that reads rows runs them, and sees the rows that they allow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.integration.postgres.signalled import SIGNALS, execute, is_over, read
 
 @pytest.fixture
 def tenant(database: Database) -> Iterator[str]:
-    """A role that row-level security shows the rows of its own alone; the login itself sees all."""
+    """A role to which row-level security shows only its own rows; the login itself sees all."""
     name = f"tenant_{secrets.token_hex(4)}"
     database.execute(
         SIGNALS,

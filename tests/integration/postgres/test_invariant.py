@@ -1,4 +1,4 @@
-"""The watch beside all tests notices a slot that is ahead of the commits of its query, and no other."""
+"""The watch beside all tests reports a slot that is ahead of its query's commits, and no other slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that tasks keep for the next one."""
+"""Connections that tasks keep for the next task."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_next_task_has_the_same_session_without_the_transaction(address: Add
     second = KeptConnection.take(address)
     assert backend(second) == found
     second.execute("create temporary table t ()")
-    # there is no other one while it is in use
+    # no other connection is kept while this one is in use
     third = KeptConnection.take(address)
     assert backend(third) != found
     third.close()
@@ -77,10 +77,10 @@ def test_one_without_use_is_given_up(address: Address, monkeypatch: pytest.Monke
     first = KeptConnection.take(address)
     first.close()
     KeptConnection.take(address).close()
-    # one timer, however often it was used
+    # one timer, however often the connection was used
     assert waits == [arrow.KEPT_SECONDS]
     KeptConnection._expire()
-    # it was used a moment ago: the rest of its time is waited for
+    # it was used a moment ago: the timer waits for the rest of its time
     assert KeptConnection._kept is first
     assert len(waits) == 2
     assert 0 < waits[1] < arrow.KEPT_SECONDS

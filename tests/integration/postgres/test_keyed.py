@@ -1,4 +1,4 @@
-"""Chunks by key against a real server: every row once, whatever the key, and nothing of a table that has changed."""
+"""Chunks by key against a real server: every row once, under any key, and no row of a table that was altered."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Reading:
         )
 
     def all(self, table: KeyedTable, size: int, count: int = 3, superseded: Superseded = NOTHING) -> list[list[Any]]:
-        """The rows of each chunk, as the texts of their columns."""
+        """Return the rows of each chunk, as the texts of their columns."""
         maximum, nulls = table.maximum(self.planning)
         cursor, found, number, more = Cursor(None, maximum), [], 0, nulls
         while True:

@@ -21,7 +21,7 @@ ASIDE = {**OPTIONS, "event_processing_failure_handling_mode": "skip"}
 
 
 def told(events: list[Event]) -> list[tuple[str, Any]]:
-    """Op and key of each event; of one that is put aside, what its value says of both."""
+    """Return op and key of each event; for a quarantined change, op and key from its value."""
     found = []
     for event in events:
         if event.op == "quarantine":

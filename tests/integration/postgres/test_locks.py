@@ -1,4 +1,4 @@
-"""A server that has room for few locks: what a start takes at once, and what it says where that is too much."""
+"""A server that has room for few locks: the locks of a start, and the error if they are too many."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_more_tables_than_locks_are_one_error_that_names_the_setting(crowded: Da
 
 
 def test_a_snapshot_takes_locks_for_its_tables_and_not_for_all_their_indexes(crowded: Database) -> None:
-    """Most of the locks are for the tables themselves; there is no room for as many again, for their keys."""
+    """Most of the locks are for the tables themselves; there is no room for locks on their indexes as well."""
     count = room(crowded) * 7 // 10
     make_tables(crowded, count)
     crowded.execute("insert into t_0 values (1)", f"insert into t_{count - 1} values (2)")
@@ -90,7 +90,7 @@ def test_a_snapshot_takes_locks_for_its_tables_and_not_for_all_their_indexes(cro
 
 
 def room(database: Database) -> int:
-    """Return how many locks a transaction gets before the server refuses the next one."""
+    """Return the number of locks that a transaction gets before the server refuses the next."""
     taken = 0
     with database.connect() as connection:
         connection.execute("begin")
@@ -106,7 +106,7 @@ def room(database: Database) -> int:
 
 
 def test_nothing_keeps_the_locks_of_partitions(database: Database) -> None:
-    """The transaction of a snapshot is long: what asks the catalog for partitions must not lock them in it."""
+    """The transaction of a snapshot is long: its catalog queries for partitions must not lock them."""
     database.execute(
         "create table p (id int primary key) partition by range (id)",
         "create table p_1 partition of p for values from (0) to (10) partition by range (id)",

@@ -1,4 +1,4 @@
-"""Heartbeats and logical messages: each once, in order, whatever is interrupted when."""
+"""Heartbeats and logical messages: each once, in order, at any interruption."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_messages_come_once_and_in_order_through_restarts_and_cuts(
         emit(database, f"alone {number}", f"again {number}")
         emit(database, "hidden", prefix="secret")
         with database.connect(autocommit=False) as connection:
-            # the commit's record begins where that of the message before it ends
+            # the commit record begins where the record of the message before it ends
             connection.execute(f"insert into t values ({2 * number}, 'x'), ({2 * number + 1}, 'y')")
             connection.execute(f"select pg_logical_emit_message(true, 'app', 'inside {number}')")
             connection.execute(f"select pg_logical_emit_message(false, 'app', 'before {number}')")
@@ -190,7 +190,7 @@ def test_updates_that_change_nothing_that_is_shown_are_left_out_and_counted(data
         (b"2", None),
         (b"2", None),
     ]
-    # a table whose old rows are not in the log tells nothing
+    # without old rows in the log, no update of the table counts as unchanged
     assert [change[1] for change in one.changes].count("plain") == 1
     # the change of the key is two events
     assert one.boundaries == [None, 6]

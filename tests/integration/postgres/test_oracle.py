@@ -65,9 +65,9 @@ create domain smaller as small;
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A mode of events, and what of a value `v` it keeps, as SQL.
+    """A mode of events, and the part of a value `v` that it keeps, as SQL.
 
-    `read` is SQL, too: the value that is read back from the text `{t}`; a cast to `{type}`, the column's, if empty.
+    `read` is the SQL that reads the value back from the text `{t}`; if empty, a cast to `{type}`, the column's type.
     """
 
     modes: dict[str, Any] = field(default_factory=dict)
@@ -205,7 +205,7 @@ CASES = (
 
 @pytest.fixture(scope="module")
 def session(postgres: Postgres) -> Iterator[psycopg.Connection[Any]]:
-    """A connection to a database of the generators, with the output settings of the product's own sessions."""
+    """Return a connection to a database of the generators, with the output settings of the product's own sessions."""
     database: Database = create(postgres, NAME)
     with psycopg.connect(database.dsn, autocommit=True, options=OUTPUT) as connection:
         connection.execute(FUNCTIONS)
@@ -216,7 +216,7 @@ def session(postgres: Postgres) -> Iterator[psycopg.Connection[Any]]:
 
 
 def seeds() -> Iterator[float]:
-    """A seed for each round: the one that is asked for, else as many as the time allows."""
+    """Yield a seed for each round: the requested one, else as many as the time allows."""
     given = os.environ.get("TAILRACE_ORACLE_SEED")
     if given:
         yield float(given)

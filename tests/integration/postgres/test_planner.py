@@ -1,4 +1,4 @@
-"""The planner against a real server: every change once, in order, whatever is interrupted when."""
+"""The planner against a real server: every change once, in order, at any interruption."""
 
 from __future__ import annotations
 

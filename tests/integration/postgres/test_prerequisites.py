@@ -1,4 +1,4 @@
-"""`check` finds what the server lacks, says what to do, and never says the password."""
+"""`check` finds missing prerequisites, gives remedies, and never shows the password."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_slot_of_another_database_or_kind_is_told(database: Database) -> None:
 def test_a_login_that_fails_is_explained(
     database: Database, change: dict[str, str], kind: type[TailraceError], said: str
 ) -> None:
-    # who may not log in is told of no database
+    # a user who may not log in learns nothing about databases
     secret = database.server.password if "database.dbname" in change else "hunter2"
     options = database.options() | {"database.password": secret} | change
     with pytest.raises(kind) as caught:
@@ -171,7 +171,7 @@ def test_more_rights_than_needed_are_a_warning_with_the_statements_for_the_least
         assert [(found.subject, found.text) for found in findings if found.level == "error"] == []
         assert found(findings, "rights") == []
         assert found(findings, "replication")[0][0] == found(findings, "signals")[0][0] == "ok"
-        # advice is for `tailrace check`, not for each start
+        # advice belongs to `tailrace check`, not to each start
         assert {finding.level for finding in demand(least)} == {"ok"}
     finally:
         database.execute(f"drop owned by {role} cascade", f"drop role if exists {role}")

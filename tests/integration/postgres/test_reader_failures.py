@@ -1,4 +1,4 @@
-"""What goes wrong between the server and the spool costs no row: full disks, lost sessions, odd transactions."""
+"""Failures between the server and the spool lose no row: full disks, lost sessions, odd transactions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_SNAPSHOT = {"snapshot.mode": "no_data"}
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lost sessions begin anew at once."""
+    """Let lost sessions be retried at once."""
     settings(monkeypatch, retry_delay=0.02, slot_retries=200, slot_retry_delay=0.05)
 
 
@@ -38,12 +38,12 @@ def settings(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> None:
 
 
 def keys(one: Query) -> list[int]:
-    """The first column of each change, in the order of delivery."""
+    """Return the first column of each change, in the order of delivery."""
     return [int(change[2][0]) for change in one.changes if change[2] is not None]
 
 
 def in_blocks(database: Database, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Let the server send transactions of some size before their commit; the starts of blocks, as they come."""
+    """Let the server send transactions of some size before their commit; return a list that notes the blocks."""
     blocks: list[bytes] = []
     original = gears.StreamedTransactions.start
 
@@ -57,7 +57,7 @@ def in_blocks(database: Database, monkeypatch: pytest.MonkeyPatch) -> list[bytes
 
 
 def by_both_gears(database: Database, query: Any, write: Any, count: int) -> list[Query]:
-    """What `write` does in one transaction, as the streaming gear brings it in blocks, and the catch-up gear later."""
+    """Run `write` in one transaction; return a query that streamed it in blocks and one that caught up."""
     options = NO_SNAPSHOT | {"provide.transaction.metadata": "true"}
     database.execute("create publication dbz_publication for all tables")
     streamed = query(**options, **{"slot.name": f"first_{database.name}"})
@@ -106,7 +106,7 @@ def test_what_a_large_transaction_rolls_back_comes_by_neither_gear(
     database.execute("create table t (id int primary key, v text)", "create table other (id int primary key, v text)")
 
     def write(connection: psycopg.Connection[Any]) -> None:
-        # the tables are announced within what is rolled back, and used outside of it before that is known
+        # Relation messages come in a subtransaction that is rolled back later, and changes outside of it need them
         connection.execute("savepoint a")
         connection.execute("insert into t select i, repeat('x', 200) from generate_series(1, 1000) i")
         connection.execute("insert into other values (-1, 'gone')")
@@ -192,7 +192,7 @@ def test_a_session_that_is_lost_while_a_transaction_is_handed_out_loses_and_repe
     one.max_rows = 130
     database.execute("insert into t select i, repeat('x', 200) from generate_series(1, 3000) i")
     one.until(3000)
-    # all three, whatever is left for a run after them
+    # all three sessions were lost
     assert len(calls) >= 20
     assert keys(one) == list(range(1, 3001))
 
@@ -221,7 +221,7 @@ def test_a_full_disk_loses_nothing(database: Database, query: Any, monkeypatch: 
 
 
 def full(*_: object) -> None:
-    """What writes to a full disk."""
+    """Raise the error of a write to a full disk."""
     raise OSError(28, "No space left on device")
 
 
@@ -255,7 +255,7 @@ def test_a_replay_that_a_full_disk_does_not_take_ends_in_its_own_words(
         one.kill()
         with pytest.raises(SpoolFailed, match=r"No space left.* TMPDIR"):
             one.step()
-    # and goes on when it is started again
+    # and reading goes on after a new start
     one.kill()
     one.until(2000)
     assert keys(one) == list(range(1, 2001))
@@ -357,7 +357,7 @@ def test_a_backlog_that_the_server_may_not_keep_in_files_is_streamed(
 
 @pytest.mark.parametrize(("before", "size"), [(0, 48), (90, 48), (200, 100), (2000, 256)])
 def test_slices_grow_with_what_the_server_reads_before_each(before: int, size: int) -> None:
-    """It reads that again for each of them."""
+    """The server reads the log before each slice again."""
     assert ReaderSettings("slot", "publication", slice_bytes=48 << 20).size_of_slice(before << 20) == size << 20
 
 
@@ -365,12 +365,12 @@ def test_the_first_slice_is_small_unless_batches_gather() -> None:
     one = ReaderSettings("slot", "publication", first_slice_bytes=1, slice_bytes=2)
     assert one.size_of_slice(0, is_first=True) == 1
     assert replace(one, gathers=True).size_of_slice(0, is_first=True) == 2
-    # it costs what lies before it, too
+    # the log before the slice is read, too
     assert one.size_of_slice(90, is_first=True) == 45
 
 
 def read_backlog(database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, timeline_of: Any) -> None:
-    """Ten rows come from a backlog, whatever connections say of their server's timeline."""
+    """Read a backlog of ten rows, while connections report other timelines of their server."""
     database.execute("create table t (id int primary key)")
     one = query(**NO_SNAPSHOT)
     one.step()
@@ -387,7 +387,7 @@ def test_a_backlog_is_not_read_from_another_server_than_the_one_that_was_identif
     timeline_of = identity.timeline_of
 
     def found(connection: Any) -> int | None:
-        # once the name leads to a server that was promoted, once to a standby
+        # the host name leads once to a promoted server, and once to a standby
         asked.append([2, None][len(asked)] if len(asked) < 2 else timeline_of(connection))
         return asked[-1]
 
@@ -463,7 +463,7 @@ def test_a_replay_that_no_longer_fits_the_spool_is_read_to_its_end(
     one.until(3000)
     assert keys(one) == list(range(1, 3001))
     assert one.planner is not planned[0]
-    # what is not replayed stays within the limit: the reader waits
+    # beyond the replayed batch the limit holds: the reader waits
     database.execute("insert into t select i, repeat('x', 300) from generate_series(3001, 6000) i")
     one.max_rows = 1
     deadline = time.monotonic() + 20

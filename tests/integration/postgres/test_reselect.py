@@ -50,7 +50,7 @@ def test_one_query_reads_the_values_of_many_rows(database: Database, capture: Ca
     assert {row: value["long"] for row, value in found.items()} == {i: f"long {i}" * 2000 for i in range(1, 51)}
     assert found[7]["doc"] == '{"k": "%s"}' % ("j" * 5000)
     assert found[7]["list"] == ["a" * 4000, "b"]
-    # one asks for the columns as they are, and one for the rows
+    # one query for the present columns, and one for the rows
     assert len(queries) == 2
 
 
@@ -129,7 +129,7 @@ def test_key_changes_composite_keys_and_partitions(database: Database, capture: 
     )
     database.execute("update parted set n = 1")
     assert after(one.take(1)[0])["long"] == "long " * 2000
-    # the row of the update has another key by the time that it is looked for
+    # the updated row has another key by the time it is read
     database.execute("update parted set n = 2", "update parted set a = 2")
     found = one.take(4)
     assert [event.op for event in found] == ["u", "d", "tombstone", "c"]

@@ -1,4 +1,4 @@
-"""A user with the rights that the guide names, and no others: every part of the pipeline works for it."""
+"""A user with only the rights that the guide names: every part of the pipeline works."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.fix_query import Query
 
 @pytest.fixture
 def modest(database: Database) -> Iterator[Database]:
-    """The database through the eyes of a user who may read the log and the tables, and write signals."""
+    """The database for a user who may read the log and the tables, and write signals."""
     name = f"modest_{secrets.token_hex(4)}"
     database.execute(
         "create schema app",
@@ -50,7 +50,7 @@ def signal(database: Database, kind: str) -> None:
 
 
 def until(query: Query, count: int, op: str) -> list[int]:
-    """The first values of the changes of `app.t` with `op`, once there are `count`."""
+    """Return the first values of the changes of `app.t` with `op`, once there are `count`."""
     for _ in range(100):
         found = [int(values[0]) for kind, table, values in query.changes if kind == op and table == "t"]
         if len(found) >= count:
@@ -64,7 +64,7 @@ def test_every_part_works_without_a_superuser(database: Database, modest: Databa
     if maker == "superuser":
         database.execute("create publication dbz_publication for all tables")
     else:
-        # a publication is made by the owner of the tables, with create on the database
+        # the owner of the tables creates the publication, with the right to create in the database
         database.execute(
             f"grant create on database {database.name} to {modest.server.user}",
             *(f"alter table app.{table} owner to {modest.server.user}" for table in ("t", "beat", "signal")),
@@ -102,7 +102,7 @@ def test_every_part_works_without_a_superuser(database: Database, modest: Databa
 
 @pytest.fixture
 def partial(database: Database) -> Iterator[Database]:
-    """The database through the eyes of a user who may read some columns of its tables."""
+    """The database for a user who may read some columns of its tables."""
     name = f"partial_{secrets.token_hex(4)}"
     database.execute(
         'create table t (id int primary key, "the name" text, secret text)',
@@ -246,7 +246,7 @@ def test_no_session_ends_by_the_limits_of_its_role(database: Database, hurried: 
 
 @pytest.mark.parametrize("replication", [False, True], ids=["plain", "of the log"])
 def test_no_limit_of_the_role_ends_a_session(database: Database, replication: bool) -> None:
-    """What a role or a database sets for applications would end snapshots and the reading of a backlog."""
+    """Limits that a role or a database sets for applications would end snapshots and the reading of a backlog."""
     role = f"limited_{database.name}"
     limits = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"]
     with database.connect() as connection:

@@ -1,4 +1,4 @@
-"""A query of PySpark may want some columns of the rows alone, and others after a restart."""
+"""A query of PySpark may select some columns of the rows, and other columns after a restart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fix_postgres import Database
 
 
 def run(spark: SparkSession, database: Database, checkpoint: Path, columns: str) -> list[list[dict[str, Any]]]:
-    """Read what there is; the rows of each batch that has some."""
+    """Read everything up to now, and return the rows of each batch that has rows."""
     register(spark)
     texts = database.options(
         topic_prefix="s", slot_name=database.name, row_columns=columns, tombstones_on_delete="false",
@@ -53,7 +53,7 @@ def test_a_replay_gives_the_same_changes_in_other_columns(
     assert list(first) == ["snapshot", "ordinal", "headers", "table", "key"]
     assert (first["key"], second["key"]) == (b'{"id":2}', b'{"id":1}')
     assert (first["snapshot"], first["table"], first["headers"]) == ("false", "t", None)
-    # What was planned is what it was: nothing of it knows of columns.
+    # The planned batch is the same: it does not depend on columns.
     kept = {path.name: path.read_text() for path in (tmp_path / "offsets").glob("[0-9]*")}
     assert {name: kept[name] for name in offsets} == offsets
     assert "columns" not in "".join(kept.values())

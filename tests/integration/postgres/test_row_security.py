@@ -1,4 +1,4 @@
-"""Row-level security that comes when a query runs already: copies get all rows of a table or an error, never a part."""
+"""Row-level security that is enabled while a query runs: copies get all rows of a table or an error, never a part."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HIDDEN = r"row-level security hides rows of it from this role"
 
 @pytest.fixture
 def guarded(database: Database) -> Iterator[Database]:
-    """The database through the eyes of a role to which policies apply."""
+    """The database for a role to which policies apply."""
     name = f"guarded_{secrets.token_hex(4)}"
     database.execute(
         "create table t (id int primary key, v text)",
@@ -34,7 +34,7 @@ def guarded(database: Database) -> Iterator[Database]:
         f"create role {name} login replication password 'guarded'",
         f"grant select on t, signal to {name}",
         f"grant insert on signal, beat to {name}",
-        # what users write to is theirs to guard
+        # users guard the tables to which they write
         "create policy p on beat using (true) with check (true)",
         "alter table beat enable row level security",
     )

@@ -28,7 +28,7 @@ SETUP = (
 
 ROW = "insert into t (id, a, b) values ({0}, 'v{0}', {0})"
 
-# One thing altered, between a row before it and a row after it.
+# Single alterations, each between a row before it and a row after it.
 SINGLE = [
     ("alter table t add c numeric(8,2) not null default 1.5", ROW),
     ("alter table t add c text", ROW),
@@ -66,7 +66,7 @@ SINGLE = [
     ("vacuum full t", ROW),
 ]  # fmt: skip
 
-# Things altered again and again, and several together: the catalog forgets what was between.
+# Repeated and combined alterations: the catalog does not keep the states in between.
 CHAINS = {
     "columns come, change and go": [
         ("alter table t add c numeric(8,2) not null default 1.5", ROW),
@@ -161,7 +161,7 @@ def check(database: Database, steps: list[tuple[str, str]], reading: Reading) ->
                 connection.execute(change.format(place).encode())
                 found = connection.execute("select oid::int8 from pg_class where relname in ('t', 't2')").fetchone()
                 assert found is not None
-                # defaults name their types as the search_path asks for
+                # defaults qualify their types as the search_path demands
                 connection.execute(PINNED.encode())
                 (schema,) = Catalog(connection, database.name).schemas([found[0]]).values()
                 connection.execute("reset search_path")
@@ -184,7 +184,7 @@ READINGS: tuple[Reading, ...] = ("live", "restarted", "afterwards", "caught up")
 
 
 def single() -> Iterator[Any]:
-    """Each thing altered with each reading; a short run has the readings of each by turns, two at a time."""
+    """Return each alteration with each way of reading; a short run has two ways for each, by turns."""
     for place, (statement, change) in enumerate(SINGLE):
         for turn, reading in enumerate(READINGS):
             marks = [] if (place + turn) % 2 == 0 else [pytest.mark.full]
@@ -256,7 +256,7 @@ def test_a_replay_has_the_schemas_of_the_first_reading_whatever_was_altered_sinc
 
 
 def test_work_of_a_savepoint_is_no_later_work_on_a_busy_server(database: Database) -> None:
-    """The id of a subtransaction is above that of its transaction, and other transactions have been committed since."""
+    """The id of a subtransaction is above its transaction's, and other transactions have committed since."""
     database.execute(*SETUP, "create table other (id int)")
     one = Watching(database, **{"snapshot.mode": "no_data", "table.include.list": "public.t"})
     try:
@@ -306,7 +306,7 @@ def test_a_key_dropped_while_nobody_read_is_noticed_at_the_latest_with_the_next_
         one.until(1)
         one.planner.close()
         database.execute("alter table t drop constraint t_pkey", "insert into t (id) values (2)")
-        # something that comes after the row, so that the row's transaction is not the last
+        # a later transaction, so that the row's transaction is not the last
         database.execute("create table other (id int)", "insert into other values (1)")
         one.planner = one.start()
         one.until(3)
@@ -319,7 +319,7 @@ def test_a_key_dropped_while_nobody_read_is_noticed_at_the_latest_with_the_next_
 
 
 def test_a_transaction_that_still_waits_for_a_standby_has_the_columns_that_it_made(database: Database) -> None:
-    # the log has its commit, and for other sessions, the one that reads the catalog too, it is not over
+    # the log has its commit, but other sessions, also the one that reads the catalog, do not see it yet
     database.execute(*SETUP, "create table other (id int)")
     one = Watching(database, **{"snapshot.mode": "no_data", "table.include.list": "public.t"})
     one.step()
@@ -356,7 +356,7 @@ def commit(database: Database, work: str) -> None:
 
 
 def waits(control: psycopg.Connection[Any], written: Future[None], count: int = 1) -> bool:
-    """Whether `count` commits, the one that is being written among them, have come to wait; False when it is done."""
+    """Return True once `count` commits wait, the one being written included; False if that one is done."""
     while not written.done():
         rows = control.execute("select from pg_stat_activity where wait_event = 'SyncRep'").fetchall()
         if len(rows) == count:

@@ -1,4 +1,4 @@
-"""Names in our statements are the server's own, whatever others have made in a schema of the search_path."""
+"""Names in our statements are the server's own, whatever objects a schema of the search_path has."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ TABLES = (
 
 @pytest.fixture
 def planted(database: Database) -> Database:
-    """A database with tables, in whose schema `public` someone has planted overloads."""
+    """A database with tables, and with planted overloads in its schema `public`."""
     database.execute(SIGNALS, *TABLES, PLANTED, OPERATORS)
     return database
 
@@ -101,7 +101,7 @@ def test_an_overload_in_public_is_never_called(planted: Database, make_query: An
 
 
 def test_what_users_write_finds_what_their_search_path_names(planted: Database, make_query: Any) -> None:
-    """Filters, statements of their own, heartbeats, initial statements and triggers; ours around them do not."""
+    """Filters, overriding statements, heartbeats, initial statements and triggers do; our SQL around them does not."""
     planted.execute(
         "create schema app",
         "create table app.chosen (mine int)",

@@ -1,4 +1,4 @@
-"""Publication, slot and replica identities, made as the options say on a real server."""
+"""Publication, slot and replica identities, made by the options on a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of a server that share a topic: whoever replays the topic has what the tables hold."""
+"""Tables of a server that share a topic: a replay of the topic gives the rows of the tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def partitions(database: Database, count: int) -> None:
 
 
 def tasks_rows(one: Query) -> list[list[dict[str, Any]]]:
-    """One trigger: the records of each task; none when nothing was new."""
+    """Run one trigger and return the records of each task; empty if nothing was new."""
     start = one.committed if one.committed is not None else one.planner.initial_offset()
     end = one.planner.latest_offset(start, None, None)
     if end == start:
@@ -45,7 +45,7 @@ def tasks_rows(one: Query) -> list[list[dict[str, Any]]]:
 
 
 def replayed(topic: dict[bytes, bytes], rows: list[dict[str, Any]]) -> None:
-    """What a compacted topic holds after `rows`."""
+    """Return the content of a compacted topic after `rows`."""
     for row in rows:
         if row["topic"] != "s.public.parts":
             continue
@@ -84,7 +84,7 @@ def test_rows_that_move_between_partitions_stay_in_their_shared_topic(
             is_read = has_read(one.planner, target)
             found = tasks_rows(one)
             tasks.append(len(found))
-            # tasks run beside each other: the last one first is as likely as any other order
+            # tasks run in parallel: the reverse order is as likely as any other
             for rows in reversed(found):
                 replayed(topic, rows)
         with database.connect() as connection:

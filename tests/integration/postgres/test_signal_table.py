@@ -1,4 +1,4 @@
-"""What the signal table lacks is told with a remedy that helps, and the command writes signals into it."""
+"""Faults of the signal table come with a remedy that works, and the command writes signals into it."""
 
 from __future__ import annotations
 

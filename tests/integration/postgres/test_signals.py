@@ -145,7 +145,7 @@ def test_a_blocking_snapshot_reads_its_tables_before_the_log_goes_on(database: D
     condition = {"data-collection": "public.t", "filter": "select * from public.t where id > 2"}
     execute(database, "public.t", type="blocking", **{"additional-conditions": [condition]})
     run(one, lambda q: len(q.changes) == 1)
-    # these are in the log and in the snapshot: the condition has left rows out, so all comes
+    # these are in the log and in the snapshot: the condition leaves rows out, so all changes are delivered
     database.execute("update t set v = 1", "update u set v = 1")
     run(one, lambda q: len(reads(q)) == 3)
     database.execute("update t set v = 2 where id = 3", "update u set v = 2")
@@ -154,7 +154,7 @@ def test_a_blocking_snapshot_reads_its_tables_before_the_log_goes_on(database: D
     assert [op for op, table, _ in one.changes if table == "u"] == ["u", "u"]
     assert reads(one) == [(b"3", b"1"), (b"4", b"1"), (b"5", b"1")]
     assert ("Initial", "COMPLETED") in kinds(one)
-    # the tables that were asked for, without the signal table
+    # the requested tables, without the signal table
     listed = [
         dict(notification.data).get("data_collections")
         for notification in one.notifications
@@ -247,5 +247,5 @@ def test_rows_tell_of_their_watermark_where_signals_come_by_another_way(
     one.planner.partitions = noting
     run(one, lambda q: is_over(q) and bool(reads(q)))
     assert len(reads(one)) == 1
-    # a change stands before the commit of its transaction; where no watermark is found, both are the window's end
+    # a change is before its transaction's commit; without a watermark, both are the window's end
     assert [origin.lsn < origin.position for origin in origins] == [True]

@@ -1,4 +1,4 @@
-"""A backlog that the server makes in two halves at once is the backlog, whatever lies across its middle."""
+"""A backlog in two halves at once is complete, whatever transactions cross its middle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_SNAPSHOT = {"snapshot.mode": "no_data"}
 
 @pytest.fixture
 def halves(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every slice comes in halves; the copies of the slot that gave one."""
+    """Let every slice come in halves; return the copies of the slot that gave a half."""
     monkeypatch.setattr(slices, "HALVES_ABOVE", 0)
     given: list[str] = []
     original = gears.CatchUp.slice
@@ -47,7 +47,7 @@ def copied(database: Database, slot: str) -> str:
 
 @contextmanager
 def slots_but(database: Database, spare: int) -> Iterator[None]:
-    """The server has so many replication slots to spare."""
+    """Leave the server `spare` free replication slots."""
     with database.connect() as connection:
         found = connection.execute(
             "select current_setting('max_replication_slots')::int - count(*)::int from pg_replication_slots"
@@ -60,7 +60,7 @@ def slots_but(database: Database, spare: int) -> Iterator[None]:
 
 @pytest.fixture
 def slot(database: Database) -> str:
-    """A slot from whose position on transactions go across each other."""
+    """A slot from whose position on transactions interleave."""
     name = f"slot_{database.name}"
     database.execute(
         "create table t (id int primary key, v text)",

@@ -1,4 +1,4 @@
-"""Slots that cannot be read: the error has the slot's own reason, names who reads it, or the slot of before."""
+"""Slots that cannot be read: the error has the reason, the other reader, or the earlier slot."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def own(request: pytest.FixtureRequest) -> Iterator[Postgres]:
 
 @pytest.fixture
 def apart(own: Postgres) -> Iterator[Database]:
-    """A database of that server."""
+    """A database of the server `own`."""
     database = fix_postgres.take(own, f"apart_{os.urandom(3).hex()}")
     database.execute("create table t (id int primary key)", "insert into t values (1)")
     yield database
@@ -57,7 +57,7 @@ def lose(database: Database, slot: str) -> str:
 
 
 def idle(database: Database, slot: str) -> str:
-    """Let nobody read the slot for too long."""
+    """Leave the slot unread until its idle time-out."""
     with setting(database, "idle_replication_slot_timeout", "1s"):
         [told] = [
             one for one in check(parse("postgres", database.options(topic_prefix="p"))) if one.subject == "idle_slot"
@@ -131,7 +131,7 @@ def test_each_reason_has_its_words(reason: str) -> None:
 
 @contextmanager
 def reading(database: Database, slot: str) -> Iterator[int]:
-    """A process that reads the slot; its number."""
+    """Start a process that reads the slot, and return its number."""
     other = psycopg.connect(database.dsn, replication="database", autocommit=True)  # type: ignore[arg-type]
     try:
         command = f"START_REPLICATION SLOT \"{slot}\" LOGICAL 0/0 (proto_version '1', publication_names 'none')"

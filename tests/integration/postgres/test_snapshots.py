@@ -1,4 +1,4 @@
-"""What a snapshot reads, in which order, and what becomes of it when its tables change."""
+"""Snapshots: their rows, the order of tables, and tables that are altered meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fix_query import Query, row
 
 
 def reads(one: Query) -> list[str]:
-    """The tables of the reads, in their order, each once."""
+    """Return the tables of the reads, in order, each once."""
     return list(dict.fromkeys(table for op, table, _ in one.changes if op == "r"))
 
 
@@ -71,7 +71,7 @@ def test_a_statement_of_its_own_takes_the_place_of_a_tables_rows(database: Datab
     one = query(
         **{
             "snapshot.select.statement.overrides": name,
-            # in small letters, as Spark hands names on
+            # in lower case, as Spark passes names on
             f"snapshot.select.statement.overrides.{name}".lower(): (
                 'select n + 1 as n, 7 as more, upper(v) as v, id from "T.x" where id > 7 order by id desc ;'
             ),
@@ -244,7 +244,7 @@ def test_a_table_altered_between_the_snapshot_and_its_lock_is_read_under_another
             super().__init__(*arguments)
             taken.append(self)
             if len(taken) == 1:
-                # written anew: under the first snapshot it would appear empty
+                # rewritten: under the first snapshot it would appear empty
                 database.execute("alter table t alter v type text using 'v' || v", "insert into t values (3, 'v30')")
 
     monkeypatch.setattr(chunks, "SnapshotSession", Altering)
@@ -311,7 +311,7 @@ def test_a_table_written_anew_between_two_runs_of_its_snapshot_loses_no_row(
     database.execute(
         "create table t (id int primary key, v text)",
         "insert into t select i, 'v' from generate_series(1, 3000) i",
-        # the rows that are left move to the pages that were read
+        # the remaining rows move to pages that were read
         "delete from t where id % 7 > 0",
     )
     one = query(**{"event.order.segments": "1"})
@@ -374,7 +374,7 @@ def page(database: Database, number: int) -> int:
 
 
 def finished(one: Query) -> dict[int, list[tuple[Any, ...]]]:
-    """The reads of each row when the snapshot is over."""
+    """Return the reads of each row at the end of the snapshot."""
     while one.step():
         pass
     one.until(0)
@@ -467,7 +467,7 @@ def test_an_offset_that_does_not_tell_when_the_snapshot_began_has_all_rows_looke
     ("since", "later", "earlier"),
     [
         (1000, [1000, 1001, 2**31], [999, 3, 2, 1]),
-        # ids of 32 bits come around
+        # ids of 32 bits wrap around
         (2**32 - 5, [2**32 - 5, 2**32 - 1, 3, 1000], [2**32 - 6, 2, 1]),
         (7 * 2**32 + 10, [10, 2**31], [9, 3, 2**32 - 1]),
     ],

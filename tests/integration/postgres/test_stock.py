@@ -1,4 +1,4 @@
-"""What happens to tables and publication while a query runs is told in that run, not at the next start."""
+"""Changes of tables and publication while a query runs give warnings in that run, not at the next start."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make(database: Database) -> Iterator[Callable[..., Query]]:
 
 
 def run(query: Query, *meanwhile: str) -> None:
-    """A run that ends at the present, in which the statements are executed before its last look."""
+    """Run a query that ends at the present, and execute the statements before its last look."""
     query.planner.close()
     query.planner = query.start(available_now=True)
     query.step()
@@ -207,7 +207,7 @@ def whole(query: Query) -> bool:
 def test_no_moment_is_whole_until_a_late_table_is_read(
     make: Callable[..., Query], database: Database, caplog: pytest.LogCaptureFixture, kind: str, way: str
 ) -> None:
-    """`whole` is what the table of positions says of a moment. A condition reads a part of the table alone."""
+    """`whole` is a column of the table of positions. A snapshot with a condition reads only a part of the table."""
     database.execute(SIGNAL, "alter publication dbz_publication add table signal", "insert into u values (1), (2)")
     if way == "publication":
         database.execute("alter publication dbz_publication drop table u")

@@ -1,4 +1,4 @@
-"""Values that the server sends as it holds them: their texts are those of its output functions."""
+"""Values that the server sends in binary form: their texts are those of its output functions."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ EDGES = (
 )
 DATES = ("5874897-12-31", "99999-02-28", "100000-03-01", "1582-10-10")
 COLUMNS = ("id", "small", "whole", "yes", "day", "moment", "instant", "brief")
-# the last day that a date has as a timestamp, counted from 2000, and the first
+# the last and the first day, counted from 2000, that a timestamp can have
 LAST, FIRST = 106_751_000, -2_451_545
 
 
 def filled(database: Database) -> list[tuple[bytes | None, ...]]:
-    """A table of edges, of days and times at random, and of nulls; the texts that the server itself writes of it."""
+    """Fill a table with edge cases, random days and times, and nulls; return the server's own texts of it."""
     numbers = random.Random(20)
     days = [numbers.randint(FIRST, LAST) for _ in range(400)] + [numbers.randint(-800_000, 400_000) for _ in range(400)]
     with database.connect() as connection:

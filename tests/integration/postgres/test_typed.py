@@ -42,7 +42,7 @@ def frame(spark: SparkSession, database: Database, **more: str) -> DataFrame:
 
 
 def run(source: DataFrame, checkpoint: Path, chosen: Callable[[DataFrame], DataFrame] | None = None) -> list[Any]:
-    """The rows of what there is, in order."""
+    """Return the rows of everything up to now, in order."""
     found: list[Any] = []
 
     def take(batch: DataFrame, number: int) -> None:
@@ -92,7 +92,7 @@ def test_rows_have_the_tables_columns(spark: SparkSession, database: Database, t
     assert (update.after.n, update.after.big_text, update.unavailable) == (Decimal("2.00"), None, ["big_text"])
     assert (made.unavailable, deleted.unavailable, deleted.after) == (None, None, None)
     assert (left.key.id, left.before.id, made.key.id, made.after.id) == (2, 2, 3, 3)
-    # what the log does not carry of a deleted row is null, also where the column may not be
+    # values of a deleted row that the log does not carry are null, also in NOT NULL columns
     assert (deleted.before.id, deleted.before.flag) == (1, None)
     assert update.source.connector == "postgresql"
     assert [row.position for row in rows] == sorted(row.position for row in rows)
@@ -178,12 +178,12 @@ def test_an_altered_table_stops_the_query_and_the_next_start_goes_on(
     database.execute(
         "insert into t values (2, 'b')", "alter table t add column fresh int", "insert into t values (3, 'c', 7)"
     )
-    # the query of the old schema may be made before the table is altered, and run after
+    # a query with the old schema may be defined before the table is altered, and run after
     stopped = failed(before, tmp_path)
     assert isinstance(stopped, SchemaChanged)
     assert "public.t has the column fresh at the position" in stopped.message
     database.execute("alter table t drop column gone", "insert into t values (4, 8)")
-    # what precedes this schema may have columns that were dropped
+    # changes before this schema may have columns that were dropped
     rows = run(frame(spark, database), tmp_path)
     assert [row.after.asDict() for row in rows] == [
         {"id": 2, "fresh": None}, {"id": 3, "fresh": 7}, {"id": 4, "fresh": 8}
@@ -249,7 +249,7 @@ def test_a_read_is_of_one_position(spark: SparkSession, database: Database) -> N
         assert 0 < int(position, 16) < row[0]
         slots = connection.execute("select count(*) from pg_replication_slots").fetchone()
         assert slots == (0,)
-    # another action of the same DataFrame reads at a position of its own, and all of its tasks at the same
+    # each action of the DataFrame reads at a position of its own, and all tasks of an action at the same position
     database.execute("delete from t where id > 10")
     assert source.count() == 10
     database.execute("insert into t values (11)")
@@ -304,7 +304,7 @@ def test_a_snapshot_is_read_by_its_tasks_until_it_is_closed(database: Database) 
     list(rows)
     snapshot.close()
     with database.connect() as connection:
-        # the server's side of the session ends on its own
+        # the server ends the session by itself
         open_ones = "select from pg_stat_activity where datname = %s and state = 'idle in transaction'"
         deadline = time.monotonic() + 60
         while connection.execute(open_ones, (database.name,)).fetchone() is not None:

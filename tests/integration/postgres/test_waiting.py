@@ -1,4 +1,4 @@
-"""The harness itself: what it waits for is a position, so it notices one event too many, and one too few."""
+"""The test harness: it waits for a position, so it notices one event too many or too few."""
 
 from __future__ import annotations
 

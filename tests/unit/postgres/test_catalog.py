@@ -1,4 +1,4 @@
-"""The catalog's queries and rows are as many as the tables and columns, not as their product."""
+"""The numbers of catalog queries and rows grow with tables and columns, not with their product."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.connectors.postgres.schema.catalog import Catalog
 
 
 class Row(tuple[Any, ...]):
-    """A row that counts how often it is looked at."""
+    """A row that counts how often it is read."""
 
     looks = 0
 
@@ -27,7 +27,7 @@ class Row(tuple[Any, ...]):
 
 
 class Connection:
-    """A database of so many tables `t1, t2, …`, each with as many text columns."""
+    """A database of tables `t1, t2, …`, each with the same number of text columns."""
 
     def __init__(self, tables: int, columns: int) -> None:
         self.statements = 0

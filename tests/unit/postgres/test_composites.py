@@ -36,7 +36,7 @@ def test_a_struct_of_the_attributes() -> None:
     made = composite([("n", integer(32)), ("gone", None), ("t", text(STRING, "", ""))])
     assert [field.name for field in made.logical.fields] == ["n", "t"]
     assert made.plain("(5,x,y)") == {"n": "5", "t": "y"}
-    # an older value has fewer
+    # a value that is older than the type's last attributes
     assert made.plain("(5)") == {"n": "5", "t": None}
     with pytest.raises(ValueError, match="more attributes"):
         made.plain("(5,x,y,z)")

@@ -1,4 +1,4 @@
-"""What the log does not tell of tables: found from the catalog, kept by position, written into offsets."""
+"""Facts about tables that the log does not carry: read from the catalog, kept by position, written into offsets."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ OLD = table(ColumnFacts(1, "a", nullable=True, default="1"))
         # the counter of ids has wrapped between the two
         ((1 << 32) + 50, 20, (1 << 32) - 10, True),
         ((1 << 32) + 50, (1 << 32) - 20, 10, False),
-        # ids that are none, or raw ids of frozen rows
+        # reserved ids, or raw ids of frozen rows
         (200, 2, 1, False),
         (200, 1, 1, False),
         ((1 << 32) + 200, (1 << 31) + 5, 110, False),
-        # the transaction itself does not count as given out yet
+        # the id of the transaction itself does not count as assigned yet
         (200, 199, 200, False),
         (200, 199, 201, False),
         ((1 << 32), (1 << 32) - 1, 0, False),
@@ -120,7 +120,7 @@ def test_a_column_that_was_renamed_since_keeps_what_was_known_of_it() -> None:
     older = table(ColumnFacts(1, "a"), ColumnFacts(2, "b", default="5"))
     found = evolved(relation("a", "b"), older, present, at(110))
     assert found.columns == (ColumnFacts(1, "a"), ColumnFacts(2, "b", default="5"))
-    # and one that was renamed twice, the first time before
+    # and a column that was renamed twice, the first time before
     found = evolved(relation("a", "bee"), older, present, at(110))
     assert found.columns[1] == ColumnFacts(2, "bee", default="5")
 
@@ -146,7 +146,7 @@ def test_a_column_that_was_new_and_dropped_since_is_not_the_next_one_of_its_name
     assert [column.number for column in found.columns] == [1, 2]
     found = evolved(relation("a", "b"), found, present, at(160))
     assert [column.number for column in found.columns] == [1, 3]
-    # names that wander: what was b then is c now
+    # swapped names: the column b of that time is c now
     present = Present(200, 5000, (shown(1, "b", 150), shown(2, "c", 150)))
     found = evolved(relation("a", "b"), None, present, at(110))
     assert [column.number for column in found.columns] == [1, 2]
@@ -177,7 +177,7 @@ def test_the_primary_key_is_the_one_that_the_message_flags() -> None:
     assert evolved(relation("a", "b", key=("a",)), older, present, at(110)).key() == ("a",)
     assert evolved(relation("a", "b"), older, present, at(110)).key() == ()
     assert evolved(relation("a", "b", key=("a", "b")), older, present, at(160)).key() == ("b", "a")
-    # the other identities flag other columns: the index itself tells
+    # other identities flag other columns: the index itself decides
     full = relation("a", "b", key=("a", "b"), identity="f")
     assert evolved(full, older, present, at(110), resent=False).key() == ("a",)
     assert evolved(full, older, present, at(110), resent=True).key() == ()
@@ -235,7 +235,7 @@ def test_what_was_decided_once_is_not_decided_again() -> None:
     assert history.is_decided(1, (300, 7))
     assert history.at(1, (300, 7)) == B
     assert not history.is_decided(1, (301, 0))
-    # of a table that no offset knew nothing is decided
+    # nothing is decided for a table that is in no offset
     assert not history.is_decided(2, (200, 0))
     history.add(1, (301, 0), C)
     assert history.is_decided(1, (301, 0))
@@ -277,7 +277,7 @@ def test_the_text_of_a_history_is_read_back_and_small() -> None:
 
 
 def test_a_column_that_is_gone_does_not_take_the_number_of_one_that_came_later() -> None:
-    """`b` (2) is gone and `c` (3) was added when the catalog is asked what a message between the two meant."""
+    """`b` (2) is gone and `c` (3) was added when the catalog is asked about a message between the two."""
     of_a = shown(1, "a", 90, 90, default="1")
     later = Present(200, 5000, (of_a, shown(3, "c", 150, 150, default="3")))
     found = evolved(relation("a", "b"), OLD, later, at(120))
@@ -305,7 +305,7 @@ def test_a_column_with_a_default_that_was_renamed_later_keeps_its_number() -> No
     assert [(column.name, column.number, column.default) for column in found.columns][1] == ("b", 3, "3")
 
 
-# A column `v` that the transaction 110 has dropped, and another one that came much later, in one look at the catalog.
+# One state of the catalog: a column `v` that the transaction 110 has dropped, and another one added much later.
 V_DROPPED = Present(
     200,
     5000,
@@ -323,7 +323,7 @@ V_DROPPED = Present(
     ("known", "sent", "numbers"),
     [
         (("a", "v", "w"), ("a", "v", "w", "d"), [1, 2, 3, 4]),
-        # the message stands behind the statement that drops it, and so does the one before
+        # this message and the one before follow the statement that drops the column
         (("a", "v", "w"), ("a", "w", "d"), [1, 3, 4]),
         (("a", "", "w"), ("a", "w", "d"), [1, 3, 4]),
     ],
@@ -344,7 +344,7 @@ def test_a_column_that_one_transaction_makes_and_drops_is_not_one_that_came_late
 
 
 def test_a_transaction_with_an_older_id_that_writes_late_does_not_see_a_dropped_column_again() -> None:
-    """The transaction 120 has dropped `b`; what the one with the id 110 writes behind it is told without `b`."""
+    """The transaction 120 has dropped `b`; later changes of the transaction 110 are without `b`."""
     present = Present(200, 5000, (shown(1, "a", 10), shown(3, "c", 120, 120, default="9")), dropped=((2, 120),))
     older = table(ColumnFacts(1, "a"), ColumnFacts(3, "c", default="9"))
     assert evolved(relation("a", "c"), older, present, at(110)).columns == older.columns
@@ -365,7 +365,7 @@ def numbers(found: Attributes) -> list[int]:
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["all sent", "one not sent"])
 def test_names_that_a_transaction_swaps_are_told_apart_by_their_places(hidden: bool) -> None:
-    """Writes before and behind the swap of `a` and `b`, in the transaction 110 that swaps them."""
+    """Writes before and after the swap of `a` and `b`, in the transaction 110 that swaps them."""
     generated = (shown(4, "g", 10, generated=True),) if hidden else ()
     unsent = (shown(5, "u", 10),) if hidden else ()
     present = Present(200, 5000, (shown(1, "id", 10), shown(2, "b", 110), shown(3, "a", 110), *generated, *unsent))
@@ -374,12 +374,12 @@ def test_names_that_a_transaction_swaps_are_told_apart_by_their_places(hidden: b
     assert numbers(first) == [1, 2, 3]
     second = evolved(relation("id", "b", "a"), first, present, at(110))
     assert numbers(second) == [1, 2, 3]
-    # a later transaction is told as the catalog has it
+    # a later transaction has the catalog's columns
     assert numbers(evolved(relation("id", "b", "a"), second, present, at(120))) == [1, 2, 3]
 
 
 def test_a_column_that_a_transaction_drops_and_makes_again_is_another_one() -> None:
-    """Writes before and behind `drop a, add a`, in the transaction 110 that does it."""
+    """Writes before and after `drop a, add a`, in the transaction 110 that does it."""
     present = Present(200, 5000, (shown(1, "id", 10), shown(3, "b", 10), shown(4, "a", 110)), dropped=((2, 110),))
     older = table(*(ColumnFacts(place, name) for place, name in enumerate(("id", "a", "b"), 1)))
     first = evolved(relation("id", "a", "b"), older, present, at(110))
@@ -389,7 +389,7 @@ def test_a_column_that_a_transaction_drops_and_makes_again_is_another_one() -> N
 
 
 def test_a_column_that_a_transaction_renames_keeps_its_number() -> None:
-    """Writes before and behind the renaming of `a` to `x`, with `a` made anew beside it."""
+    """Writes before and after the renaming of `a` to `x`, with a new column `a` beside it."""
     present = Present(200, 5000, (shown(1, "id", 10), shown(2, "x", 110), shown(3, "a", 110, 110, default="1")))
     older = table(ColumnFacts(1, "id"), ColumnFacts(2, "a"))
     first = evolved(relation("id", "a"), older, present, at(110))
@@ -404,22 +404,22 @@ def filled(found: Attributes) -> list[str]:
 
 
 def test_a_column_that_came_with_a_value_is_known_though_its_default_is_gone() -> None:
-    """NOT NULL, or what the catalog still has of the statement; and a table that was written anew for it."""
+    """The value is known by NOT NULL, or from the catalog; or the table was rewritten for it."""
     columns = (shown(1, "a", 10), shown(2, "b", 105, filled=True), shown(3, "c", 105))
     older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1)
     assert filled(evolved(relation("a", "b", "c"), older, Present(200, 5000, columns, file=7), at(110))) == ["b"]
     anew = Present(200, 5000, columns, file=8, xmin=105)
     assert filled(evolved(relation("a", "b", "c"), older, anew, at(110))) == ["b", "c"]
-    # a later statement has given it the file, as a truncate does
+    # a later statement has made the file, as a truncate does
     later = Present(200, 5000, columns, file=8, xmin=107)
     assert filled(evolved(relation("a", "b", "c"), older, later, at(110))) == ["b"]
-    # unless that has added another column
+    # unless that statement has added another column
     more = Present(200, 5000, (*columns, shown(4, "d", 107)), file=8, xmin=107)
     assert filled(evolved(relation("a", "b", "c", "d"), older, more, at(110))) == ["b", "c", "d"]
 
 
 def test_a_table_that_was_written_anew_for_another_type_has_no_values_in_a_new_column() -> None:
-    """A new type explains the new file; and it is told which column has it."""
+    """A new type explains the new file; a warning names its column."""
     older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1, kinds=(20,))
     found = evolved(
         relation("a", "c"), older, Present(200, 5000, (shown(1, "a", 105), shown(2, "c", 105)), file=8), at(110)
@@ -432,7 +432,7 @@ def test_a_table_that_was_written_anew_for_another_type_has_no_values_in_a_new_c
 
 
 def test_a_past_file_is_kept_once_the_catalog_cannot_show_that_of_a_later_statement() -> None:
-    """A change before the statement that writes a table anew comes when the catalog shows the new file already."""
+    """A change before the statement that rewrites a table arrives when the catalog already shows the new file."""
     older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1, kinds=(INT,), past_file=7)
     present = Present(200, 5000, (shown(1, "a", 105),), file=8, xmin=105)
     found = [evolve(relation("a"), older, present, at(xid), resent=xid == 110)[0] for xid in (104, 105, 110)]
@@ -456,7 +456,7 @@ def test_a_column_that_was_there_before_it_was_published_has_values() -> None:
     older = Attributes((ColumnFacts(1, "a"),), file=7, highest=2)
     found = evolved(relation("a", "hidden", "new"), older, Present(200, 5000, columns, file=7), at(110))
     assert filled(found) == ["hidden"]
-    # and one that was generated
+    # and a column that was generated
     older = Attributes((ColumnFacts(1, "a"), ColumnFacts(2, "g", generated=True)), file=7, highest=2)
     present = Present(200, 5000, (shown(1, "a", 10), shown(2, "g", 105)), file=7)
     assert filled(evolved(relation("a", "g"), older, present, at(110))) == ["g"]

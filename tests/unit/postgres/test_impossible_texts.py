@@ -1,4 +1,4 @@
-"""Texts that no server should send are values that cannot be converted, and no broken JSON; long ones take no age."""
+"""Texts that no server should send cannot be converted, and never break JSON; long texts do not take long."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_long_number_is_not_converted_in_quadratic_time(monkeypatch: pytest.Mo
         seen.append(len(text))
         return int(text)
 
-    # what a plan converts when it is made does not count
+    # conversions during the making of a plan do not count
     chosen = plan("numeric")
     monkeypatch.setattr(decimals, "int", watched, raising=False)
     monkeypatch.setattr(decimals, "decimals", None)
@@ -136,7 +136,7 @@ TEXTS: dict[str, tuple[Column, dict[str, Any], bytes, bytes]] = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_text_that_is_not_utf8_is_lost_and_its_neighbours_are_not(name: str) -> None:
-    """A server may say that its texts are UTF-8 and send others."""
+    """A server may announce UTF-8 and send other texts."""
     kind, settings, good, bad = TEXTS[name]
     table = TableSchema(TableId("d", "s", "t"), (kind,), ())
     (chosen,), _ = plan_columns(table, event_settings("server", "d", **settings))

@@ -1,4 +1,4 @@
-"""Large transactions that the server sends in progress become what protocol 1 sends after their commit."""
+"""Large transactions sent while in progress give the messages that protocol 1 would send after their commit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def oid(number: int, rest: bytes = b"") -> bytes:
 
 
 def streamed(*parts: bytes, **more: Any) -> StreamedTransactions:
-    """One block with these messages."""
+    """Return one block of these messages."""
     one = StreamedTransactions(**more)
     one.start(start())
     for place, part in enumerate(parts):
@@ -53,7 +53,7 @@ def streamed(*parts: bytes, **more: Any) -> StreamedTransactions:
 
 
 def bodies(one: StreamedTransactions) -> list[bytes]:
-    """What is handed out at the commit, between Begin and Commit."""
+    """Return the messages handed out at the commit, between Begin and Commit."""
     found = [body for body, _ in one.commit(commit(), 1010)]
     assert found[0] == struct.pack(">cqqI", b"B", 1000, 5, TOP)
     assert found[-1] == struct.pack(">cBqqq", b"C", 0, 1000, 1010, 5)
@@ -137,7 +137,7 @@ def test_a_full_disk_ends_the_session_and_leaves_nothing_open(monkeypatch: pytes
     made: list[Any] = []
 
     class Full:
-        """A file on a full disk: what was buffered fails when it is closed, too."""
+        """A file on a full disk: closing it fails too, because of buffered data."""
 
         closed = False
 

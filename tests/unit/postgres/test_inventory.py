@@ -1,4 +1,4 @@
-"""What has become of captured tables since a query last looked, as far as the log does not tell it."""
+"""Events of captured tables since a query's last look that the log does not tell."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_table_that_had_another_name_for_a_while_is_told_of_under_each() -> No
 def test_a_table_that_is_captured_late_is_told_where_it_has_rows(
     oid: int, filled: bool, for_all: bool, is_told: bool
 ) -> None:
-    """A table that was made since the last start is whole where the publication has had it from its beginning on."""
+    """A table created since the last start is whole if the publication had it from its creation on."""
     now = Inventory(7, 200, (*BEFORE.tables, (oid, "public.late", ())))
     texts = told(now, {10: "public.a", 11: "public.p", oid: "public.late"}, filled, for_all)
     assert bool(texts) == is_told

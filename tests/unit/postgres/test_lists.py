@@ -25,7 +25,7 @@ def array(element: str, **more: Any) -> Column:
 
 
 def shown(plan: ColumnPlan, *texts: bytes | None, unavailable: Any = None) -> tuple[list[str], int]:
-    """The JSON of each text, and how many were lost; the plain conversion must give the same."""
+    """Return the JSON of each text, and the number of lost values; the plain conversion must give the same."""
     assert not plan.conversion.by_value
     fragment, lost = column_fragment(plan, pa.array(texts, pa.binary()), unavailable)
     found: list[str] = json_array(fragment).to_pylist()

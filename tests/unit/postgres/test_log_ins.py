@@ -1,4 +1,4 @@
-"""What a log-in that fails is told as: by the words of servers, of libpq and of what stands in between."""
+"""Errors of failed logins, by the texts of servers, of libpq and of poolers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONFIG = parse(
 @pytest.mark.parametrize(
     "words",
     [
-        # PgBouncer: of a parameter of the start packet, of a replication connection, of either in older versions
+        # PgBouncer's refusals: of a start-up parameter, of a replication connection, of either in older versions
         'connection failed: FATAL:  unsupported startup parameter: "options"',
         "connection failed: FATAL:  unsupported startup parameter in options: datestyle",
         "connection failed: FATAL:  unsupported startup parameter: replication",

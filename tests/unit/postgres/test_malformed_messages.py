@@ -1,4 +1,4 @@
-"""Messages of a server that is broken or means harm are DecodeErrors, whatever is wrong with them."""
+"""Any malformed message of a broken or hostile server is a DecodeError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A planner whose server goes away is asked again, and whoever waits for it can be stopped."""
+"""A planner whose server is unreachable is called again, and a query that waits for it can be stopped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START, END = {"log": {"commit": "0/1"}}, {"log": {"commit": "0/2"}}
 
 
 class Clock(Threads):
-    """Time that goes by only while somebody sleeps; `slept` are the pauses in s."""
+    """Time that passes only in `sleep`; `slept` are the pauses in s."""
 
     def __init__(self) -> None:
         self.now, self.slept = 100.0, list[float]()
@@ -39,7 +39,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the calls of the planner below give, one after another: a result, or an error that is raised."""
+    """The outcomes of successive calls of the planner below: a result, or an error to raise."""
     given: list[Any] = []
 
     def answer(*arguments: Any) -> Any:
@@ -88,7 +88,7 @@ def test_a_query_gets_nothing_new_until_the_server_is_back(made: Any, answers: l
         found = latest(planner)
         calls += 1
     assert found == END
-    # each call took no longer than a query may be kept from stopping; 0.2 and then 0.4 s went by
+    # each call ended before it could delay the stop of a query; 0.2 and then 0.4 s passed
     assert calls > 2
     assert max(clock.slept) <= 0.1
     assert sum(clock.slept) == pytest.approx(0.6)
@@ -112,7 +112,7 @@ def test_the_tasks_of_a_batch_are_waited_for(made: Any, answers: list[Any], cloc
 
 def test_tries_and_pauses_are_those_of_the_options(made: Any, answers: list[Any], clock: Clock) -> None:
     planner = made(errors_max_retries="3", retriable_restart_connector_wait_ms="300")
-    # a success begins the count anew
+    # a success resets the count
     answers[:] = [END, gone(), gone(), gone(), [], *(gone() for _ in range(4))]
     assert latest(planner) == END
     assert planner.partitions(START, END) == []

@@ -1,4 +1,4 @@
-"""pgoutput.parse: each message of the protocol, field by field, and each way of being wrong."""
+"""pgoutput.parse: each message of the protocol, field by field, and each possible fault."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_scan_names_the_message_that_is_too_short() -> None:
 
 
 def test_a_key_hash_never_changes() -> None:
-    # Batches planned before an upgrade are replayed after it: the value is a contract.
+    # Batches planned before an upgrade are replayed after it, so the hash must never change.
     made = segment(INSERT)
     hashes, _ = scan.key_hashes(made.data, made.offsets, np.array([0]), np.array([0, 1]), 2)
     assert hashes.tolist() == [11271334539423717946]

@@ -221,7 +221,7 @@ def test_fail_names_table_size_and_position_of_a_change_that_is_too_large() -> N
         text = str(caught.value)
         for part in (f"public.t has {len(LARGE[1])} bytes", "at 0/1771, change 1 of", "spark.driver.memory", "to warn"):
             assert part in text
-    # all of it is larger, and no change is
+    # the segment is larger than the limit, but no change is
     small = LARGE[:1] * 400
     assert sum(map(len, small)) > 4000
     assert len(list(LogTask((segment(small),), settings).read())) == 1
@@ -235,7 +235,7 @@ def test_a_task_does_not_hold_what_is_too_large() -> None:
     assert part.left_out.tolist() == [len(LARGE[1]), 0] * 2 + [len(LARGE[1])]
     assert len(pickle.dumps(part)) < 4000
     assert whole.without_large(5000) is whole
-    # a part of a segment knows it too
+    # a part of a segment has the sizes too
     for given in (part.cut(1, 3), whole.cut(1, 3).without_large(4000)):
         assert (given.data.tobytes()[given.offsets[0] : given.offsets[-1]]) == LARGE[0]
         assert given.left_out is not None
@@ -243,7 +243,7 @@ def test_a_task_does_not_hold_what_is_too_large() -> None:
 
 
 def test_a_large_segment_is_decoded_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A column of a batch must stay below 2 GiB, whatever a window or a trigger has put into one task."""
+    """A column of a batch must stay below 2 GiB, even if a window or a trigger puts more into one task."""
     monkeypatch.setattr(postgres_quarantine, "PIECE", 100)
     given = segment([insert(16_400, number) for number in range(1, 30)])
     parts = list(postgres_quarantine.decoded(given, PLAIN))
@@ -253,7 +253,7 @@ def test_a_large_segment_is_decoded_in_pieces(monkeypatch: pytest.MonkeyPatch) -
     rows = [row for found in LogTask((given,), PLAIN).read() for row in found.to_pylist()]
     assert [json.loads(row["key"])["id"] for row in rows] == list(range(1, 30))
     assert [row["ordinal"] for row in rows] == list(range(29))
-    # one that is larger than a piece is one
+    # a message that is larger than a piece is a piece of its own
     monkeypatch.setattr(postgres_quarantine, "PIECE", 5)
     assert len(list(postgres_quarantine.decoded(given, PLAIN))) == 29
 
@@ -272,7 +272,7 @@ def test_logical_messages_have_the_limit_too() -> None:
     settings = replace(PLAIN, most_change_bytes=4000, processing_failure_mode="skip")
     for given in (whole, whole.without_large(4000)):
         found = [row for rows in MessageTask(given, settings).read() for row in rows.to_pylist()]
-        # bytes are a third longer in base64
+        # base64 makes bytes a third longer
         assert [row["op"] for row in found] == ["m", "quarantine", "quarantine", "m"]
         assert [row["ordinal"] for row in found] == [0, 1, 2, 3]
         value = json.loads(found[1]["value"])

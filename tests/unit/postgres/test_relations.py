@@ -1,4 +1,4 @@
-"""What a run has brought of tables is taken back when the run fails, and brought again by the next one."""
+"""Table versions of a run are taken back when the run fails, and come again with the next run."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ END = LogPosition(1 << 40, 1 << 40)
 
 
 class Catalog:
-    """Shows one table, and fails when it is asked for the `failing`th time."""
+    """A catalog of one table, which fails at its `failing`th query."""
 
     def __init__(self) -> None:
         self.asked = 0
         self.failing = -1
-        # what a transaction has done that is newer than the messages
+        # the work of a transaction that is newer than the messages
         self.default_xmin = 0
-        # how often it still does not show the transaction 1000, and what it does not show of it meanwhile
+        # the number of queries that do not show the transaction 1000 yet, and what they do not show
         self.unseen = 0
         self.does_alter = True
 
@@ -66,7 +66,7 @@ def relation(*names: str) -> Relation:
 
 
 def run(one: Relations, commit_lsn: int, *sent: Relation) -> list[int]:
-    """The versions that the messages announce, in one run of one transaction."""
+    """Return the versions that the messages announce, in one run of one transaction."""
     one.begin()
     one.expect(sent)
     return [one.announce(found, Moment(1000, commit_lsn, 0, place), place > 0) for place, found in enumerate(sent)]
@@ -116,7 +116,7 @@ def test_a_run_that_was_not_kept_is_forgotten_by_the_next() -> None:
 
 def test_work_that_was_held_back_is_still_due_after_the_message_came_again() -> None:
     one, catalog = made()
-    # the default is newer than the message: it holds from a later transaction on
+    # the default is newer than the message: it takes effect with a later transaction
     catalog.default_xmin = 1500
     run(one, 600, relation("a", "b"))
     one.keep()
@@ -132,7 +132,7 @@ def test_work_that_was_held_back_is_still_due_after_the_message_came_again() -> 
 def test_a_transaction_that_alters_a_table_is_read_again_from_its_beginning(
     before: tuple[str, ...], after: tuple[str, ...], restarts: bool
 ) -> None:
-    """A batch may end within it, and a query may go on there: its first messages are older than the history."""
+    """A query may start at the end of a batch inside the transaction: its first messages are older than the history."""
     one, _ = made()
     assert run(one, 600, relation(*before), relation(*after))
     one.keep()
@@ -150,7 +150,7 @@ def test_a_transaction_that_alters_a_table_is_read_again_from_its_beginning(
 
 
 class Clock(Threads):
-    """Nobody waits."""
+    """A clock whose `sleep` returns at once."""
 
     def __init__(self) -> None:
         self.slept = 0.0
@@ -160,7 +160,7 @@ class Clock(Threads):
 
 
 def test_a_transaction_that_is_not_over_for_others_is_waited_for() -> None:
-    # it has added the column b, and the catalog that does not show it knows nothing of b
+    # the transaction has added the column b, which the catalog does not have before it shows the transaction
     catalog, clock = Catalog(), Clock()
     catalog.unseen = 3
     one = Relations(SchemaHistory(History(), LogPosition()), lambda _: True, lambda schema: schema, clock)

@@ -1,4 +1,4 @@
-"""Cuts, masks and hashes: a column at a time as one text at a time, and as Java does it."""
+"""Cuts, masks and hashes: the same for a column as for single texts, and as in Java."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options about columns: what values show, what keys are made of, what schemas tell."""
+"""Options about columns: the columns of values, the columns of keys, the parameters of schemas."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def settings(options: dict[str, str]) -> EventSettings:
 
 
 def shown(options: dict[str, str], *changes: Change, of: TableSchema = TABLE) -> list[tuple[Any, Any]]:
-    """Key and value payloads of the records of `changes`."""
+    """Return the key and value payloads of the records of `changes`."""
     chosen = settings(options | {"value.converter.schemas.enable": "false"})
     schema = Admission(chosen, FORM).admit(of)
     rows = [

@@ -1,4 +1,4 @@
-"""The slot's position as the planner knows it."""
+"""The slot's position in the planner."""
 
 from __future__ import annotations
 

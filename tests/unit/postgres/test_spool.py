@@ -1,4 +1,4 @@
-"""The spool on disk: few files, whole pieces, an error that says what is full."""
+"""The spool on disk: few files, whole pieces, an error that names the full disk."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ BEFORE = LogPosition(idle_lsn=1000, at_us=1)
 
 
 def stretches(count: int) -> tuple[list[IndexedRun], list[Any]]:
-    """So many stretches, each of one transaction, and all of their rows."""
+    """Return indexed runs of one transaction each, and all of their rows."""
     transactions: list[list[Change]] = [[("I", 10, number % 5)] for number in range(count)]
-    # a transaction is its Begin, its change and its Commit; the first has a Relation message, too
+    # a transaction is a Begin, a change and a Commit; the first one also has a Relation message
     cuts = [4 + 3 * number for number in range(count)]
     return index(transactions, cuts, BEFORE, False), rows(index(transactions, [], BEFORE, False))
 
 
 def held() -> int:
-    """How many files this process has open in the directory for temporary files."""
+    """Return the number of this process's open files in the directory for temporary files."""
     names = []
     for link in Path("/proc/self/fd").iterdir():
         try:
@@ -120,7 +120,7 @@ def test_a_full_disk_keeps_nothing_of_a_chunk_and_says_what_to_do(monkeypatch: p
     for stretch in made[5:]:
         spool.put(stretch)
     assert rows_of(spool.take(BEFORE, spool.plan(BEFORE, 1 << 30, 1 << 30))) == expected
-    # another session may succeed; one that is not tried any more ends with these words
+    # another session may succeed; after the last try the query ends with this message
     assert classify(failed.value, "slot") is None
     assert exhausted(failed.value, "slot") is failed.value
 
@@ -142,7 +142,7 @@ def test_a_spool_that_the_disk_refuses_is_full_until_something_is_released(monke
     with spool.requiring(spool.plan(BEFORE, 5, 1 << 30)):
         assert spool.full
     with spool.requiring(LogPosition(1 << 40, 1 << 40)):
-        # nothing is released before the rest is here
+        # nothing is released before the rest has arrived
         assert spool.is_required
         assert not spool.full
     spool.release(BEFORE)

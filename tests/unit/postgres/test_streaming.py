@@ -1,4 +1,4 @@
-"""How the streaming gear cuts what the server sends into runs."""
+"""The division of the server's messages into runs by the streaming gear."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_bell_ends_the_gathering_for_someone_who_is_hurried() -> None:
 
 
 def test_a_stream_is_read_in_a_process_with_many_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`select` knows no descriptor above 1,023."""
+    """`select` cannot watch a descriptor above 1,023."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= hard < 2048:
         pytest.skip("this process may not open so many files")

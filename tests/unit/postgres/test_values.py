@@ -24,7 +24,7 @@ def plan(column: Column, **modes: Any) -> ColumnPlan:
 
 
 def both(shown: ColumnPlan, text: str) -> str:
-    """The JSON of a text; the two conversions must agree on it."""
+    """Return the JSON of a text, on which the two conversions must agree."""
     column = pa.array([b"", text.encode()], pa.binary()).slice(1)
     fragment, _ = column_fragment(shown, column, None)
     begin, end = fragment.offsets

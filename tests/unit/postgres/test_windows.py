@@ -1,4 +1,4 @@
-"""Streamed: which transactions of the log a snapshot may not show yet."""
+"""Streamed: the transactions of the log that a snapshot may not show yet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_message_outside_of_transactions_hides_nothing() -> None:
 
 
 class Interrupted(Visible):
-    """A snapshot beside which the reader comes to a server that was promoted."""
+    """A snapshot during which the reader reaches a server that was promoted."""
 
     streamed: Streamed
 
@@ -42,7 +42,7 @@ def test_what_another_server_had_is_not_waited_for() -> None:
     streamed.add(np.array([3_000_000_005]), np.array([20]))
     streamed.clear()
     assert streamed.hidden(LATE) == 0
-    # also while somebody asks
+    # also while another thread asks
     streamed.add(np.array([3_000_000_005]), np.array([20]))
     snapshot = Interrupted(LATE.xmin, LATE.xmax, LATE.in_progress, LATE.before_lsn)
     object.__setattr__(snapshot, "streamed", streamed)
