@@ -154,8 +154,8 @@ class Relations:
         changed = retyped(older, attributes) if older is not None else []
         if changed:
             log.warning(
-                "%s.%s was written anew for the type of its column %s: rows that nobody writes since have what the "
-                "statement made of them (USING), which the log does not tell; the mend is to read %s.%s by a snapshot "
+                "%s.%s was rewritten for the new type of its column %s: rows have the values that the statement "
+                "computed (USING), which the log does not carry; the mend is to read %s.%s by a snapshot "
                 "(signal execute-snapshot)",
                 relation.namespace, relation.name, ", ".join(changed), relation.namespace, relation.name,
             )  # fmt: skip

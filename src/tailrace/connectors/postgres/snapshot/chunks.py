@@ -264,7 +264,7 @@ class Snapshots:
             if self._is_written_anew(chunk):
                 if name in self._reread:
                     continue
-                log.warning("the table %s was written anew while its snapshot was running: read again", name)
+                log.warning("the table %s was rewritten while its snapshot was running: it is read again", name)
                 self._reread.add(name)
                 chunk = replace(chunk, first_page=0, last_page=None)  # noqa: PLW2901
             tasks.append(self._task(progress.origin, chunk))
