@@ -34,8 +34,9 @@ def _converter(part: str) -> tuple[Option, ...]:
     prefix = f"{part}.converter"
     return (
         Option(prefix, Kind.TEXT, f"Converter of {part}s.", JSON_CONVERTER, check=_any_format(part)),
-        Option(f"{prefix}.schemas.enable", Kind.BOOLEAN, f"Whether {part}s carry their schema.", True),
-        Option(f"{prefix}.replace.null.with.default", Kind.BOOLEAN, "Whether null becomes the column's default.", True),
+        Option(f"{prefix}.schemas.enable", Kind.BOOLEAN, f"Write the schema with each {part}.", True),
+        Option(f"{prefix}.replace.null.with.default", Kind.BOOLEAN,
+               "Write the column's default in the place of null.", True),
         Option(
             f"{prefix}.<option>", Kind.TEXT, f"Further options of the {part}s' converter.",
             pattern=rf"{part}\.converter\..+",
@@ -86,12 +87,13 @@ CONNECT = (
     *_converter("value"),
     Option("header.converter", Kind.TEXT, "Converter of headers.", JSON_CONVERTER, check=_any_format("header")),
     Option(
-        "header.converter.schemas.enable", Kind.BOOLEAN, "Whether headers carry their schema.", True,
+        "header.converter.schemas.enable", Kind.BOOLEAN, "Write the schema with each header.", True,
     ),
     Option("header.converter.<option>", Kind.TEXT, "Further options of the headers' converter.",
            pattern=r"header\.converter\..+"),
-    Option("converter.schemas.enable", Kind.BOOLEAN, "Whether keys, values and headers carry their schema.", True),
-    Option("converter.replace.null.with.default", Kind.BOOLEAN, "Whether null becomes the column's default.", True,
+    Option("converter.schemas.enable", Kind.BOOLEAN, "Write the schema with keys, values and headers.", True),
+    Option("converter.replace.null.with.default", Kind.BOOLEAN,
+           "Write the column's default in the place of null.", True,
            aliases=("replace.null.with.default",)),
     Option("converter.<option>", Kind.TEXT, "Further options of the converters of keys and values.",
            pattern=r"converter\..+"),
@@ -109,8 +111,8 @@ CONNECT = (
            choices=("poll", "interval", "connector"), notice=_POLLS),
     Option("transaction.boundary.interval.ms", Kind.TEXT, "Their length.", notice=_POLLS),
     Option("errors.tolerance", Kind.TEXT,
-           "What follows a record that a transform or a converter cannot take: an error, or, with `all`, the record is "
-           "dropped and the log tells which and how many.", "none", choices=("none", "all")),
+           "Response to a record that a transform or a converter cannot take: an error, or, with `all`, drop it and "
+           "say in the log which and how many.", "none", choices=("none", "all")),
     Option("errors.log.<option>", Kind.TEXT, "Kafka Connect's log of errors.", pattern=r"errors\.log\..+",
            notice="an error is always logged, and never with the record"),
     Option("errors.retry.<option>", Kind.TEXT, "Kafka Connect's and Debezium Server's retries.",
@@ -127,8 +129,8 @@ CONNECT = (
     Option("topic.creation.groups", Kind.LIST,
            "Groups of topics that the sink kafka makes, beside the group default; the first that matches counts.", []),
     Option("topic.creation.<group>.<option>", Kind.TEXT,
-           "How the topics of a group are made: include, exclude (expressions), partitions, replication.factor, and "
-           "any option of a topic. topic.creation.default.partitions and .replication.factor are required.",
+           "Topics of a group: include, exclude (expressions), partitions, replication.factor, and any option of a "
+           "topic. topic.creation.default.partitions and .replication.factor are required.",
            pattern=r"topic\.creation\.[^.]+\..+"),
     Option("producer.override.<option>", Kind.SECRET, "Options of the worker's producer for this connector.",
            pattern=r"producer\.override\..+",

@@ -103,19 +103,22 @@ NAMES = (
         aliases=("database.server.name",),
         check=matching(r"[\w.\-]+", "letters, digits, hyphens, dots and underscores only"),
     ),
-    Option("topic.delimiter", Kind.TEXT, "What stands between the parts of a topic's name.", "."),
+    Option("topic.delimiter", Kind.TEXT, "Separator between the parts of a topic's name.", "."),
     Option(
         "topic.naming.strategy", Kind.TEXT,
-        "How topics are named: by schema and table, by table alone (Default…), or by an expression (…Regex…).",
+        "Naming of topics: by schema and table, by table alone (Default…), or by an expression (…Regex…).",
         "io.debezium.schema.SchemaTopicNamingStrategy", choices=tuple(STRATEGIES),
     ),
     Option("topic.regex", Kind.TEXT, "Java expression over a topic's whole name, for the strategies by expression."),
-    Option("topic.replacement", Kind.TEXT, "What the name becomes; $1 or ${name} is a group of topic.regex."),
+    Option("topic.replacement", Kind.TEXT, "New name of the topic; $1 or ${name} is a group of topic.regex."),
     Option("topic.key.enforce.uniqueness", Kind.BOOLEAN,
-           "Whether a strategy by expression gives each key a field that names the table.", True),
-    Option("topic.key.field.name", Kind.TEXT, "Name of that field.", "__dbz__physicalTableIdentifier"),
-    Option("topic.key.field.regex", Kind.TEXT, "Java expression over that field's value, the topic's former name."),
-    Option("topic.key.field.replacement", Kind.TEXT, "What the value becomes."),
+           "Under a strategy by expression, add a field to each key that names the table.", True),
+    Option("topic.key.field.name", Kind.TEXT,
+           "Name of the field that topic.key.enforce.uniqueness adds.", "__dbz__physicalTableIdentifier"),
+    Option("topic.key.field.regex", Kind.TEXT,
+           "Java expression over the value of that field, the topic's former name."),
+    Option("topic.key.field.replacement", Kind.TEXT,
+           "New value of that field; $1 or ${name} is a group of topic.key.field.regex."),
     Option("topic.cache.size", Kind.INTEGER, "Size of the cache of topic names.", 10_000,
            notice="names are made once for a table"),
     Option(
@@ -124,7 +127,7 @@ NAMES = (
     ),
     Option("topic.heartbeat.name", Kind.TEXT, "Name of the heartbeat topic; unset: prefix and logical name."),
     Option(
-        "topic.transaction", Kind.TEXT, "Last part of the name of the transaction topic.", "transaction",
+        "topic.transaction", Kind.TEXT, "Last part of the transaction topic's name.", "transaction",
         deprecated_names=("transaction.topic",),
     ),
     Option("unknown.properties.ignored", Kind.BOOLEAN, "Whether unknown options pass.", False,
@@ -136,40 +139,42 @@ NAMES = (
 )  # fmt: skip
 
 RECORDS = (
-    Option("tombstones.on.delete", Kind.BOOLEAN, "Whether a tombstone follows each delete.", True),
-    Option("extended.headers.enabled", Kind.BOOLEAN, "Whether records carry __debezium.context headers.", True),
+    Option("tombstones.on.delete", Kind.BOOLEAN, "Send a tombstone after each delete.", True),
+    Option("extended.headers.enabled", Kind.BOOLEAN, "Add __debezium.context headers to records.", True),
     Option("provide.transaction.metadata", Kind.BOOLEAN,
-           "Whether transactions give BEGIN and END records, and events their number in them.", False),
+           "Send BEGIN and END records of transactions, and number events within them.", False),
     Option("heartbeat.interval.ms", Kind.INTEGER, "Interval of heartbeat records, in ms; 0: none.", 0,
            check=at_least(0)),
-    Option("heartbeat.action.query", Kind.TEXT, "SQL run at each heartbeat; its failure is a warning."),
+    Option("heartbeat.action.query", Kind.TEXT, "SQL run at each heartbeat; a failure is a warning."),
     Option("event.processing.failure.handling.mode", Kind.TEXT,
-           "What follows a change that cannot become an event: the pipeline stops, or the change is put aside on the "
-           "quarantine topic, with a warning or without.",
+           "Response to a change that cannot become an event: stop the pipeline, or send the change to the quarantine "
+           "topic, with a warning or without.",
            "fail", choices=("fail", "warn", "skip", "ignore"),
            deprecated_names=("event.deserialization.failure.handling.mode",)),
-    Option("event.converting.failure.handling.mode", Kind.TEXT, "What follows a value that cannot be converted.",
+    Option("event.converting.failure.handling.mode", Kind.TEXT,
+           "Response to a value that cannot be converted: fail, or write null.",
            "warn", choices=("fail", "warn", "skip")),
-    Option("transforms", Kind.LIST, "Names of transforms, in the order in which records pass through them.", []),
-    Option("transforms.<name>.<option>", Kind.TEXT, "Options of a transform, of which `type` says which it is.",
+    Option("transforms", Kind.LIST, "Names of transforms, in their order.", []),
+    Option("transforms.<name>.<option>", Kind.TEXT, "Options of a transform; `type` is its class.",
            pattern=r"transforms\..+"),
-    Option("predicates", Kind.LIST, "Names of predicates, which say what records transforms are for.", []),
-    Option("predicates.<name>.<option>", Kind.TEXT, "Options of a predicate, of which `type` says which it is.",
+    Option("predicates", Kind.LIST, "Names of predicates, which select the records for a transform.", []),
+    Option("predicates.<name>.<option>", Kind.TEXT, "Options of a predicate; `type` is its class.",
            pattern=r"predicates\..+"),
 )  # fmt: skip
 
 FLOW = (
-    Option("max.batch.size", Kind.INTEGER, "Most rows of a batch; obeyed only when given, else bytes decide.", 2048,
+    Option("max.batch.size", Kind.INTEGER,
+           "Maximum number of rows in a batch; obeyed only when given, else bytes decide.", 2048,
            check=at_least(1)),
     Option("queue.provider.type", Kind.TEXT, "Kind of queue.", "memory", notice=NO_QUEUE),
-    Option("poll.interval.ms", Kind.INTEGER, "Wait for new changes when there are none, in ms.", 500,
+    Option("poll.interval.ms", Kind.INTEGER, "Time to wait for new changes when there are none, in ms.", 500,
            check=at_least(1)),
     Option("poll.dispatch.interval.ms", Kind.INTEGER,
            "Time from one batch of the log to the next, in ms, in which changes gather; 0: batches follow at once.", 0,
            check=at_least(0)),
-    Option("errors.max.retries", Kind.INTEGER, "How often a lost connection is tried again; -1: for ever.", -1,
+    Option("errors.max.retries", Kind.INTEGER, "Tries after a lost connection; -1: no limit.", -1,
            check=at_least(-1)),
-    Option("retriable.restart.connector.wait.ms", Kind.INTEGER, "Wait before a lost connection is tried again, in ms.",
+    Option("retriable.restart.connector.wait.ms", Kind.INTEGER, "Time to wait before such a try, in ms.",
            10_000, check=at_least(0)),
     Option("internal.custom.retriable.exception", Kind.TEXT, "Expression of errors to retry.",
            unsupported="errors of the connection are retried, others never", neutral=("false",)),
@@ -196,7 +201,7 @@ FLOW = (
 
 SPOOLED = (
     *FLOW,
-    Option("max.batch.size.in.bytes", Kind.INTEGER, "Most bytes of the log in a batch.", 48 * 1024 * 1024,
+    Option("max.batch.size.in.bytes", Kind.INTEGER, "Maximum number of bytes of the log in a batch.", 48 * 1024 * 1024,
            check=at_least(1024)),
     Option("max.queue.size", Kind.INTEGER, "Most changes that wait.", 8192, check=at_least(1),
            notice="the spool is bounded in bytes: max.queue.size.in.bytes"),
@@ -205,44 +210,44 @@ SPOOLED = (
 
 OWN = (
     Option("tailrace.unknown.options", Kind.TEXT,
-           "What follows a name that is no option: an error, or a warning, for the time of a migration.", "error",
+           "Response to an unknown option: an error, or a warning, for the time of a migration.", "error",
            choices=("error", "warn")),
     Option("event.version.string", Kind.TEXT, "Version shown in the source block; unset: that of the format."),
     Option("event.quarantine.topic", Kind.TEXT,
-           "Topic of changes that cannot become events; unset: `quarantine` behind topic.prefix."),
+           "Topic of changes that cannot become events; unset: topic.prefix followed by `quarantine`."),
     Option("event.max.change.bytes", Kind.INTEGER,
-           "Most bytes of a change or a snapshot's row, as the database sends it and as an event; a larger one is "
-           "treated as event.processing.failure.handling.mode says. 0: no limit; unset: a share of the memory of "
-           "Spark's JVM.", check=at_least(0)),
-    Option("event.order", Kind.TEXT, "Order that is kept: of a topic, or only of each key.", "topic",
+           "Maximum number of bytes of a change or a snapshot's row, as the database sends it and as an event; "
+           "event.processing.failure.handling.mode decides about a larger one. 0: no limit; unset: a share of the "
+           "memory of Spark's JVM.", check=at_least(0)),
+    Option("event.order", Kind.TEXT, "Order that records keep: that of a topic, or only that of each key.", "topic",
            choices=("topic", "key")),
     Option("event.order.segments", Kind.INTEGER,
            "Parts of a table under event.order=key; unset: Spark's parallelism.", check=at_least(1)),
     Option("row.columns", Kind.LIST,
            "Columns of the rows of spark.readStream, in this order; the others are neither made nor sent. Unset: all. "
-           "`tailrace run` refuses it: there the sink says what it reads."),
+           "Refused by `tailrace run`, where the sink decides."),
     Option("rows", Kind.TEXT,
-           "What rows of spark.readStream hold: keys and values as bytes, or the table's columns in types of Spark's. "
-           "`tailrace run` refuses it: there the sink says what it reads.", "bytes", choices=("bytes", "typed")),
+           "Content of the rows of spark.readStream: keys and values as bytes, or the table's columns in Spark's "
+           "types. Refused by `tailrace run`, where the sink decides.", "bytes", choices=("bytes", "typed")),
     Option("row.blocks", Kind.TEXT,
-           "For the sink of tables, which sets it: the changes of a table are put together, the last one of each key, "
-           "without or with deleted rows' values, or all. `tailrace run` refuses it.",
+           "Set by the sink tables: combine the changes of a table, the last one of each key, without or with deleted "
+           "rows' values, or all. Refused in a file.",
            choices=("last", "every", "kept")),
     Option("row.copy", Kind.BOOLEAN,
-           "For sinks that keep tables equal to their sources, which set it: a snapshot reads of each table what its "
-           "changes carry. `tailrace run` refuses it.", False),
+           "Set by sinks that keep copies: a snapshot reads of each table only what its changes carry. Refused in a "
+           "file.", False),
     Option("row.route", Kind.TEXT,
-           "For the sink of tables, which sets it: tables whose rows another one has. `tailrace run` refuses it."),
+           "Set by the sink tables: tables that are put into one. Refused in a file."),
     Option("tasks.in.files", Kind.BOOLEAN,
-           "Whether a batch of more than a megabyte lies in a file of the planner's host, in the directory for "
-           "temporary files, and not in Spark's plan; the workers must be processes of the same host and user. Unset: "
-           "true where Spark's master is local and has Linux's /proc.", False),
+           "Keep a batch of more than a megabyte in a temporary file of the planner's host instead of Spark's plan; "
+           "workers must be processes of the same host and user. Unset: true if Spark's master is local and has "
+           "Linux's /proc.", False),
     Option("checkpoint.location", Kind.TEXT,
-           "Directory of Spark's checkpoint, or a location with a scheme, as s3a://…; unset: .tailrace/<name>."),
+           "Directory of Spark's checkpoint, or a location with a scheme, such as s3a://…; unset: .tailrace/<name>."),
 )  # fmt: skip
 
 
 def formats(event_format: str, chosen: str) -> Option:
     """Return `event.format` of a connector whose document has `event_format`; `chosen` describes the default."""
-    return Option("event.format", Kind.TEXT, f"Whose wire format is written: {event_format} or 3. Unset: {chosen}.",
-                  choices=(event_format, "3"))  # fmt: skip
+    doc = f"Debezium whose events are written: {event_format} or 3. Unset: {chosen}."
+    return Option("event.format", Kind.TEXT, doc, choices=(event_format, "3"))

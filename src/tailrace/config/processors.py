@@ -28,9 +28,9 @@ _TABLE = (
 )  # fmt: skip
 
 OPTIONS = (
-    Option(FAMILY, Kind.LIST, "Names of post-processors, which change events before transforms do.", []),
+    Option(FAMILY, Kind.LIST, "Names of post-processors, which change events before transforms.", []),
     Option(f"{FAMILY}.<name>.<option>", Kind.TEXT,
-           "Options of a post-processor, of which `type` says which it is; `<name>.<option>` is the older spelling.",
+           "Options of a post-processor; `type` is its class. `<name>.<option>` is the older spelling.",
            pattern=r"post\.processors\..+"),
 )  # fmt: skip
 """For connectors of tables."""

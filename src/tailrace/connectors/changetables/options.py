@@ -25,13 +25,13 @@ BUILTIN = Option("table.ignore.builtin", Kind.BOOLEAN, "Whether system tables ar
                  notice="system tables have no change tables")  # fmt: skip
 
 EVENTS = (
-    Option("skipped.operations", Kind.LETTERS, "Operations that give no events: c, u, d, t; or none.", frozenset("t")),
+    Option("skipped.operations", Kind.LETTERS, "Operations without events: c, u, d, t; or none.", frozenset("t")),
     Option("include.schema.changes", Kind.BOOLEAN,
-           "Whether new tables and changed ones give records on the topic named topic.prefix.", True),
+           "Send records of new and altered tables on the topic named topic.prefix.", True),
     Option("include.schema.comments", Kind.BOOLEAN, "Whether schemas hold the comments of columns.", False,
            notice="Debezium's connector learns no comments from its driver, so no schema has any"),
     Option("skip.messages.without.change", Kind.BOOLEAN,
-           "Whether updates that change no column of the events are dropped.", False),
+           "Drop updates that change no column of the events.", False),
     Option("unavailable.value.placeholder", Kind.TEXT, "What stands for a value that the log does not carry.",
            "__debezium_unavailable_value",
            notice="a change table has whole rows; a large object that it has no column for is in no event"),
@@ -41,7 +41,7 @@ SNAPSHOT = (
     Option("snapshot.mode.configuration.based.snapshot.schema", Kind.BOOLEAN,
            "configuration_based: whether schemas are read.", False, notice=NO_HISTORY),
     Option("snapshot.mode.configuration.based.snapshot.on.data.error", Kind.BOOLEAN,
-           "configuration_based: whether rows are read again when the change tables no longer reach the checkpoint.",
+           "configuration_based: read rows again when the change tables no longer reach the checkpoint.",
            False),
     Option("snapshot.mode.configuration.based.snapshot.on.schema.error", Kind.BOOLEAN,
            "configuration_based: whether schemas are read again when their history is lost.", False,
@@ -65,27 +65,28 @@ REFUSED_MODES = (
 )
 
 FLOW = (
-    Option("max.batch.size", Kind.INTEGER, "Most changes of a batch; obeyed only when given.", 2048,
+    Option("max.batch.size", Kind.INTEGER, "Maximum number of changes in a batch; obeyed only when given.", 2048,
            check=at_least(1)),
     Option("max.iteration.transactions", Kind.INTEGER,
-           "Most transactions of a batch, of each database; obeyed only when given; 0: any number.", 500,
+           "Maximum number of transactions in a batch, for each database; obeyed only when given; 0: no limit.", 500,
            check=at_least(0)),
     Option("max.queue.size", Kind.INTEGER, "Most changes that wait.", 8192, check=at_least(1), notice=_NO_BUFFER),
     Option("max.queue.size.in.bytes", Kind.INTEGER, "Most bytes that wait.", 0, check=at_least(0),
            notice=_NO_BUFFER),
     Option("schema.history.internal.store.only.captured.tables.ddl", Kind.BOOLEAN,
-           "Whether schema changes at the start leave out tables that the include and exclude lists leave out.",
+           "Leave tables that are not captured out of the schema changes at the start.",
            False),
     Option("schema.history.internal.<option>", Kind.TEXT, "Where Debezium keeps the history of schemas.",
            pattern=r"(schema\.history\.internal|database\.history)(\..+)?", notice=NO_HISTORY),
 )  # fmt: skip
 
 OWN = (
-    Option("event.order", Kind.TEXT, "Order that is kept: that of a topic.", "topic", choices=("topic",),
+    Option("event.order", Kind.TEXT, "Order that records keep: that of a topic.", "topic", choices=("topic",),
            refused=(("key", "a range of a change table is read by one query, in its order"),)),
     Option("event.order.segments", Kind.INTEGER, "Parts of a table under event.order=key.",
            unsupported="a range of a change table is read by one query, in its order"),
     Option("read.signal.data.collection", Kind.TEXT,
-           "The captured table to which spark.read writes a row to find its position; named as signal.data.collection "
-           "names one, with the same three columns, and not read itself. Unset: that one."),
+           "Captured table to which spark.read writes a row to find its position, in the form of "
+           "signal.data.collection, with the same three columns. It is not read itself. Unset: the table of "
+           "signal.data.collection."),
 )  # fmt: skip

@@ -34,16 +34,16 @@ CONNECTION = (
     Option("database.include.list", Kind.EXPRESSIONS, "Databases to capture.", notice=_ONE),
     Option("database.exclude.list", Kind.EXPRESSIONS, "Databases to leave out.", notice=_ONE),
     Option("driver.<keyword>", Kind.SECRET,
-           "Keywords of IBM's CLI driver, as driver.Security=SSL, driver.SSLServerCertificate=PATH or "
-           "driver.Authentication=SERVER_ENCRYPT; and Java properties that have an equal: sslConnection, "
+           "Keywords of IBM's CLI driver, such as driver.Security=SSL, driver.SSLServerCertificate=PATH or "
+           "driver.Authentication=SERVER_ENCRYPT, and Java properties with an equivalent: sslConnection, "
            "sslCertLocation, securityMechanism, currentSchema, loginTimeout, the client's names.",
            pattern=r"driver\..+"),
 )  # fmt: skip
 
 CAPTURE = (
     Option("db2.platform", Kind.TEXT,
-           "Kind of Db2: LUW (Linux, UNIX, Windows) or Z (z/OS; Debezium's documentation calls it ZOS). It decides how "
-           "wide positions are, unless db2.position.bytes does.",
+           "Kind of Db2: LUW (Linux, UNIX, Windows) or Z (z/OS; Debezium's documentation calls it ZOS). It decides the "
+           "width of positions, unless db2.position.bytes does.",
            "LUW", choices=("LUW", "Z", "ZOS")),
     Option("db2.position.bytes", Kind.INTEGER,
            "Bytes of IBMSNAP_COMMITSEQ: 16, or 10 where the control tables are older than version 10. Unset: 16 for "
@@ -75,18 +75,18 @@ EVENTS = (
 
 SNAPSHOT = (
     Option("snapshot.mode", Kind.TEXT,
-           "What is read before the change tables: initial (once), initial_only (once, then stop), always (at each "
-           "start), no_data (nothing), when_needed (once, and again when the change tables no longer reach the "
-           "checkpoint), configuration_based (as its switches say).",
+           "Snapshot before the change tables: initial (once), initial_only (once, then stop), always (at each start), "
+           "no_data (none), when_needed (once, and again when the change tables no longer reach the checkpoint), "
+           "configuration_based (as its switches say).",
            "initial", choices=changetables.MODES, refused=changetables.REFUSED_MODES,
            instead=changetables.TAKEN_MODES),
     Option("snapshot.isolation.mode", Kind.TEXT,
-           "How the rows of a chunk are read: repeatable_read (WITH RS: their locks last as long as the chunk), "
-           "read_committed (WITH CS), read_uncommitted (WITH UR: may show changes that are rolled back later), "
-           "exclusive (the table is locked for others while a chunk is read). The change tables are read from before "
-           "the first chunk on, so the outcome is the same; only what a single READ shows differs.",
+           "Isolation level of a chunk: repeatable_read (WITH RS: locks last as long as the chunk), read_committed "
+           "(WITH CS), read_uncommitted (WITH UR: may show changes that are rolled back later), exclusive (the table "
+           "is locked for others while a chunk is read). The change tables are read from before the first chunk on, so "
+           "every row ends the same; only single READ events differ.",
            "repeatable_read", choices=("repeatable_read", "read_committed", "read_uncommitted", "exclusive")),
-    Option("snapshot.lock.timeout.ms", Kind.INTEGER, "How long a chunk waits for locks, in ms.", 10_000,
+    Option("snapshot.lock.timeout.ms", Kind.INTEGER, "Longest wait of a chunk for locks, in ms.", 10_000,
            notice="the database's LOCKTIMEOUT says so, or driver.LockTimeout"),
     Option("snapshot.fetch.size", Kind.INTEGER, "Rows that a chunk fetches at once.", 2000, check=at_least(1),
            notice="rows come in blocks of the driver, as large as driver.FET_BUF_SIZE says"),

@@ -38,7 +38,7 @@ IDENTITY = (
     ),
     Option(
         "topic.naming.strategy", Kind.TEXT,
-        "How topics are named: by database and collection, or by an expression over that name (…Regex…).",
+        "Naming of topics: by database and collection, or by an expression over that name (…Regex…).",
         "io.debezium.schema.DefaultTopicNamingStrategy",
         choices=tuple(f"io.debezium.schema.{name}TopicNamingStrategy" for name in ("Default", "DefaultRegex")),
         refused=tuple(
@@ -63,45 +63,45 @@ IDENTITY = (
 
 CONNECTION = (
     Option("mongodb.connection.string", Kind.SECRET,
-           "Connection string, as mongodb://host:port/?replicaSet=name or mongodb+srv://…; its options are those of "
-           "PyMongo. Options below go before those of the string."),
+           "Connection string, such as mongodb://host:port/?replicaSet=name or mongodb+srv://…, with PyMongo's "
+           "options. The options below take precedence over those of the string."),
     Option("mongodb.hosts", Kind.TEXT, "1.x: servers of the replica set, as name/host:port,host:port.",
            check=rules.hosts_fault),
     Option("mongodb.members.auto.discover", Kind.BOOLEAN,
-           "1.x: whether further servers of the replica set are found by those of mongodb.hosts; else only the one "
-           "that is named is used.", True),
-    Option("mongodb.user", Kind.TEXT, "User that reads; without it there is no login."),
+           "1.x: find further servers of the replica set through mongodb.hosts; else use only the named one.", True),
+    Option("mongodb.user", Kind.TEXT, "User that reads; unset: no login."),
     Option("mongodb.password", Kind.SECRET, "Password of the user; best given as ${env:NAME} or ${file:PATH:KEY}."),
-    Option("mongodb.authsource", Kind.TEXT, "Database that knows the user.", "admin"),
+    Option("mongodb.authsource", Kind.TEXT, "Database that authenticates the user.", "admin"),
     Option("mongodb.authentication.class", Kind.TEXT, "Java class that logs in.",
            "io.debezium.connector.mongodb.connection.DefaultMongoDbAuthProvider", unsupported=NO_JVM),
-    Option("mongodb.ssl.enabled", Kind.BOOLEAN, "Whether connections use TLS.", False),
+    Option("mongodb.ssl.enabled", Kind.BOOLEAN, "Use TLS.", False),
     Option("mongodb.ssl.invalid.hostname.allowed", Kind.BOOLEAN,
-           "Whether a server's certificate may be made out to another name.", False),
+           "Accept a server's certificate with another name.", False),
     Option("mongodb.ssl.keystore", Kind.TEXT, "Path of the file with the client's certificate and private key."),
     Option("mongodb.ssl.keystore.password", Kind.SECRET, "Password of that file, or of the private key in it."),
     Option("mongodb.ssl.keystore.type", Kind.TEXT, "Kind of that file.", "PKCS12", choices=("PKCS12", "PEM"),
            refused=_STORES),
     Option("mongodb.ssl.truststore", Kind.TEXT,
-           "Path of the file with the certificate authorities that servers are checked with; unset: the system's."),
+           "Path of the file with the certificate authorities that verify servers; unset: the system's."),
     Option("mongodb.ssl.truststore.password", Kind.SECRET, "Password of that file."),
     Option("mongodb.ssl.truststore.type", Kind.TEXT, "Kind of that file.", "PKCS12", choices=("PKCS12", "PEM"),
            refused=_STORES),
-    Option("mongodb.connect.timeout.ms", Kind.INTEGER, "How long a connection may take to come up, in ms; 0: any time.",
+    Option("mongodb.connect.timeout.ms", Kind.INTEGER, "Longest time to connect, in ms; 0: no limit.",
            10_000, check=at_least(0)),
-    Option("mongodb.socket.timeout.ms", Kind.INTEGER, "How long an answer may take, in ms; 0: any time.", 0,
+    Option("mongodb.socket.timeout.ms", Kind.INTEGER, "Longest time of an answer, in ms; 0: no limit.", 0,
            check=at_least(0)),
-    Option("mongodb.server.selection.timeout.ms", Kind.INTEGER, "How long a primary is waited for, in ms.", 30_000,
+    Option("mongodb.server.selection.timeout.ms", Kind.INTEGER, "Longest wait for a primary, in ms.", 30_000,
            check=at_least(1)),
-    Option("mongodb.heartbeat.frequency.ms", Kind.INTEGER, "Interval at which servers are looked after, in ms.",
+    Option("mongodb.heartbeat.frequency.ms", Kind.INTEGER, "Interval at which servers are monitored, in ms.",
            10_000, check=at_least(500)),
     Option("connect.max.attempts", Kind.INTEGER,
-           "How often a connection is tried before the pipeline gives up; unset: errors.max.retries says it.",
+           "Tries of a connection before the pipeline gives up; unset: errors.max.retries decides.",
            check=at_least(1)),
     Option("connect.backoff.initial.delay.ms", Kind.INTEGER,
-           "With connect.max.attempts: wait before the second try, in ms; it doubles from try to try.", 1000,
+           "With connect.max.attempts: time before the second try, in ms; it doubles with each further one.", 1000,
            check=at_least(0)),
-    Option("connect.backoff.max.delay.ms", Kind.INTEGER, "With connect.max.attempts: longest wait, in ms.", 120_000,
+    Option("connect.backoff.max.delay.ms", Kind.INTEGER,
+           "With connect.max.attempts: longest time between two tries, in ms.", 120_000,
            check=at_least(0)),
     Option("connection.validation.timeout.ms", Kind.INTEGER, "Wait of Debezium's validation, in ms.", 60_000,
            check=at_least(1), notice="mongodb.server.selection.timeout.ms says how long a server is waited for"),
@@ -126,10 +126,10 @@ FILTERS = (
            deprecated_names=("collection.whitelist",)),
     Option("collection.exclude.list", Kind.EXPRESSIONS, "Collections to leave out, as database.collection.", [],
            deprecated_names=("collection.blacklist",)),
-    Option("filters.match.mode", Kind.TEXT, "Whether the four lists hold expressions or names as they are.", "regex",
+    Option("filters.match.mode", Kind.TEXT, "Content of the four lists: expressions, or literal names.", "regex",
            choices=("regex", "literal")),
     Option("field.exclude.list", Kind.LIST,
-           "Fields that events leave out, as database.collection.field.field; * in the names of database and "
+           "Fields to leave out of events, as database.collection.field.field; * in the names of database and "
            "collection stands for any characters.", [],
            deprecated_names=("field.blacklist",), check=rules.fields_fault),
     Option("field.renames", Kind.LIST,
@@ -143,7 +143,7 @@ FILTERS = (
 CAPTURE = (
     Option(
         "capture.mode", Kind.TEXT,
-        "What is read: oplog (with the format 1.1), or change streams, whose updates have the whole document "
+        "Source of changes: oplog (with the format 1.1), or change streams, whose updates have the whole document "
         "(…update_full…) and the one before (…with_pre_image). Unset: oplog with the format 1.1, "
         "change_streams_update_full with the format 3.",
         choices=(
@@ -152,37 +152,38 @@ CAPTURE = (
         ),
     ),
     Option("capture.mode.full.update.type", Kind.TEXT,
-           "Where the whole document of an update comes from: lookup (as it is when the event is read) or post_image "
-           "(as it was after the update, of collections with changeStreamPreAndPostImages).", "lookup",
+           "Origin of an update's whole document: lookup (as it is when the event is read) or post_image (as it was "
+           "after the update, in collections with changeStreamPreAndPostImages).", "lookup",
            choices=("lookup", "post_image")),
-    Option("capture.scope", Kind.TEXT, "What one change stream covers.", "deployment",
+    Option("capture.scope", Kind.TEXT, "Scope of the change stream.", "deployment",
            choices=("deployment", "database", "collection")),
     Option("capture.target", Kind.TEXT, "The database, or database.collection, of capture.scope."),
     Option("capture.start.op.time", Kind.INTEGER,
-           "Where a query without checkpoint begins in the log, as a BSON timestamp in 64 bits; -1: now.", -1,
+           "Position in the log at which a query without a checkpoint begins, as a BSON timestamp in 64 bits; -1: "
+           "now.", -1,
            check=at_least(-1)),
     Option("cursor.max.await.time.ms", Kind.INTEGER,
-           "How long the server may wait for new changes before it answers, in ms; 0: its own 1 s.", 0,
+           "Longest wait of the server for new changes before it answers, in ms; 0: its own 1 s.", 0,
            check=at_least(0)),
     Option("cursor.pipeline", Kind.TEXT, "Further stages of the change stream, a JSON array of objects; the shell's "
            "notation, as {_id: ObjectId('…')}, is understood.",
            check=rules.pipeline_fault),
-    Option("cursor.pipeline.order", Kind.TEXT, "Where those stages stand: behind our own, before them, or alone.",
+    Option("cursor.pipeline.order", Kind.TEXT, "Place of those stages: after tailrace's own, before them, or alone.",
            "internal_first", choices=("internal_first", "user_first", "user_only")),
     Option("cursor.oversize.handling.mode", Kind.TEXT,
-           "What follows an event of more than 16 MB: the pipeline stops, updates of documents above "
-           "cursor.oversize.skip.threshold are left out, or the server splits the event (MongoDB 6.0.9 and later).",
+           "Response to an event of more than 16 MB: stop the pipeline, leave out updates of documents above "
+           "cursor.oversize.skip.threshold, or have the server split the event (MongoDB 6.0.9 and later).",
            "fail", choices=("fail", "skip", "split")),
     Option("cursor.oversize.skip.threshold", Kind.INTEGER, "With skip: largest document whose changes are read.", 0,
            check=at_least(0)),
 )  # fmt: skip
 
 EVENTS = (
-    Option("skipped.operations", Kind.LETTERS, "Operations that give no events: c, u, d; or none.", frozenset("t"),
+    Option("skipped.operations", Kind.LETTERS, "Operations without events: c, u, d; or none.", frozenset("t"),
            default_1x=frozenset()),
-    Option("json.serialization.mode", Kind.TEXT, "How documents are written as JSON.", "legacy", choices=("legacy",),
+    Option("json.serialization.mode", Kind.TEXT, "Form of documents in JSON.", "legacy", choices=("legacy",),
            refused=tuple((mode, _JSON_MODES) for mode in ("strict", "extended", "relaxed"))),
-    Option("binary.handling.mode", Kind.TEXT, "How binary values are written.", "bytes",
+    Option("binary.handling.mode", Kind.TEXT, "Form of binary values.", "bytes",
            choices=("bytes", "base64", "base64-url-safe", "hex"),
            notice="a document is one JSON text, its binary values in it"),
     *_named(relational.VALUES, "schema.name.adjustment.mode", "converters"),
@@ -204,14 +205,15 @@ KAFKA_CONNECT = (
 SNAPSHOT = (
     Option(
         "snapshot.mode", Kind.TEXT,
-        "What is read before the log: initial (once), initial_only (once, then stop), always (at each start), no_data "
-        "(nothing), when_needed (once, and again when the log no longer reaches the checkpoint), configuration_based "
-        "(as its switches say).",
+        "Snapshot before the log: initial (once), initial_only (once, then stop), always (at each start), no_data "
+        "(none), when_needed (once, and again when the log no longer reaches the checkpoint), configuration_based (as "
+        "its switches say).",
         "initial",
         choices=("initial", "always", "no_data", "never", "initial_only", "when_needed", "configuration_based"),
         refused=(("custom", NO_JVM),),
     ),
-    Option("snapshot.fetch.size", Kind.INTEGER, "Documents that a snapshot fetches at once; 0: the server's own.", 0,
+    Option("snapshot.fetch.size", Kind.INTEGER,
+           "Documents that a snapshot fetches at once; 0: the server's default.", 0,
            check=at_least(0)),
     Option("snapshot.max.threads", Kind.INTEGER, "Collections that are read at the same time.", 1, check=at_least(1),
            deprecated_names=("initial.sync.max.threads",),
@@ -220,7 +222,7 @@ SNAPSHOT = (
     Option("internal.legacy.snapshot.max.threads", Kind.BOOLEAN, "The older parallel snapshot.", False,
            notice="there is one way to read a snapshot"),
     Option("snapshot.include.collection.list", Kind.EXPRESSIONS,
-           "Captured collections that the snapshot reads, as database.collection; unset: all of them.", []),
+           "Captured collections that the snapshot reads, as database.collection; unset: all.", []),
     Option("snapshot.collection.filter.overrides", Kind.LIST,
            "Collections, as database.collection, of which the snapshot reads only some documents.", []),
     Option("snapshot.collection.filter.overrides.<collection>", Kind.TEXT,
@@ -230,7 +232,7 @@ SNAPSHOT = (
             "snapshot.query.mode.custom.name", "snapshot.mode.custom.name",
             "snapshot.mode.configuration.based.snapshot.data", "snapshot.mode.configuration.based.start.stream"),
     Option("snapshot.mode.configuration.based.snapshot.on.data.error", Kind.BOOLEAN,
-           "configuration_based: whether documents are read again when the log no longer reaches the checkpoint.",
+           "configuration_based: read documents again when the log no longer reaches the checkpoint.",
            False),
     Option("snapshot.mode.configuration.based.snapshot.schema", Kind.BOOLEAN,
            "configuration_based: whether schemas are read.", False, notice="collections have no schemas"),
@@ -252,7 +254,7 @@ SIGNALS = (
 FLOW = (
     *connector.SPOOLED,
     Option("max.queue.size.in.bytes", Kind.INTEGER,
-           "Most bytes that wait in the spool; 0: the reader's own limits, 128 MB in memory and 512 MB on disk.", 0,
+           "Maximum number of bytes in the spool; 0: the reader's own limits, 128 MB in memory and 512 MB on disk.", 0,
            check=between(0, 1 << 40)),
     Option("internal.log.position.check.enable", Kind.BOOLEAN, "Whether the position is checked at start.", True,
            notice="the log and the checkpoint are always compared"),
@@ -261,7 +263,7 @@ FLOW = (
 )  # fmt: skip
 
 OWN = (
-    formats("1.1", "3 where topic.prefix is given, else 1.1"),
+    formats("1.1", "3 with topic.prefix, else 1.1"),
     *connector.OWN,
 )
 

@@ -44,24 +44,24 @@ CONNECTION = (
     Option("database.password", Kind.SECRET, "Password of the user; best given as ${env:NAME} or ${file:PATH:KEY}."),
     Option("database.dbname", Kind.TEXT, "Database whose changes are captured."),
     Option(
-        "database.sslmode", Kind.TEXT, "How TLS is used, as libpq understands it.", "prefer",
+        "database.sslmode", Kind.TEXT, "Use of TLS, in libpq's words.", "prefer",
         choices=("disable", "allow", "prefer", "require", "verify-ca", "verify-full"), aliases=("driver.sslmode",),
     ),
     Option("database.sslcert", Kind.TEXT, "Path of the client's certificate, PEM.", aliases=("driver.sslcert",)),
     Option("database.sslkey", Kind.TEXT, "Path of the client's private key, PEM.", aliases=("driver.sslkey",)),
     Option("database.sslpassword", Kind.SECRET, "Password of the client's private key.",
            aliases=("driver.sslpassword",)),
-    Option("database.sslrootcert", Kind.TEXT, "Path of the certificate authorities that the server is checked with.",
+    Option("database.sslrootcert", Kind.TEXT, "Path of the certificate authorities that verify the server.",
            aliases=("driver.sslrootcert",)),
     Option("database.sslfactory", Kind.TEXT,
            "Java socket factory; NonValidatingFactory checks no certificate, as database.sslmode=require.",
            unsupported=NO_JVM, neutral=("org.postgresql.ssl.NonValidatingFactory",)),
-    Option("database.tcpKeepAlive", Kind.BOOLEAN, "Whether TCP keep-alive probes are sent.", True,
+    Option("database.tcpKeepAlive", Kind.BOOLEAN, "Send TCP keep-alive probes.", True,
            aliases=("driver.tcpKeepAlive",)),
     Option(
         "database.initial.statements", Kind.STATEMENTS,
-        "SQL run at the beginning of each session, those of the log and of snapshots as well, with the user's own "
-        "search_path; `;;` is a semicolon within a statement. A role that it sets needs REPLICATION.", [],
+        "SQL run at the beginning of every session, with the user's own search_path; `;;` is a semicolon within a "
+        "statement. A role that it sets needs REPLICATION.", [],
     ),
     relational.TIMEOUT,
     Option(
@@ -114,20 +114,22 @@ SLOT = (
         notice="the slot stays, for the checkpoint needs it, and keeps the log meanwhile: drop both by hand, with "
         "pg_drop_replication_slot, when the pipeline is given up",
     ),
-    Option("slot.max.retries", Kind.INTEGER, "How often a busy slot is tried again.", 6, check=at_least(0)),
-    Option("slot.retry.delay.ms", Kind.INTEGER, "Wait between two tries, in ms.", 10_000, check=at_least(0)),
-    Option("slot.failover", Kind.BOOLEAN, "Whether the slot is kept on standbys; from PostgreSQL 17 on.", False),
+    Option("slot.max.retries", Kind.INTEGER, "Tries of a busy slot after the first.", 6, check=at_least(0)),
+    Option("slot.retry.delay.ms", Kind.INTEGER, "Time between two tries, in ms.", 10_000, check=at_least(0)),
+    Option("slot.failover", Kind.BOOLEAN, "Keep the slot on standbys; from PostgreSQL 17 on.", False),
     Option("slot.stream.params", Kind.STATEMENTS,
            "Further parameters of pgoutput, as `name=value;name=value`: origin=none leaves out replicated changes.", [],
            check=_parameter_fault),
     Option("publication.name", Kind.TEXT, "Name of the publication.", "dbz_publication"),
     Option(
-        "publication.autocreate.mode", Kind.TEXT, "What is done when the publication is missing.", "all_tables",
+        "publication.autocreate.mode", Kind.TEXT,
+        "Creation of a missing publication: for all tables, not at all, for the captured tables (filtered), or without "
+        "tables.", "all_tables",
         choices=("all_tables", "disabled", "filtered", "no_tables"),
     ),
     Option("publish.via.partition.root", Kind.BOOLEAN,
-           "Whether changes of partitions appear as those of their root; takes effect when the publication is made, or "
-           "with publication.autocreate.mode=filtered.", False),
+           "Show changes of partitions as changes of their root; takes effect when the publication is made, or with "
+           "publication.autocreate.mode=filtered.", False),
     Option(
         "replica.identity.autoset.values", Kind.LIST,
         "Replica identities to set at the start: `regex:FULL|DEFAULT|NOTHING|INDEX name`, comma-separated.", [],
@@ -164,24 +166,24 @@ FILTERS = (
     Option("table.ignore.builtin", Kind.BOOLEAN, "Whether system tables are left out.", True,
            notice="system tables never reach the log"),
     Option("skip.messages.without.change", Kind.BOOLEAN,
-           "Whether updates that change no column of the events are dropped; they need REPLICA IDENTITY FULL.", False),
+           "Drop updates that change no column of the events; needs REPLICA IDENTITY FULL.", False),
     Option("message.prefix.include.list", Kind.EXPRESSIONS, "Prefixes of logical messages to capture.", []),
     Option("message.prefix.exclude.list", Kind.EXPRESSIONS, "Prefixes of logical messages to leave out.", []),
 )  # fmt: skip
 
 EVENTS = (
-    Option("skipped.operations", Kind.LETTERS, "Operations that give no events: c, u, d, t; or none.",
+    Option("skipped.operations", Kind.LETTERS, "Operations without events: c, u, d, t; or none.",
            frozenset("t"), default_1x=frozenset()),
-    Option("truncate.handling.mode", Kind.TEXT, "1.x: whether truncates give events.", None,
+    Option("truncate.handling.mode", Kind.TEXT, "1.x: leave truncates out, or include them.", None,
            choices=("skip", "include")),
-    Option("interval.handling.mode", Kind.TEXT, "How intervals are written.", "numeric",
+    Option("interval.handling.mode", Kind.TEXT, "Form of intervals.", "numeric",
            choices=("numeric", "string")),
-    Option("hstore.handling.mode", Kind.TEXT, "How hstore values are written.", "json", choices=("json", "map")),
-    Option("money.fraction.digits", Kind.INTEGER, "Digits of money after the point.", 2, check=between(0, 18)),
-    Option("include.unknown.datatypes", Kind.BOOLEAN, "Whether columns of unknown types are written, as bytes.",
+    Option("hstore.handling.mode", Kind.TEXT, "Form of hstore values.", "json", choices=("json", "map")),
+    Option("money.fraction.digits", Kind.INTEGER, "Digits of money after the decimal point.", 2, check=between(0, 18)),
+    Option("include.unknown.datatypes", Kind.BOOLEAN, "Write columns of unknown types, as bytes.",
            False),
     Option("unavailable.value.placeholder", Kind.TEXT,
-           "What stands for an unchanged TOAST value; `hex:` before hexadecimal digits gives bytes.",
+           "Placeholder for an unchanged TOAST value; `hex:` before hexadecimal digits gives bytes.",
            "__debezium_unavailable_value", deprecated_names=("toasted.value.placeholder",),
            check=relational.placeholder_fault),
     Option("include.schema.changes", Kind.BOOLEAN, "Whether schema changes give records.", True,
@@ -198,9 +200,9 @@ EVENTS = (
 SNAPSHOT = (
     Option(
         "snapshot.mode", Kind.TEXT,
-        "What is read before the log: initial (once), initial_only (once, then stop), always (at each start), no_data "
-        "(nothing), when_needed (once, and again when the slot no longer reaches the checkpoint), configuration_based "
-        "(as its switches say).",
+        "Snapshot before the log: initial (once), initial_only (once, then stop), always (at each start), no_data "
+        "(none), when_needed (once, and again when the slot no longer reaches the checkpoint), configuration_based (as "
+        "its switches say).",
         "initial",
         choices=(
             "initial", "always", "no_data", "never", "initial_only", "exported", "when_needed", "configuration_based",
@@ -226,7 +228,7 @@ SNAPSHOT = (
     Option("snapshot.mode.configuration.based.snapshot.schema", Kind.BOOLEAN,
            "configuration_based: whether schemas are read.", False, notice=_NO_HISTORY),
     Option("snapshot.mode.configuration.based.snapshot.on.data.error", Kind.BOOLEAN,
-           "configuration_based: whether rows are read again when the slot no longer reaches the checkpoint.", False),
+           "configuration_based: read rows again when the slot no longer reaches the checkpoint.", False),
     Option("snapshot.mode.configuration.based.snapshot.on.schema.error", Kind.BOOLEAN,
            "configuration_based: whether schemas are read again when their history is lost.", False,
            notice=_NO_HISTORY),
@@ -238,18 +240,18 @@ SNAPSHOT = (
 FLOW = (
     *connector.SPOOLED,
     Option("max.queue.size.in.bytes", Kind.INTEGER,
-           "Most bytes that wait in the spool, and most that are kept of transactions before their commit; 0: the "
-           "reader's own limits, 640 MB and 512 MB.", 0, check=at_least(0)),
+           "Maximum number of bytes in the spool, and of transactions before their commit; 0: the reader's own limits, "
+           "640 MB and 512 MB.", 0, check=at_least(0)),
     Option("schema.history.internal.<option>", Kind.TEXT, "Schema history of other connectors.",
            pattern=r"(schema\.history\.internal|database\.history)(\..+)?", notice=_NO_HISTORY),
 )  # fmt: skip
 
 OWN = (
-    formats("1.7", "3 where topic.prefix is given or rows=typed, else 1.7"),
+    formats("1.7", "3 with topic.prefix or rows=typed, else 1.7"),
     Option(
         "read.hold.ms",
         Kind.INTEGER,
-        "How long the snapshot of spark.read is kept open while no task reads it, in ms.",
+        "Time for which the snapshot of spark.read is kept open while no task reads it, in ms.",
         600_000,
         check=at_least(1000),
     ),

@@ -44,8 +44,8 @@ CONNECTION = (
     Option("database.include.list", Kind.EXPRESSIONS, "Of the databases named, those to capture.", []),
     Option("database.exclude.list", Kind.EXPRESSIONS, "Of the databases named, those to leave out.", []),
     Option("database.server.timezone", Kind.TEXT,
-           "Time zone of the server, in which it notes when transactions commit: a region, as Europe/Berlin, or an "
-           "offset, as +02:00. Unset: the server is asked for its present offset.", check=_zone_fault),
+           "Time zone in which the server notes commit times: a region, such as Europe/Berlin, or an offset, such as "
+           "+02:00. Unset: the server's present offset.", check=_zone_fault),
     relational.TIMEOUT,
     Option("database.query.timeout.ms", Kind.INTEGER, "Longest time of a statement, in ms; 0: no limit.", 600_000,
            check=at_least(0)),
@@ -55,14 +55,14 @@ CONNECTION = (
 FILTERS = (
     *relational.LISTS,
     Option("capture.instance.include.list", Kind.EXPRESSIONS, "Capture instances to read.", []),
-    Option("capture.instance.exclude.list", Kind.EXPRESSIONS, "Capture instances to pass over.", []),
+    Option("capture.instance.exclude.list", Kind.EXPRESSIONS, "Capture instances to leave out.", []),
     changetables.BUILTIN,
 )  # fmt: skip
 
 PLACEHOLDER = Option(
     "unavailable.value.placeholder", Kind.TEXT,
-    "What stands, in the rows of updates, for the null of a text, ntext, image or xml column, which a change table "
-    "leaves out when it did not change; hex: before hexadecimal digits gives bytes. In the 1.0 format it is null.",
+    "Placeholder, in the rows of updates, for the null of a text, ntext, image or xml column, which a change table "
+    "leaves out if it did not change; hex: before hexadecimal digits gives bytes. In the 1.0 format it is null.",
     "__debezium_unavailable_value", check=relational.placeholder_fault,
 )  # fmt: skip
 
@@ -74,19 +74,19 @@ EVENTS = (
 
 SNAPSHOT = (
     Option("snapshot.mode", Kind.TEXT,
-           "What is read before the change tables: initial (once), initial_only (once, then stop), always (at each "
-           "start), no_data (nothing), when_needed (once, and again when the change tables no longer reach the "
-           "checkpoint), configuration_based (as its switches say).",
+           "Snapshot before the change tables: initial (once), initial_only (once, then stop), always (at each start), "
+           "no_data (none), when_needed (once, and again when the change tables no longer reach the checkpoint), "
+           "configuration_based (as its switches say).",
            "initial", choices=(*changetables.MODES, "initial_schema_only"), refused=changetables.REFUSED_MODES,
            instead=changetables.TAKEN_MODES),
     Option("snapshot.isolation.mode", Kind.TEXT,
-           "How the rows of a chunk are read: repeatable_read (their locks last as long as the chunk), snapshot (no "
-           "locks; the database must allow it), read_committed, read_uncommitted (may show changes that are rolled "
-           "back later), exclusive (the table is locked for others while a chunk is read). The change tables are read "
-           "from before the first chunk on, so the outcome is the same; only what a single READ shows differs.",
+           "Isolation level of a chunk: repeatable_read (locks last as long as the chunk), snapshot (no locks; the "
+           "database must allow it), read_committed, read_uncommitted (may show changes that are rolled back later), "
+           "exclusive (the table is locked for others while a chunk is read). The change tables are read from before "
+           "the first chunk on, so every row ends the same; only single READ events differ.",
            "repeatable_read",
            choices=("repeatable_read", "snapshot", "read_committed", "read_uncommitted", "exclusive")),
-    Option("snapshot.lock.timeout.ms", Kind.INTEGER, "How long a chunk waits for locks, in ms.", 10_000,
+    Option("snapshot.lock.timeout.ms", Kind.INTEGER, "Longest wait of a chunk for locks, in ms.", 10_000,
            check=at_least(0)),
     Option("snapshot.fetch.size", Kind.INTEGER, "Rows that a chunk fetches at once; obeyed only when given.", 2000,
            check=at_least(1)),
@@ -95,15 +95,15 @@ SNAPSHOT = (
 
 CHANGES = (
     Option("data.query.mode", Kind.TEXT,
-           "How changes are read: direct (from the change tables), function (by cdc.fn_cdc_get_all_changes_…, which "
+           "Way to read changes: direct (from the change tables), function (by cdc.fn_cdc_get_all_changes_…, which "
            "needs no right on the change tables themselves).",
            "direct", default_1x="function", choices=("direct", "function")),
     Option("query.fetch.size", Kind.INTEGER, "Changes fetched at once.", 10_000, check=at_least(1)),
     Option("streaming.fetch.size", Kind.INTEGER, "Changes that one query of Debezium returns at most.", 0,
            notice="a query returns all of its range, and its rows are converted as they arrive"),
     Option("database.sqlserver.agent.status.query", Kind.TEXT,
-           "Select that gives in one row and column whether the capture agent runs, as 1 or 0, for servers without "
-           "sys.dm_server_services; ${db} stands for the database, in brackets.",
+           "Query that returns 1 if the capture agent runs, else 0, for servers without sys.dm_server_services; ${db} "
+           "stands for the database, in brackets.",
            "SELECT CASE WHEN dss.[status]=4 THEN 1 ELSE 0 END AS isRunning FROM ${db}.sys.dm_server_services dss "
            "WHERE dss.[servicename] LIKE N'SQL Server Agent (%'"),
     Option("internal.streaming.lsn.optimization", Kind.BOOLEAN, "Whether polls without changes are left out.", True,
@@ -136,13 +136,13 @@ SIGNALS = (
     Option("read.only", Kind.BOOLEAN, "Whether incremental snapshots write no watermarks.", False,
            notice="driver.applicationIntent=ReadOnly says so; without a signal table nothing is written anyway"),
     Option("incremental.snapshot.option.recompile", Kind.BOOLEAN,
-           "Whether the selects of chunks carry OPTION (RECOMPILE).", False),
+           "Add OPTION (RECOMPILE) to the queries of chunks.", False),
 )  # fmt: skip
 
 FLOW = changetables.replacing(connector.FLOW, changetables.FLOW)
 
 OWN = (
-    formats("1.0", "3 where topic.prefix is given, else 1.0"),
+    formats("1.0", "3 with topic.prefix, else 1.0"),
     *changetables.replacing(connector.OWN, changetables.OWN),
 )
 
