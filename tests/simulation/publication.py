@@ -9,7 +9,7 @@ from tailrace.connectors.postgres.log.identity import EARLIER
 from tailrace.connectors.postgres.schema import coverage, inventory
 from tailrace.connectors.postgres.setup.publications import FOR_ALL_TABLES
 from tailrace.connectors.postgres.setup.slots import STATE
-from tailrace.connectors.postgres.setup.stock import LOOK
+from tailrace.connectors.postgres.setup.stock import look
 from tailrace.connectors.postgres.snapshot.rights import IN_PART
 from tests.simulation.log import TABLES
 
@@ -25,8 +25,10 @@ QUIET = frozenset(
         STATE,
         EARLIER,
         IN_PART,
-        LOOK,
+        look(schemas=False),
+        look(schemas=True),
         inventory._ALTERATIONS,
+        inventory._NEWEST_SCHEMA,
     )
 )
 """Statements that only read at a start: a history does not kill the process between them, as they change nothing."""
@@ -46,8 +48,10 @@ ANSWERS: tuple[tuple[str, Callable[[Any, str, Sequence[Any]], list[tuple[Any, ..
     (coverage._PUBLICATION, lambda session, text, values: [(True, False)]),
     (coverage._PUBLISHED, lambda session, text, values: [(oid, None, None) for oid in TABLES]),
     (inventory._PUBLICATION, lambda session, text, values: [(_OID,)]),
-    (LOOK, lambda session, text, values: [("",)]),
+    (look(schemas=False), lambda session, text, values: [("",)]),
+    (look(schemas=True), lambda session, text, values: [("",)]),
     (inventory._ALTERATIONS, lambda session, text, values: [(1, 1)]),
+    (inventory._NEWEST_SCHEMA, lambda session, text, values: [(0,)]),
     (IN_PART, lambda session, text, values: []),
     (EARLIER, lambda session, text, values: []),
     (STATE, lambda session, text, values: [(None, "")]),

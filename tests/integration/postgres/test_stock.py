@@ -92,20 +92,29 @@ def test_the_run_that_is_concerned_tells_it(
     assert bool(said) == bool(caplog.text)
 
 
-@pytest.mark.parametrize("way", ["add", "set", "publish"])
+@pytest.mark.parametrize("way", ["add", "set", "publish", "schema"])
 def test_what_was_set_back_between_two_runs_is_told(
     make: Callable[..., Query], database: Database, caplog: pytest.LogCaptureFixture, way: str
 ) -> None:
+    change = "alter publication dbz_publication"
+    if way == "schema":
+        with database.connect() as connection:
+            if connection.info.server_version < 150000:
+                pytest.skip("publications have no schemas before PostgreSQL 15")
+        database.execute(f"{change} set tables in schema public")
     query = make()
     run(query)
     caplog.clear()
-    change = "alter publication dbz_publication"
     statements, said = {
         "add": ((f"{change} drop table t", f"{change} add table t"), "lists public.t anew"),
         "set": ((f"{change} set table u", f"{change} set table t, u, p"), "lists public.t anew"),
         "publish": (
             (f"{change} set (publish = 'insert')", f"{change} set (publish = 'insert, update, delete, truncate')"),
             "the publication dbz_publication was altered",
+        ),
+        "schema": (
+            (f"{change} drop tables in schema public", f"{change} add tables in schema public"),
+            "lists public.p_1, public.t, public.u anew",
         ),
     }[way]
     database.execute(statements[0], "insert into t values (7)", statements[1])

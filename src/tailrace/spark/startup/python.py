@@ -36,7 +36,7 @@ def worker_python() -> str:
     """Return the path of a script that runs this process's Python for Spark.
 
     The script takes PySpark's zipped copy off PYTHONPATH, has processes forked by the session's fork server, and runs
-    modules by `quiet.py`. If PySpark is not an installed package, or there is no shell, returns this Python's path.
+    modules by `worker_main.py`. Returns this Python's path if PySpark is no installed package, or if there is no shell.
     """
     package = importlib.util.find_spec("pyspark")
     installed = package is not None and package.origin is not None and "site-packages" in Path(package.origin).parts

@@ -29,6 +29,17 @@ _LISTED_SINCE = """
 select r.prrelid::int8 from pg_catalog.pg_publication_rel r join pg_catalog.pg_publication p on p.oid = r.prpubid
 where p.pubname = %s and r.oid::int8 > %s
 """
+_SCHEMAS_SINCE = 150000
+"""The first version of the server whose publications list schemas."""
+_NEWEST_SCHEMA = """
+select coalesce(pg_catalog.max(s.oid::int8), 0)
+from pg_catalog.pg_publication_namespace s join pg_catalog.pg_publication p on p.oid = s.pnpubid where p.pubname = %s
+"""
+_OF_SCHEMAS_SINCE = """
+select c.oid::int8 from pg_catalog.pg_publication_namespace s
+join pg_catalog.pg_publication p on p.oid = s.pnpubid join pg_catalog.pg_class c on c.relnamespace = s.pnnspid
+where p.pubname = %s and s.oid::int8 > %s and c.relkind in ('r', 'p')
+"""
 _HIGHEST = "select pg_catalog.max(oid::int8) from pg_catalog.pg_class"
 _LEAVES = """
 with recursive part(root, oid) as (
@@ -51,7 +62,7 @@ class Inventory:
 
     `publication` is the publication's oid, `highest` the highest oid of a relation; 0: unknown. `tables` are the
     captured tables under whose names changes arrive: oid, name, and partitions if there are any. `altered` is the last
-    transaction that altered the publication, `newest` the highest oid of an entry of its list; 0 in offsets of earlier
+    transaction that altered the publication, `newest` the highest oid of an entry of its lists; 0 in offsets of earlier
     versions, which did not keep them. `partial` are the oids of tables that were captured late and have rows that no
     snapshot has read since.
     """
@@ -105,15 +116,26 @@ def publication_of(connection: psycopg.Connection[Any], config: Config) -> int:
     return 0 if row is None else int(row[0])
 
 
+def lists_schemas(connection: psycopg.Connection[Any]) -> bool:
+    """Return True if the server's publications can list schemas."""
+    return connection.info.server_version >= _SCHEMAS_SINCE
+
+
 def alterations_of(connection: psycopg.Connection[Any], config: Config) -> tuple[int, int]:
     """Return `altered` and `newest` of the publication, 0 if there is none."""
-    row = connection.execute(_ALTERATIONS, (config["publication.name"],)).fetchone()
-    return (0, 0) if row is None else (int(row[0]), int(row[1]))
+    name = config["publication.name"]
+    row = connection.execute(_ALTERATIONS, (name,)).fetchone()
+    if row is None:
+        return 0, 0
+    (schema,) = (lists_schemas(connection) and connection.execute(_NEWEST_SCHEMA, (name,)).fetchone()) or (0,)
+    return int(row[0]), max(int(row[1]), int(schema))
 
 
-def listed_since(connection: psycopg.Connection[Any], config: Config, newest: int) -> list[int]:
-    """Return the oids of the tables that the publication lists by entries newer than `newest`."""
-    return [oid for (oid,) in connection.execute(_LISTED_SINCE, (config["publication.name"], newest)).fetchall()]
+def listed_since(connection: psycopg.Connection[Any], config: Config, newest: int) -> set[int]:
+    """Return the oids of the tables that the publication lists, also by schema, in entries newer than `newest`."""
+    given = config["publication.name"], newest
+    queries = (_LISTED_SINCE, _OF_SCHEMAS_SINCE) if lists_schemas(connection) else (_LISTED_SINCE,)
+    return {oid for query in queries for (oid,) in connection.execute(query, given).fetchall()}
 
 
 def read(

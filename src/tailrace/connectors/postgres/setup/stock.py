@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
-# A hash of everything in the catalog on which `Stock` depends: names and kinds of tables, files of partitions, the
-# publication, its lists, and the tables that it has by lists and schemas. Temporary tables are never captured.
-LOOK = """
+# Names and kinds of tables, files of partitions, the publication, its lists, and the tables that it has by these.
+# Temporary tables are never captured.
+_LOOK = """
 select pg_catalog.md5(pg_catalog.string_agg(line, ';' order by line)) from (
   select pg_catalog.concat_ws(' ', 'p', oid, xmin) as line from pg_catalog.pg_publication where pubname = %s
   union all
@@ -38,13 +38,26 @@ select pg_catalog.md5(pg_catalog.string_agg(line, ';' order by line)) from (
   union all
   select pg_catalog.concat_ws(' ', 'l', pg_catalog.to_jsonb(l)) from pg_catalog.pg_publication_tables l
   where l.pubname = %s
-  union all
+  union all {schemas}
   select pg_catalog.concat_ws(' ', 't', c.oid, n.nspname, c.relname, c.relpersistence, c.relispartition,
     c.relrowsecurity, c.relreplident, case when c.relispartition then c.relfilenode end)
   from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   where c.relkind in ('r', 'p') and c.relpersistence <> 't' and n.nspname not in ('pg_catalog', 'information_schema')
 ) seen
 """
+_SCHEMAS = """
+  select pg_catalog.concat_ws(' ', 's', s.oid, s.xmin) from pg_catalog.pg_publication_namespace s
+  join pg_catalog.pg_publication p on p.oid = s.pnpubid where p.pubname = %s
+  union all"""
+
+
+def look(*, schemas: bool) -> str:
+    """Return a query for a hash of everything in the catalog on which `Stock` depends; each parameter is the
+    publication's name.
+
+    `schemas` is True if the server's publications can list schemas.
+    """
+    return _LOOK.format(schemas=_SCHEMAS if schemas else "")
 
 
 class Stock:
@@ -171,7 +184,8 @@ class Stock:
         self._looked = looked
 
     def _look(self, connection: psycopg.Connection[Any]) -> str:
-        row = connection.execute(LOOK, (self._name,) * 3).fetchone()
+        query = look(schemas=inventory.lists_schemas(connection))
+        row = connection.execute(query.encode(), (self._name,) * query.count("%s")).fetchone()
         return "" if row is None else str(row[0])
 
     def _keep(self, connection: psycopg.Connection[Any], catalog: Catalog, before: Inventory, now: Inventory) -> None:
@@ -220,7 +234,7 @@ class Stock:
             )
         if newest > since.newest:
             again = inventory.listed_since(connection, self._config, since.newest)
-            names = sorted({known[oid] for oid in again if oid in known})
+            names = sorted(known[oid] for oid in again & known.keys())
             if names:
                 yield (
                     f"the publication {self._name} lists {listed(names)} anew: changes while it did not list them, "
