@@ -1,4 +1,4 @@
-"""Advice that holds for every database: what crosses a network in the clear."""
+"""Advice for every database: `check` warns of unencrypted connections over a network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailrace.connectors.sqlserver.setup import advice as sqlserver
 from tailrace.errors import ConnectionFailed, PrerequisiteError
 
 AWAY = "192.0.2.7"
-"""An address of a network that is for documentation alone."""
+"""An address of a network reserved for documentation."""
 
 
 def test_this_machine_is_not_elsewhere() -> None:
@@ -27,7 +27,7 @@ def test_this_machine_is_not_elsewhere() -> None:
 
 
 def test_an_address_of_an_interface_is_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that a datagram to it would come from; and a name is elsewhere when one of its addresses is."""
+    """It is an address that a datagram to it would come from; a name is elsewhere if one of its addresses is."""
 
     class Probe:
         def __init__(self, *_: object) -> None: ...
@@ -117,7 +117,7 @@ def test_db2(host: str, security: dict[str, str], warned: bool) -> None:
 
 
 class _Db2:
-    """A session with a Db2 that tells of authorities, or refuses to."""
+    """A session with a Db2 that lists authorities, or refuses to."""
 
     def __init__(self, *authorities: str, refusal: Exception | None = None) -> None:
         self.connection = self
@@ -143,7 +143,7 @@ def test_authorities_of_db2() -> None:
     assert 'grant select on "ASNCDC"."IBMSNAP_REGISTER" to user TAILRACE;' in found.remedy
     modest: Any = _Db2("CONNECT", "CREATETAB", "BINDADD", "IMPLICIT_SCHEMA")
     assert list(db2.rights(config, modest, [])) == []
-    # a server that has no such function, or lets nobody call it
+    # A server without this function, or where nobody may call it.
     silent: Any = _Db2(refusal=PrerequisiteError("no such function"))
     assert list(db2.rights(config, silent, [])) == []
     lost: Any = _Db2(refusal=ConnectionFailed("gone"))
@@ -175,7 +175,7 @@ def test_mongodb(given: str, warned: bool) -> None:
 
 
 class _Known:
-    """A client that has met all of its seeds."""
+    """A client that has reached all of its seeds."""
 
     def __init__(self, client: Any) -> None:
         self.options = client.options

@@ -1,4 +1,5 @@
-"""The benchmark's arithmetic: figures, steady times, percentiles, which process is what. Nothing is measured here."""
+"""The benchmark's arithmetic is right: figures, steady times, percentiles, kinds of processes. Nothing is measured
+here."""
 
 from __future__ import annotations
 
@@ -150,7 +151,7 @@ def test_a_row_that_never_arrived_is_an_error() -> None:
         (["python", "-u", "-c", "from tailrace.spark.startup.fork_server import main"], "python_streamin", "planner"),
         (["python", "-I", "-S", "/x/forked.py", "/s", "/x/quiet.py", "-m", "pyspark.daemon"], "python", "workers"),
         (["python", "-I", "-S", "/x/forked.py", "/s", "/x/quiet.py", "-m", PLANNER], "python", "workers"),
-        # without a fork server
+        # Without a fork server.
         (["python", "/x/quiet.py", "-m", PLANNER], "python", "planner"),
         (["python", "/x/quiet.py", "-m", "pyspark.daemon", "pyspark.worker"], "python", "workers"),
         (["pg_recvlogical", "--start"], "pg_recvlogical", "client"),

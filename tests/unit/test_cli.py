@@ -56,7 +56,7 @@ def test_a_secret_comes_from_a_file_and_not_from_the_list_of_processes(
     assert cli._read(given).source["database.password"] == "hun${ter}2"
     assert cli._read(parser.parse_args(["check", path, "--set", "database.password=${env:PATH}"]))
     assert "--set-file" not in caplog.text
-    # in no line of this file, which a stack trace would show
+    # The text is in no line of this file, which a stack trace would show.
     secret = "".join(("hunter", "2"))
     assert cli._read(parser.parse_args(["check", path, "--set", f"database.password={secret}"]))
     assert caplog.text.count("use --set-file database.password=PATH") == 1
@@ -105,7 +105,7 @@ def test_verify_keeps_its_1_for_tables_that_differ(
     assert cli.main(["verify", "there.properties"]) == 13
     assert cli.main(["run", "there.properties"]) == 1
     monkeypatch.undo()
-    # before Spark starts
+    # Before Spark starts.
     assert cli.main(["verify", write(tmp_path, NOWHERE)]) == 2
     assert "compares the tables of debezium.sink.type=tables" in capsys.readouterr().err
 
@@ -119,7 +119,7 @@ def test_every_error_has_a_documented_exit_code() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TailraceError)]
     codes = {kind.exit_code for kind in kinds}
     assert codes == set(range(1, len(codes) + 1))
-    # a kind without a code of its own is one of those that it stands below
+    # A class without a code of its own has its base class's.
     own = [kind for kind in kinds if "exit_code" in vars(kind)]
     assert len(own) == len(codes)
     assert all(f" {code}  " in cli._EXIT_CODES for code in codes)
@@ -338,7 +338,7 @@ def test_the_kafka_sink_hands_the_producers_options_to_spark() -> None:
 
 
 class Launched:
-    """Stands for a JVM that is starting."""
+    """A stand-in for a JVM that is starting."""
 
     def __init__(self) -> None:
         self.ended = 0
@@ -382,7 +382,7 @@ def test_a_run_whose_server_is_away_ends_the_jvm_that_was_starting(
     given = ["run", path, "--set", "debezium.sink.type=noop", "--checkpoint", str(checkpoint)]
     assert cli.main(given) == 3
     assert "Traceback" not in capsys.readouterr().err
-    # it would have held the lock as well, which is free again
+    # It would have held the lock as well, which is free again.
     assert len(files) == 1
     assert len(files[0]) == 1
     assert launched.ended == 1
@@ -394,7 +394,7 @@ def test_a_run_whose_server_is_away_ends_the_jvm_that_was_starting(
 def test_the_end_of_a_query_ends_the_wait_for_it() -> None:
     with StopRequest() as interruption:
         interruption.wake()
-        # longer than any test may take
+        # Longer than any test may take.
         assert not interruption.wait(100_000)
-        # and only that one
+        # And only that directory.
         assert not interruption.wait(0)

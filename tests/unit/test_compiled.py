@@ -1,4 +1,4 @@
-"""Compiled functions are kept where there is a place to write, and work where there seems to be none."""
+"""Compiled functions are kept in a writable place, and work without one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def imported(package: Path, **environment: str) -> subprocess.CompletedProcess[s
 
 
 def closed(folder: Path) -> Path:
-    """A copy of the package that nothing can be written beside, not even by root."""
+    """Return a copy of the package beside which nothing can be written, not even by root."""
     package = folder / "site" / "tailrace"
     shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))
     for directory in (package, *(path for path in package.rglob("*") if path.is_dir())):
@@ -48,7 +48,7 @@ def test_kernels_load_where_neither_the_source_nor_a_home_can_be_written(tmp_pat
     place = Path(done.stdout.strip())
     assert place.parent == temporary
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
-    # others could have put something there that is run
+    # Others could have put code there that would be executed.
     place.chmod(0o777)
     done = imported(package, **nowhere)
     assert done.returncode == 0, done.stderr
@@ -78,7 +78,7 @@ def doubled(shape):
 
 
 def test_a_cache_that_names_what_is_gone_counts_as_none(tmp_path: Path) -> None:
-    # As after an update that leaves the caches of the version before it.
+    # As after an update that leaves the caches of the previous version.
     package = tmp_path / "site" / "kept"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -119,7 +119,7 @@ def times(value):
 
 
 def test_a_cache_of_what_calls_a_kernel_that_has_changed_counts_as_none(tmp_path: Path) -> None:
-    # As after an update that leaves the caller's own source as it was.
+    # As after an update that leaves the caller's own source unchanged.
     package = tmp_path / "site" / "kept"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()

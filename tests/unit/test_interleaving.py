@@ -1,4 +1,4 @@
-"""Records put in order by their places: numbers or bytes, in pieces, and as they are where nothing interleaves."""
+"""Records are ordered by their places, numbers or bytes, in pieces, and left unchanged if nothing interleaves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_records_of_one_place_stay_together_and_in_their_order(
     def places(*given: int) -> npt.NDArray[np.generic]:
         if kind == "int64":
             return np.array(given, np.int64)
-        # the last byte may be zero
+        # The last byte may be zero.
         return np.array([bytes([place, 0, 0]) for place in given], "S3")
 
     found = list(
@@ -49,7 +49,7 @@ def test_records_that_are_in_order_are_not_copied() -> None:
 
 
 def test_pieces_are_cut_by_bytes_where_large_records_stand_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By their number alone, all large ones would come together, and their texts go beyond what an array can hold."""
+    """By number alone, all large records would come together, and their texts exceed an array."""
     monkeypatch.setattr(interleaving, "_MOST_BYTES", 10_000)
     small, large = ["s"] * 40, ["l" * 9000] * 4
     found = list(

@@ -1,4 +1,4 @@
-"""A batch that a stop ends is known to Spark by few words."""
+"""Spark recognises a batch that a stop has interrupted by a short text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CALL = "An error occurred while calling o80.text.\n: "
 
 
 class Failure(Py4JJavaError):  # type: ignore[misc]
-    """The JVM's error with a text of its own, without a JVM."""
+    """The JVM's error with a given text, without a JVM."""
 
     def __init__(self, text: str) -> None:
         super().__init__("", SimpleNamespace(_target_id="o1"))

@@ -1,4 +1,4 @@
-"""Tests in several processes are all tests, and a failure in any of them is one; each one's seconds are told."""
+"""Tests in several processes include all tests; a failure in any of them counts, and the seconds of each are shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pytest_addoption(parser):
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory of tests with one in each part, where `lanes` looks for them."""
+    """Return a directory of tests with one in each part, where `lanes` looks for them."""
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\npythonpath = ['.']\n")
     for name in NAMES:
         (tmp_path / "tests" / name).mkdir(parents=True)
@@ -50,7 +50,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def shown(said: str) -> dict[str, str]:
-    """The last line of each part, by its name."""
+    """Return the last line of each part by its name."""
     rows = said.partition("== the parts\n")[2].splitlines()
     return dict(row.partition(" s  ")[2].split(": ", 1) for row in rows)
 
@@ -152,7 +152,7 @@ def test_a_full_run_goes_on_where_it_was_ended(
     assert "databases: passed at this commit before" in said
     assert lanes.main(["--full", "--again", "--part", "others"]) == 0
     assert set(shown(capfd.readouterr().out)) == {"others"}
-    # another commit
+    # Another commit.
     monkeypatch.setattr(lanes, "commit", lambda: "def")
     assert lanes.main(["--full"]) == 0
     assert set(shown(capfd.readouterr().out)) == {"kernels", "golden", "databases", "others"}

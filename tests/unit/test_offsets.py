@@ -1,4 +1,4 @@
-"""Offsets that no version has written are a lost position, in words, for every connector."""
+"""Offsets that no version has written are reported as a lost position, for every connector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running snapshot shows how far its tables are: as bars on a terminal, as lines elsewhere."""
+"""A running snapshot shows the progress of its tables: as bars on a terminal, as lines elsewhere."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_pace_is_that_since_a_table_was_first_seen() -> None:
     pace = Pace()
     assert pace.seen([TableProgress("t", 100, None)], 10.0)[0][1] == 0
     assert pace.seen([TableProgress("t", 600, None)], 15.0)[0][1] == 100
-    # Read anew from its start: what was before does not count.
+    # The table is read anew from its start, so the earlier progress does not count.
     assert pace.seen([TableProgress("t", 50, None)], 20.0)[0][1] == 0
     assert pace.seen([TableProgress("u", 5, None)], 21.0)[0][1] == 0
     assert pace.seen([TableProgress("t", 60, None)], 22.0)[0][1] == 0
@@ -88,7 +88,7 @@ class Terminal(io.StringIO):
 
 
 def drawn(text: str) -> list[str]:
-    """What a terminal shows of `text`: carriage returns, line feeds, up, and the two kinds of clearing."""
+    """Return a terminal's contents after `text`, with carriage returns, line feeds, up, and both kinds of clearing."""
     rows, row, column, at = [""], 0, 0, 0
     while at < len(text):
         if text[at] == "\x1b":
@@ -133,7 +133,7 @@ def test_a_terminal_redraws_its_bars_in_place_and_clears_them_at_the_end() -> No
     line.close()
     shown = drawn(out.getvalue())
     assert "900 of 1,000 rows" in shown[1]
-    # What comes next has a line of its own.
+    # Further output begins on a new line.
     assert shown[2:] == [""]
 
 

@@ -1,4 +1,4 @@
-"""The recorder's own parts that need no Debezium."""
+"""The recorder's own parts that do not need Debezium."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_debezium_reads_the_very_configuration_that_the_case_names(
 
 
 def whole(text: str) -> str:
-    """`text` with its UTF-16 surrogates, which the file's escapes are, joined."""
+    """Return `text` with its UTF-16 surrogates, the escapes of the file, joined."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16")
 
 

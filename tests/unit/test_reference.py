@@ -1,4 +1,4 @@
-"""The reference pages say what the tables of options say, and define each option once."""
+"""The reference pages agree with the tables of options, and define each option once."""
 
 from __future__ import annotations
 

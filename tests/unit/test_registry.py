@@ -1,4 +1,4 @@
-"""Connectors are found by name, by class and by entry point, and none is loaded that nobody asks for."""
+"""Connectors are found by name, by class and by entry point, and loaded only when needed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONNECTOR = replace(own, traits=replace(own.traits, connector="other"), names=("
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory that packages are put into."""
+    """Return a directory for packages."""
     monkeypatch.syspath_prepend(tmp_path)
     before = set(sys.modules)
     yield tmp_path
@@ -37,7 +37,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def install(site: Path, package: str, name: str, source: str) -> None:
-    """Put a package with one module and an entry point `name` into `site`."""
+    """Install a package with one module and an entry point `name` into `site`."""
     info = site / f"{package}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")

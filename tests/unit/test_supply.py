@@ -1,4 +1,4 @@
-"""The bill of materials names all that is pinned, and the audit tells what it could not look at."""
+"""The bill of materials names everything that is pinned, and the audit reports what it could not examine."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_licences_are_those_that_the_installed_packages_declare() -> None:
 
 
 class Index(BaseHTTPRequestHandler):
-    """A package index: `pages` are what it serves."""
+    """A package index that serves `pages`."""
 
     pages: dict[str, Any] = {}  # noqa: RUF012
 
@@ -102,7 +102,8 @@ class Index(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    """The address of a package index with one vulnerable package, and one of which it knows the newest release."""
+    """Return the address of a package index with one vulnerable package, and a package whose newest
+    release it knows."""
     told = {"id": "PYSEC-1", "aliases": ["CVE-1"], "fixed_in": ["1.3"], "withdrawn": None}
     gone = {"id": "PYSEC-2", "aliases": [], "fixed_in": [], "withdrawn": "2020-01-01"}
     Index.pages = {
@@ -122,7 +123,7 @@ def test_the_index_tells_of_a_release(address: str) -> None:
     ask = of_index(address, 60)
     assert ask(part()) == [Advisory(part(), ("PYSEC-1", "CVE-1"), ("1.3",))]
     assert "brittle 1.2: PYSEC-1, CVE-1; fixed in 1.3" in str(ask(part())[0])
-    # Where there is the page of a project alone, it is that of its newest release.
+    # If a project has only one page, it is that of its newest release.
     assert len(ask(part("newest", "9"))) == 1
     for unknown, reason in (
         (part("newest", "8"), "newest release alone"),

@@ -1,4 +1,4 @@
-"""What a process keeps in temporary directories goes with it, and what a killed one left goes with the next start."""
+"""A process's temporary directories are removed when it ends; those of a killed process with the next start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def owner(tmp_path: Path) -> subprocess.Popen[str]:
-    """A process that has a directory, which it has told on its standard output."""
+    """Run a process that has a directory and prints its path."""
     return subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -58,7 +58,7 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_has_is_not(
     assert not theirs.exists()
     assert mine.exists()
     assert again.exists()
-    # nobody can tell whose it is
+    # The owner is unknown.
     assert others.exists()
 
 

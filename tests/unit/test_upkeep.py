@@ -1,4 +1,4 @@
-"""The commands for tables: their arguments; and what `import tailrace` leaves alone."""
+"""The commands for tables check their arguments, and `import tailrace` loads no more than it needs."""
 
 from __future__ import annotations
 

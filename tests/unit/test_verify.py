@@ -1,4 +1,4 @@
-"""What verification knows without a server and without Spark: keys in the log, signals for keys, what is shown."""
+"""Parts of verification without a server and Spark: keys in the log, signals for keys, output."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_keys_are_those_of_rows_before_and_after() -> None:
         [PLAIN, pgoutput.Truncate(0, (1,))],
         [PLAIN, pgoutput.Insert(1, (None, b"a"))],
         [PLAIN, pgoutput.Update(1, None, None, (pgoutput.UNAVAILABLE, b"a"))],
-        # a key that the log does not show of old rows: message.key.columns
+        # With message.key.columns, the log does not show this key of old rows.
         [relation("d", ("id", 0), ("v", 1)), pgoutput.Update(1, None, None, (b"1", b"a"))],
         [relation("d", ("v", 1)), pgoutput.Insert(1, (b"a",))],
     ],
@@ -138,7 +138,7 @@ def test_each_key_is_asked_for_once_by_signals_that_are_read(keys: list[tuple[st
     conditions, sizes = [], []
     for signal in repair.signals(of, keys):
         assert signal.data is not None
-        # a key that is longer by itself is asked for alone
+        # A key that exceeds the limit by itself is requested alone.
         sizes.append(len(signal.data))
         action = signals.read(signal)
         assert isinstance(action, signals.ExecuteSnapshot)
@@ -254,13 +254,13 @@ def test_the_lock_of_a_checkpoint_says_whether_a_pipeline_runs(tmp_path: Path) -
     assert is_held(tmp_path)
     lock.release()
     assert not is_held(tmp_path)
-    # who asks holds nothing
+    # A check of the lock does not hold it.
     lock.acquire(0)
     lock.release()
 
 
 def test_what_only_a_table_has_stays_while_a_pipeline_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other rows are asked for, and no second pipeline is made."""
+    """The other rows are requested, and no second pipeline is made."""
     of = result(T, differing={(1,): MISSING, (2,): EXTRA, (3,): DUPLICATE, (4,): DIFFERENT})
     moment = Newest(3, "0A", 0, datetime(2024, 1, 1, tzinfo=UTC), {})
     before = Verified((of,), "0B", moment, is_running=True)

@@ -19,7 +19,7 @@ from tailrace.values.json_text import Verbatim, dumps, java_number, quoted, sche
         ('a"b\\c', r'"a\"b\\c"'),
         ("\b\t\n\f\r", r'"\b\t\n\f\r"'),
         ("\0\x01\x1f\x7f", '"\\u0000\\u0001\\u001F\x7f"'),
-        # beyond the basic plane two surrogates, and everything else as it is
+        # Characters beyond the basic plane become two surrogates, and all others stay unchanged.
         ("é\u2028😀", '"é\u2028\\uD83D\\uDE00"'),
         ("/", '"/"'),
     ],
@@ -70,7 +70,7 @@ def test_a_value_without_a_form_is_an_error() -> None:
         ("NaN", '"NaN"'),
         ("inf", '"Infinity"'),
         ("-Infinity", '"-Infinity"'),
-        # the smallest numbers have two digits
+        # Java prints the smallest numbers with two digits.
         ("5e-324", "4.9E-324"),
         ("1.7976931348623157e308", "1.7976931348623157E308"),
     ],

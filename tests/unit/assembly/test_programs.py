@@ -1,4 +1,4 @@
-"""Documents put together of literals and of fragments, each by the index of its own kind."""
+"""Documents are assembled from literals and fragments, each by the index of its own kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.kernels.programs import CHANGE, KINDS, MARKER, NO_PROGRAM, RECORD,
 
 
 def fragment(*texts: str, quoted: bool = False) -> Fragment:
-    """The texts as a column of fragments."""
+    """Return the texts as a column of fragments."""
     data = [text.encode() for text in texts]
     offsets = np.cumsum([0, *map(len, data)], dtype=np.int32)
     return Fragment(np.frombuffer(b"".join(data) + b"\0", np.uint8)[:-1].copy(), offsets, quoted)

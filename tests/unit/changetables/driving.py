@@ -1,4 +1,4 @@
-"""Drives a planner as Spark does, and shows what its tasks give as plain events."""
+"""A driver of a planner in place of Spark, which shows the output of its tasks as plain events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class Event:
-    """A change as its batch has it: positions as numbers, images as tuples of texts."""
+    """A change in its batch, with positions as numbers and images as tuples of texts."""
 
     table: str
     op: str
@@ -48,7 +48,7 @@ class Event:
 
 
 class AnyForm:
-    """A form that finds nothing to say of columns; the tests look at batches, not at records."""
+    """A form without information about columns, because the tests examine batches, not records."""
 
     def columns(self, table: Any, settings: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
         return (), ()
@@ -68,7 +68,7 @@ FORM: Any = AnyForm()
 
 @pytest.fixture(autouse=True)
 def batches_for_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks give their batches themselves, as plain events; no session of an earlier test is left."""
+    """Let tasks yield their batches as plain events, and close sessions of earlier tests."""
     from tailrace.connectors.changetables import loading
     from tailrace.connectors.changetables.log.sessions import close_idle
     from tailrace.events import record_assembly
@@ -107,8 +107,10 @@ def shown(batch: ChangeBatch) -> Iterator[Event]:
 
 
 class Query:
-    """A query over `server`: `start` is its offset in Spark's commit log. Offsets pass through JSON, tasks through
-    pickle, as they do in Spark."""
+    """A query over `server`, from the offset `start` in Spark's commit log.
+
+    Offsets pass through JSON and tasks through pickle, as in Spark.
+    """
 
     runtime = THREADS
 
@@ -126,18 +128,18 @@ class Query:
         return ChangeTablesPlanner(config, settings, MemoryDialect(self.server.name), FORM, self.runtime)
 
     def restart(self) -> None:
-        """The planner is gone; what is in the commit log stays."""
+        """Replace the planner, and keep the commit log."""
         self.planner = self.fresh()
 
     def plan(self, max_rows: int | None = None) -> dict[str, Any] | None:
-        """The end of the next batch, None when there is none."""
+        """Return the end of the next batch, None if there is none."""
         if self.start is None:
             self.start = json.loads(json.dumps(self.planner.initial_offset()))
         end = json.loads(json.dumps(self.planner.latest_offset(self.start, max_rows, None)))
         return None if end == self.start else end
 
     def read(self, end: dict[str, Any]) -> list[Event]:
-        """The events of the batch that ends at `end`."""
+        """Return the events of the batch that ends at `end`."""
         found: list[Event] = []
         for task in self.planner.partitions(self.start or {}, end):
             copy = pickle.loads(pickle.dumps(task))
@@ -158,7 +160,7 @@ class Query:
         return events
 
     def drain(self, max_rows: int | None = None) -> list[Event]:
-        """All batches until there is nothing new."""
+        """Plan, read and commit all batches until there is nothing new."""
         found: list[Event] = []
         while (events := self.batch(max_rows)) is not None:
             found += events

@@ -1,7 +1,7 @@
-"""A database with change tables in memory: a dialect whose every answer the tests can foresee.
+"""A database with change tables in memory: a dialect whose answers the tests can predict.
 
-Positions are 10 bytes. `commit` runs a transaction against the source tables and gives it the next commit position;
-nothing of it is captured before `capture` is called, unless `eager` is set.
+Positions are 10 bytes. `commit` runs a transaction against the source tables and gives it the next commit position.
+Nothing is captured before a call of `capture`, unless `eager` is set.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class Change:
 class Server:
     """One database `db`. `calls` counts the calls of sessions by name; `fail` holds how many of each still fail.
 
-    `steps` names everything that sessions have asked the server: calls, and fetches of rows. The connection is lost,
-    once, at the step number `fault` (0: never): before the server does anything, or, where `late`, when it has written
-    and not said so. The next `behind` questions for the newest position are answered by a replica that has nothing.
+    `steps` names all requests of sessions: calls, and fetches of rows. The connection is lost once, at step number
+    `fault` (0: never): before the server does anything or, with `late`, after it has written but before it answers. The
+    next `behind` queries for the newest position are answered by an empty replica.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Server:
     lineage: str = ""
 
     def __post_init__(self) -> None:
-        # workers keep sessions, so a name is never used twice
+        # Workers keep sessions, so names must be unique.
         self.name = f"{self.name}-{next(_NUMBERS)}"
         SERVERS[self.name] = self
 
@@ -110,7 +110,7 @@ class Server:
         return made
 
     def enable(self, name: str, suffix: str = "", columns: Sequence[str] | None = None) -> CaptureTable:
-        """A capture table, for changes from the next commit on."""
+        """Create a capture table for changes from the next commit on."""
         table = self.tables[name]
         self.last += 1
         one = CaptureTable(
@@ -135,13 +135,14 @@ class Server:
         self.captures = [one for one in self.captures if one.name != name]
 
     def clean(self, upto: int) -> None:
-        """Everything before the commit `upto` is cleaned up."""
+        """Remove everything before the commit `upto`."""
         self.captures = [replace(one, start=max(one.start, at(upto))) for one in self.captures]
         for name, changes in self.changes.items():
             self.changes[name] = [change for change in changes if change.commit >= upto]
 
     def commit(self, *work: tuple[str, str, Row | None, Row | None]) -> int:
-        """A transaction of `(table, op, old row, new row)`, op being c, u or d; its commit position."""
+        """Commit a transaction of `(table, op, old row, new row)`, where op is c, u or d. Return
+        its commit position."""
         self.last += 1
         entries: list[tuple[str, int, Row]] = []
         for name, op, old, new in work:
@@ -219,7 +220,7 @@ class MemorySession:
             self.lose(name)
 
     def written(self, name: str) -> None:
-        """The server has done what `called` has announced."""
+        """Note that the server has done what `called` has announced."""
         if len(self.server.steps) == self.server.fault:
             self.lose(name)
 
@@ -255,7 +256,7 @@ class MemorySession:
         self.called("oldest")
         for one in self.server.captures:
             if one.name == capture.name:
-                # by its name alone, as sys.fn_cdc_get_min_lsn; one that did not say where it begins tells nothing
+                # By the name only, as in sys.fn_cdc_get_min_lsn; a capture without a known beginning returns nothing.
                 return one.start if any(capture.start) else capture.start
         raise PositionLost(f"{capture.name} is gone.")
 

@@ -1,4 +1,4 @@
-"""Rows of tables that are read again by their keys, through lost connections."""
+"""Rows of tables are read again by their keys, in spite of lost connections."""
 
 from __future__ import annotations
 

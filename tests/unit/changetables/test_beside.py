@@ -1,4 +1,4 @@
-"""What comes beside changes over change tables: heartbeats, schemas, numbers, shared topics, guards."""
+"""Records beside changes over change tables: heartbeats, schemas, numbers, shared topics, guards."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_new_and_changed_tables_are_told_on_the_topic_of_schema_changes() -> Non
         ("ALTER", "dbo.a", 3, "FALSE"),
         ("CREATE", "dbo.late", 1, "FALSE"),
     ]
-    # no change of a row came before
+    # No change of a row came before.
     assert told[1].preceding is None
     quiet = Query(database, include__schema__changes="false")
     quiet.drain()
@@ -109,7 +109,7 @@ def test_tables_that_are_not_captured_are_told_at_the_start(only: str, names: li
     assert [str(one.table.id) for one in told_by(query)] == names
     assert [one.marker.name for one in told_by(query)] == ["TRUE"] * (len(names) - 1) + ["LAST"]
     assert {one.kind for one in told_by(query)} == {"CREATE"}
-    # later they are nobody's concern
+    # Later they are of no interest.
     database.enable("dbo.bare")
     database.commit(("dbo.a", "c", None, ("1", "x")))
     query.drain()
@@ -215,7 +215,7 @@ def test_commands_order_the_changes_of_a_transaction_over_all_tables(numbers: st
         topic__replacement="$1.all",
     )
     query.drain()
-    # what the log notes first was done last
+    # The first entry in the log was the last statement.
     database.commit(
         ("dbo.b", "c", None, ("1", "fourth")),
         ("dbo.a", "c", None, ("1", "third")),

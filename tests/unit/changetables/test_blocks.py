@@ -31,7 +31,7 @@ TIMES: Int64s = np.zeros(1, np.int64)
 
 
 def blocks(given: ChangeRows, table: TableSchema = TABLE, **options: str) -> tuple[Head, list[dict[str, Any]]]:
-    """The one block of the changes."""
+    """Return the only block of the changes."""
     times = Times.of(CommitTimes(given.commit.slice(0, 1), TIMES), 0)
     batch = Assembly(table, times, False, (), frozenset(("text",)), exact=True).batch(given)
     assert batch is not None
@@ -41,7 +41,7 @@ def blocks(given: ChangeRows, table: TableSchema = TABLE, **options: str) -> tup
 
 
 def keyed(given: ChangeRows, *keys: bytes) -> ChangeRows:
-    """The same rows with these keys."""
+    """Return the same rows with these keys."""
     return replace(given, columns=[pa.array(keys, pa.binary()), *given.columns[1:]])
 
 
@@ -67,7 +67,7 @@ def test_a_deleted_row_has_its_values() -> None:
 
 
 def test_a_row_is_known_when_it_goes_though_the_log_lacks_a_large_value_of_it() -> None:
-    """A null in place of the value does not make it another row, which another one would have overtaken."""
+    """A null in place of the value does not make it another row that another row has overtaken."""
     gone = rows((INSERT, b"text", b"a"), (DELETE, None, b"a"), (BEFORE, None, b"b"), (AFTER, None, b"b"))
     _, found = blocks(keyed(gone, b"1", b"1", b"2", b"3"))
     assert [(row["op"], row["c0"]) for row in found] == [("d", 1), ("d", 2), ("c", 3)]
@@ -83,7 +83,7 @@ def test_a_row_that_stays_as_deleted_keeps_the_value_that_its_delete_lacks() -> 
 
 
 def test_an_update_that_sets_a_large_value_to_null_is_a_change() -> None:
-    """Its old value is null in the log whatever it was."""
+    """Its old value is null in the log, whatever it was."""
     given = rows((BEFORE, None, b"a"), (AFTER, None, b"a"), (BEFORE, None, b"a"), (AFTER, None, b"a"))
     given = replace(given, touched={1: np.array([True, True, False, False])})
     settings = EventSettings.from_options(parse("sqlserver", SOURCE), "run")

@@ -1,4 +1,4 @@
-"""A chunk of a snapshot is read on where its connection was lost, as far as its key tells where that is."""
+"""After a lost connection, the read of a snapshot chunk continues where its key shows that it stopped."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_tries_are_counted_from_the_last_row_that_came() -> None:
 
 
 def fails(monkeypatch: pytest.MonkeyPatch, error: TailraceError) -> None:
-    """Let statements of the user fail behind their first rows, as a division by zero does."""
+    """Let the user's statements fail after their first rows, as a division by zero does."""
     whole = MemorySession.rows
 
     def rows(self: MemorySession, table: TableSchema, bounds: KeyRange, statement: str | None = None) -> Iterator[Any]:
@@ -89,19 +89,19 @@ def test_a_failing_statement_of_a_signal_is_told_and_gone_on_from(
 ) -> None:
     fails(monkeypatch, kind("The statement fails.", "Correct the statement."))
     task = replace(made(Server("db", fetch=3), statement="select 1 / 0"), asked=True)
-    # at the first run, and when the batch is replayed
+    # In the first run, and when the batch is replayed.
     assert [read(task), read(task)] == [EVERY[:3]] * 2
     line = f"the statement of a signal for dbo.t fails ({kind.__name__}): the other rows are left out."
     assert [message.startswith(line) for message in caplog.messages] == [True] * 2
-    # what the configuration says is to be mended there
+    # An error of the configuration must be corrected there.
     with pytest.raises(TailraceError):
         read(replace(task, asked=False))
 
 
 @pytest.mark.parametrize("key", [True, False])
 def test_a_row_that_moves_while_it_is_read_is_no_row_of_its_own(monkeypatch: pytest.MonkeyPatch, key: bool) -> None:
-    """Under read_committed a scan may find a row again where it has moved to: in the order of the key right behind it,
-    here in the next fetch."""
+    """Under read_committed a scan may find a row again at its new place: in key order directly after it, here in the
+    next fetch."""
     whole = MemorySession.rows
 
     def rows(self: MemorySession, table: TableSchema, bounds: KeyRange, statement: str | None = None) -> Iterator[Any]:
@@ -117,7 +117,7 @@ def test_a_row_that_moves_while_it_is_read_is_no_row_of_its_own(monkeypatch: pyt
     heads = [Head.of(block["key"][0].as_py()) for block in found]
     given = [row["c0"] for block in found for row in read_block(block["value"][0].as_py()).to_pylist()]
     assert len(given) == (len(EVERY) if key else len(EVERY) + 2)
-    # without an order there are none that could be appended unseen
+    # Without an order no rows can be appended without being noticed.
     assert all(bool(head.snapshot) == key for head in heads)
-    # events are those of Debezium, which gives the row twice
+    # Events are Debezium's, which shows the row twice.
     assert sum(len(block) for block in task.read()) == len(EVERY) + 2

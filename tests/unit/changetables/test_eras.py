@@ -1,4 +1,4 @@
-"""The text of eras in an offset: read back whole, whatever fields tables and columns have."""
+"""Eras in an offset are read back completely, whatever fields tables and columns have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CAPTURE = CaptureTable(TABLE.id, "dbo_t", "cdc", "dbo_t_CT", START, STOP, ("c", 
 
 
 def _unlike_defaults(value: Any) -> None:
-    """Every field has a value of its own, so that one that is not written is missed."""
+    """Return an object whose fields all differ from their defaults, so that a field that is not written is noticed."""
     for field in dataclasses.fields(value):
         if field.default is not dataclasses.MISSING:
             assert getattr(value, field.name) != field.default, field.name
@@ -37,7 +37,7 @@ def test_every_field_of_an_era_is_read_back() -> None:
     )
     found = CaptureHistory.from_text(eras.to_text())
     assert found == eras
-    # a list in the place of a tuple is equal to none, and cannot be a key of a cache
+    # A list in place of a tuple is never equal, and cannot be a key of a cache.
     assert hash(found) == hash(eras)
 
 

@@ -1,8 +1,8 @@
-"""A connection that is lost at any step of a query changes nothing of what the query delivers.
+"""A connection that is lost at any step of a query does not change what the query delivers.
 
-Each course is run without a fault, and then once for every step at which sessions ask the server for something, with
-the connection lost there: the events of all committed batches are the same. What Spark has not committed when an error
-reaches it is thrown away and done again, by the same planner or by one that starts anew.
+Each course is run without a fault, and then once for every step at which sessions send a request, with the connection
+lost there: the events of all committed batches are the same. After an error that reaches Spark, uncommitted work is
+discarded and repeated, by the same planner or by a new one.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ RESTART = "the query starts again"
 WRITES = ("write_signal", "delete_signal", "execute")
 
 Phase = tuple[Callable[[Server], object], int | None]
-"""What happens at the server, and how many batches follow it; None: all, until there is nothing new."""
+"""An action at the server, and the number of batches that follow it; None: all, until there is nothing new."""
 
 
 @dataclass
 class Course:
-    """A query and what happens at its server. `ends` runs every phase as a query of its own under AvailableNow.
+    """A query and the events at its server. `ends` runs every phase as a separate query under AvailableNow.
 
-    `windows` tells that its positions are not comparable: watermarks that are written again take positions too.
+    `windows` is True if positions are not comparable, because repeated watermarks take positions, too.
     """
 
     server: Callable[[], Server]
@@ -160,7 +160,7 @@ COURSES = {
 
 
 class Clock(Threads):
-    """Goes on by `step` s at each look, so that two runs of a course have the same steps however fast they are."""
+    """A clock that advances by `step` s at each reading, so that the steps of a course do not depend on its speed."""
 
     def __init__(self, step: float) -> None:
         self.now, self.step = 0.0, step
@@ -178,13 +178,13 @@ class Clock(Threads):
 
 @pytest.fixture(autouse=True)
 def small_and_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of two rows; a heartbeat is due at every look, and a call for a batch looks once."""
+    """Set chunks of two rows, a heartbeat at every check, and a single check for each batch."""
     monkeypatch.setattr(initial, "CHUNK_ROWS", 2)
     monkeypatch.setattr(Query, "runtime", Clock(0.002))
 
 
 class Run:
-    """One run of a course; `delivered` is what its committed batches gave, `offsets` where they ended."""
+    """One run of a course. `delivered` holds the output of its committed batches, `offsets` their ends."""
 
     def __init__(self, course: Course, manner: str) -> None:
         self.course, self.manner = course, manner
@@ -215,7 +215,7 @@ class Run:
         assert batches is None or done == batches
 
     def tried(self, work: Callable[[], T]) -> T:
-        """The result of `work`; after an error that the planner does not bear, that of another try."""
+        """Return the result of `work`; after an error that the planner does not handle, the result of another try."""
         while True:
             try:
                 return work()
@@ -240,7 +240,7 @@ class Run:
             elif isinstance(copy, BoundaryTask):
                 yield from copy.boundaries
             elif isinstance(copy, NotificationTask):
-                # a planner that starts anew says so, and has not counted the rows of a snapshot that it goes on with
+                # A new planner logs its start, and does not know the number of rows in the snapshot that it continues.
                 if self.manner != RESTART:
                     yield from ((one.aggregate, one.type, one.data) for one, _ in copy.notifications)
             else:
@@ -249,14 +249,14 @@ class Run:
 
 
 def comparable(event: Event, windows: bool) -> Event:
-    """Without the times of a snapshot; of windows, without positions."""
+    """Return events without the times of a snapshot, and for windows without positions."""
     if windows:
         return replace(event, commit=0, change=None, serial=None, at_us=0, ordinal=0)
     return replace(event, at_us=0) if event.op == "r" else event
 
 
 def of_tables(delivered: list[Any]) -> Counter[Any]:
-    """What was delivered of other tables than that of signals, whose watermarks have names of their own."""
+    """Return the events of tables other than the signal table, whose watermarks have unique names."""
     return Counter(one for one in delivered if not (isinstance(one, Event) and one.table == "dbo.signals"))
 
 
@@ -280,7 +280,7 @@ def test_a_connection_that_is_lost_at_any_step_changes_nothing(name: str, manner
         assert len(faulty.server.steps) >= step, "the course met no fault"
         found = of_tables(faulty.delivered)
         if course.windows and manner == RESTART:
-            # a planner that starts anew cannot know whether the last window was delivered, and reads it again
+            # A new planner cannot know whether the last window was delivered, and reads it again.
             found = Counter({one: min(count, expected[one]) for one, count in found.items()})
         lost = f"the connection was lost {'behind' if is_late else 'at'} step {step}, {steps[step - 1]}"
         assert found == expected, lost
@@ -289,5 +289,5 @@ def test_a_connection_that_is_lost_at_any_step_changes_nothing(name: str, manner
 
 
 def commits(run: Run) -> list[int]:
-    """The positions of the changes, in the order of delivery."""
+    """Return the positions of the changes in the order of delivery."""
     return [one.commit for one in run.delivered if isinstance(one, Event) and one.op != "r"]

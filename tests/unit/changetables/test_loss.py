@@ -1,4 +1,4 @@
-"""Changes that the server has no more are an error: cleaned up, dropped, set back, or on a replica that is behind."""
+"""Lost changes are an error: cleaned up, dropped, restored from a backup, or on a replica that is behind."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_planned_batch_whose_changes_are_all_cleaned_up_is_an_error() -> None:
     database.commit(("dbo.a", "c", None, ("1", "x")))
     end = query.plan()
     assert end is not None
-    # it was planned and never written; while nothing ran, the server forgot just this batch
+    # The batch was planned and never written, and the server removed just this batch while nothing ran.
     query.restart()
     database.commit(("dbo.b", "c", None, ("1", "x")))
     database.clean(int(end["databases"]["db"]["commit"], 16) + 1)
@@ -101,7 +101,7 @@ def test_a_clean_up_before_a_batch_is_planned_is_an_error() -> None:
     query = Query(database)
     query.drain()
     last = database.commit(("dbo.a", "c", None, ("1", "x")))
-    # such a query keeps what it has passed without a row
+    # Such a query remembers positions that it has passed without a row.
     query.planner.stop_at_present()
     counted = MemorySession.total
 
@@ -110,7 +110,7 @@ def test_a_clean_up_before_a_batch_is_planned_is_an_error() -> None:
         return counted(session, *span)
 
     with pytest.MonkeyPatch.context() as patch:
-        # between the look at the change tables and the count of their rows
+        # Between the check of the change tables and the count of their rows.
         patch.setattr(MemorySession, "total", cleaned_first)
         end = query.plan()
     assert end is not None
@@ -200,7 +200,7 @@ def test_a_restored_database_is_an_error() -> None:
 
 
 def test_a_capture_that_has_lost_its_beginning_was_ended_meanwhile() -> None:
-    """Db2's register shows no synch point of a table that is registered anew until its capture begins."""
+    """Db2's register has no synch point for a newly registered table until its capture begins."""
     database = server()
     query = Query(database)
     query.drain()
@@ -213,7 +213,7 @@ def test_a_capture_that_has_lost_its_beginning_was_ended_meanwhile() -> None:
 
 
 def test_a_database_that_was_restored_and_has_grown_again_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """Once: the next offset has the lineage that it has now."""
+    """The warning comes once, because the next offset has the new lineage."""
     database = server()
     database.lineage = "one"
     query = Query(database)

@@ -95,7 +95,7 @@ def test_times_are_those_of_the_mapping() -> None:
     query.drain()
     first = database.commit(("dbo.a", "c", None, ("1", "x")))
     second = database.commit(("dbo.a", "c", None, ("2", "x")))
-    # the server's clock was put back between the two, and it noted nothing of a third
+    # The server's clock was set back between the two, and it recorded no time for the third.
     database.commits = [(first, 5_000_000), (second, 4_000_000), *database.commits[-1:]]
     third = database.commit(("dbo.a", "c", None, ("3", "x")))
     database.commits = [(first, 5_000_000), (second, 4_000_000), (third + 1, 9_000_000)]
@@ -451,7 +451,7 @@ def test_a_query_that_ends_at_the_present_keeps_how_far_it_came_without_a_change
     assert query.drain() == []
     assert query.start is not None
     assert query.start["databases"]["db"]["commit"] == at(last).hex()
-    # the server may forget what was passed
+    # The server may remove what was passed.
     database.clean(last)
     query.restart()
     query.planner.stop_at_present()
@@ -487,7 +487,7 @@ def test_a_moment_is_whole_behind_what_the_snapshot_may_have_shown() -> None:
     database.commit(("dbo.a", "c", None, ("1", "x")))
     database.capture()
     query = Query(database, row__blocks="last")
-    # the snapshot shows it, and the log has it later
+    # The snapshot shows the change, and the log has it later.
     database.commit(("dbo.a", "u", ("1", "x"), ("1", "y")))
     query.batch()
     database.capture()

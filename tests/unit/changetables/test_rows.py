@@ -1,4 +1,4 @@
-"""Assembly: rows of a change table as changes."""
+"""Rows of a change table are assembled into changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TABLE = TableSchema(
 
 
 def rows(*given: tuple[int, bytes | None, bytes | None]) -> ChangeRows:
-    """Rows of one key, each of an own change but for the two of an update."""
+    """Return rows of one key, each of a separate change except for the two rows of an update."""
     changes = np.cumsum([operation != AFTER for operation, *_ in given])
     return ChangeRows(
         pa.array([b"\1"] * len(given), pa.binary()),
@@ -68,7 +68,7 @@ def test_a_null_that_an_update_has_set_is_one() -> None:
         assert batch.before is not None
         assert batch.after.unavailable[1] is not None
         assert batch.after.unavailable[1].tolist() == flags
-        # of an old row nobody knows, be it updated or deleted
+        # The values of an old row are unknown, whether it was updated or deleted.
         assert batch.before.unavailable[1] is not None
         assert batch.before.unavailable[1].tolist() == [False, True, False, True]
 

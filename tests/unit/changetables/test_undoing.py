@@ -1,4 +1,4 @@
-"""What rows were before the changes of a range, against a plain account of every state."""
+"""Rows before the changes of a range equal a plain account of every state."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def past(changes: list[Change], kind: str = "varchar", touched: list[bool] | Non
 
 
 def undone(found: Past, present: list[Row]) -> dict[str, str | None]:
-    """The rows before, of those that the table shows."""
+    """Return the rows before the changes, for rows that the table shows."""
     left = found.unchanged([texts([row[0] for row in present]), texts([row[1] for row in present])])
     parts = [left, found.rows(lambda key: True)]
     rows = [
@@ -58,7 +58,8 @@ def undone(found: Past, present: list[Row]) -> dict[str, str | None]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_histories(seed: int) -> None:
-    """Statements of every kind in transactions, read at any moment; moves come as a server may write them."""
+    """Statements of every kind run in transactions, and are read at any time; moves come in the server's possible
+    orders."""
     chance = random.Random(seed)
     first = {str(number): f"v{number}" for number in range(chance.randrange(8))}
     state: dict[str, str | None] = dict(first)
@@ -80,7 +81,7 @@ def test_histories(seed: int) -> None:
             elif kind == "delete":
                 changes += [(commit, DELETE, (key, state.pop(key))) for key in wanted]
             else:
-                # all keys by one: the new row of each may come before the old one of the next goes
+                # All keys grow by one: the new row of each may come before the old row of the next is gone.
                 moved = {str(int(key) + 1): state[key] for key in keys}
                 each = chance.random() < 0.5
                 pairs = [
@@ -92,7 +93,7 @@ def test_histories(seed: int) -> None:
                 ]  # fmt: skip
                 state = dict(moved)
         states.append(dict(state))
-    # rows of different moments, as a read without a snapshot may show them
+    # Rows of different times, as a read without a snapshot may show them.
     present = chance.choice(states)
     assert undone(past(changes), list(present.items())) == first
 
@@ -102,13 +103,13 @@ def test_a_value_that_no_change_has_set_is_the_table_s() -> None:
     assert undone(past(changes, "text", [False, False]), [("1", "kept")]) == {"1": "kept"}
     with pytest.raises(PositionLost, match=r"does not have the old value of v"):
         undone(past(changes, "text", [False, False]), [])
-    # a later change has set it: its old row has the value, or nothing has
+    # A later change has set it: its old row has the value, or no row has it.
     later: list[Change] = [*changes, (2, BEFORE, ("1", "old")), (2, AFTER, ("1", "new"))]
     assert undone(past(later, "text", [False, False, True, True]), [("1", "new")]) == {"1": "old"}
     later[2] = (2, BEFORE, ("1", None))
     with pytest.raises(PositionLost, match=r"s\.t was changed while it was read"):
         undone(past(later, "text", [False, False, True, True]), [("1", "new")])
-    # of other types a null that was set is one
+    # For other types a null was really set.
     assert undone(past(later, "varchar", [False, False, True, True]), [("1", "new")]) == {"1": None}
 
 

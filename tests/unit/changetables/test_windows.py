@@ -54,14 +54,14 @@ def test_reads_a_table_in_windows(strategy: str, pairs: bool) -> None:
     reads = of_a(events)
     assert [event.after for event in reads] == [(f"{number:03}", "x") for number in range(10)]
     assert {event.marker for event in reads} == {"incremental"}
-    # each window has the positions of its closing watermark
+    # Each window has the positions of its closing watermark.
     closing = [event for event in events if event.op == "d" or (event.after or ("",))[0].endswith("-close")]  # type: ignore[union-attr]
     numbers = [(event.commit, event.change, event.serial) for event in closing if event.table == "dbo.signals"]
     assert [(event.commit, event.change, event.serial) for event in reads] == [
         numbers[row // 3] for row in range(len(reads))
     ]
     kinds = [event.op for event in events if event.table == "dbo.signals"]
-    # the last window finds the end of the table
+    # The last window finds the end of the table.
     assert kinds.count("d") == (5 if strategy == "insert_delete" else 0)
     assert query.start is not None
     assert "state" not in query.start["progress"]
@@ -94,7 +94,7 @@ def test_a_restart_reads_an_unfinished_window_again() -> None:
     assert query.batch() is not None
     end = query.plan()
     assert end is not None
-    # planned, and killed before its rows were written: Spark plans the same batch again
+    # The batch is planned, and the query killed before its rows were written: Spark plans the same batch again.
     query.restart()
     assert of_a(query.read(end)) == []
     query.start = end
@@ -186,8 +186,8 @@ def test_a_signal_table_needs_a_change_table() -> None:
 @settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 1 << 30), st.booleans())
 def test_every_row_ends_in_its_last_state(seed: int, pairs: bool) -> None:
-    """Random transactions between any two calls, restarts and a late capture: consumers end with the table itself,
-    and neither a row of a window nor a change after it is older than what they have seen of its key."""
+    """With random transactions between any two calls, restarts and a late capture, consumers end with the table itself,
+    and neither a window's row nor a later change is older than what they have seen of its key."""
     close_idle()
     chance = random.Random(seed)
     database = server(pairs=pairs, eager=False)
@@ -229,7 +229,7 @@ def test_every_row_ends_in_its_last_state(seed: int, pairs: bool) -> None:
     written = database.__class__.commit
 
     def commit_and_more(self: Server, *changes: tuple[str, str, Row | None, Row | None]) -> int:
-        """The capture process runs by itself while a watermark is waited for."""
+        """Let the capture process run by itself while a watermark is awaited."""
         done = written(self, *changes)
         if changes[0][0] == "dbo.signals":
             self.capture()
@@ -237,7 +237,7 @@ def test_every_row_ends_in_its_last_state(seed: int, pairs: bool) -> None:
 
     def apply(events: list[Event]) -> None:
         for event in sorted(of_a(events), key=lambda one: (one.op == "r", one.commit, one.change or 0)):
-            # an update of another key becomes a delete and a create
+            # An update of another key becomes a delete and a create.
             if event.before is not None:
                 state.pop(event.before[0] or "", None)
             if event.after is not None:

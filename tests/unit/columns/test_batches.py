@@ -1,4 +1,4 @@
-"""Change batches: parts of them, their positions, and the transactions that they belong to."""
+"""Change batches can be cut, and know their positions and transactions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHANGES: list[Change] = [
 
 
 def whole() -> ChangeBatch:
-    """A batch that has everything that a batch may have."""
+    """Return a batch with all optional parts."""
     return batch(
         TABLE, CHANGES, [0, 1, 2, 3], orders=[(1, 1), (2, 2), (4, 4), (5, 5)],
         unavailable={"v": [False, True, False, False]},
@@ -33,7 +33,7 @@ def whole() -> ChangeBatch:
 
 
 def told(found: ChangeBatch) -> list[dict[str, Any]]:
-    """Everything that a batch says of each change."""
+    """Return everything that a batch holds about each change."""
 
     def image(side: Any, row: int) -> Any:
         if side is None or (side.present is not None and not side.present[row]):
@@ -113,7 +113,7 @@ def test_many_positions_are_the_same_texts() -> None:
     assert found.to_pylist() == [position_text(int(number)) for number in numbers]
     assert found.to_pylist() == sorted(found.to_pylist())
     assert position_texts(numbers[:0]).to_pylist() == []
-    # of a view with gaps
+    # A slice of a view with gaps.
     assert position_texts(numbers[::2]).to_pylist() == found.to_pylist()[::2]
 
 

@@ -1,4 +1,4 @@
-"""Blocks as values: the head that a row has as its key, and the rows that it has as its value."""
+"""Blocks are written and read back: the head as a row's key, and the rows as its value."""
 
 from __future__ import annotations
 

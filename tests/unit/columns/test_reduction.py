@@ -1,4 +1,4 @@
-"""Which change of each key is the last, and where values come from that the log did not carry."""
+"""The reduction finds the last change of each key, and the source of values that the log did not carry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ONE = np.array([0, 1, 0, 2, 1, 0], np.int64)
 
 
 def same(columns: list[pa.Array]) -> list[int]:
-    """Of each row the first one that it is equal to."""
+    """Return for each row the index of the first row that it equals."""
     found = groups(columns)
     return [int(np.flatnonzero(found == number)[0]) for number in found]
 
@@ -26,7 +26,7 @@ def same(columns: list[pa.Array]) -> list[int]:
         ([1, 2, 1, None, None], pa.int64(), [0, 1, 0, 3, 3]),
         (["a", "A", "a", "", None], pa.string(), [0, 1, 0, 3, 4]),
         ([b"\0", b"", b"\0", None], pa.binary(), [0, 1, 0, 3]),
-        # as Spark compares them: the two zeros are one, and so are all NaN
+        # As in Spark, the two zeros are equal, and so are all NaN.
         ([0.0, -0.0, float("nan"), float("nan"), 1.5], pa.float64(), [0, 0, 2, 2, 4]),
         ([decimal.Decimal("1.00"), decimal.Decimal("1.01"), decimal.Decimal("1.00")], pa.decimal128(5, 2), [0, 1, 0]),
         ([[1, 2], [1], [], None, [1, 2], [None]], pa.list_(pa.int64()), [0, 1, 2, 3, 0, 5]),
@@ -41,7 +41,7 @@ def test_rows_of_equal_values_are_of_one_group(values: list[Any], kind: pa.DataT
 
 def test_of_several_columns_all_have_to_be_equal() -> None:
     assert same([pa.array([1, 1, 2, 1]), pa.array(["x", "y", "x", "x"])]) == [0, 1, 2, 0]
-    # neighbours do not run into one another
+    # Adjacent texts are not joined.
     assert same([pa.array(["a", "ab"]), pa.array(["bc", "c"])]) == [0, 1]
 
 

@@ -1,4 +1,4 @@
-"""The row of a source: its columns, in the order and the types that Spark is told."""
+"""The row of a source has the columns that Spark is told, in their order and types."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_schema_has_the_columns_that_are_asked_for_in_their_order() -> None:
 
 
 def test_keys_and_values_are_made_whatever_is_wanted() -> None:
-    # how large they are decides whether a change becomes an event
+    # The size of the columns decides whether a change becomes an event.
     assert made_columns(["op", "table"]) == ("op", "table", "key", "value")
     assert made_columns(["value", "op", "value"]) == ("value", "op", "key")
 

@@ -1,4 +1,4 @@
-"""Options become typed values, and every fault is told."""
+"""Options become typed values, and every fault is reported."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_two_names_of_one_option_must_agree() -> None:
         ("postgres", "database.server.name", "3"),
         ("sqlserver", "database.server.name", "3"),
         ("mongodb", "mongodb.name", "3"),
-        # The document of Db2 knows topic.prefix itself.
+        # Db2's documentation uses topic.prefix itself.
         ("db2", "database.server.name", "2.3"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A connector's JSON that is nested without end is a file that is wrong."""
+"""A connector's JSON that is nested without end is reported as a wrong file."""
 
 from __future__ import annotations
 

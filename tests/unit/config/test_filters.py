@@ -1,4 +1,4 @@
-"""Include and exclude lists match as Java's expressions do: anchored, without regard to the case of ASCII letters."""
+"""Include and exclude lists match like Java's expressions: anchored, and ignoring the case of ASCII letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bytes of a format are: JSON, other text, or neither."""
+"""The bytes of a format are JSON, other text, or neither."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can do no harm in a configuration that was written for Debezium is told, and not refused."""
+"""Harmless entries in a configuration written for Debezium are reported, and not refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def config(connector: str = "postgres", **options: str) -> Config:
 
 
 def told(read: Config, name: str) -> str:
-    """The notice about an option; there is one."""
+    """Return the only notice about an option."""
     (notice,) = [notice for notice in read.notices if notice.startswith(f"{name} ")]
     return notice
 
@@ -88,7 +88,7 @@ WORKERS = {
     "_comment": "the orders",
     "// note": "the orders",
 }
-"""Options of other programs, generations and stores, with values that are no defaults."""
+"""Options of other programs, generations and stores, with values that are not defaults."""
 
 
 @pytest.mark.parametrize("connector", OWN)
@@ -103,7 +103,7 @@ def test_options_of_other_programs_and_stores_are_told(connector: str) -> None:
         if (connector, name) == ("sqlserver", "schema.history.internal.store.only.captured.tables.ddl"):
             continue
         assert "has no effect: " in told(read, name)
-        # nothing of it goes to the tasks
+        # None of it goes to the tasks.
         assert name not in read.texts
 
 
@@ -128,7 +128,7 @@ def test_an_option_of_another_connector_is_told_with_its_name(connector: str, na
 
 
 def test_what_a_driver_would_obey_is_no_other_connectors() -> None:
-    # of PostgreSQL's Java driver, to which Debezium hands it
+    # An option of PostgreSQL's Java driver, to which Debezium passes it.
     for name in ("driver.ssl", "driver.options", "driver.targetServerType", "driver.bogus"):
         with pytest.raises(ConfigError, match=f"{re.escape(name)} is not an option"):
             parse("postgres", NEEDED["postgres"] | {name: "true"})
@@ -248,7 +248,7 @@ UNWRAP = "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"
 
 
 def unwrapped(kind: str = UNWRAP, **options: str) -> tuple[Unwrap, list[str]]:
-    """What a transform of documents is made of, and the notices about it."""
+    """Return the settings of a transform of documents, and the notices about it."""
     given = {f"transforms.u.{name.replace('__', '.')}": text for name, text in options.items()}
     read = parse("mongodb", NEEDED["mongodb"] | {"transforms": "u", "transforms.u.type": kind} | given)
     (made,) = transforms(read, read.traits.transforms).transforms

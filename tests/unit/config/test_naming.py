@@ -73,7 +73,7 @@ def test_topics_that_are_shared_by_expression_have_keys_that_tell_the_table() ->
 
 
 def test_an_expression_sees_the_topic_without_illegal_characters_and_the_key_tells_the_table_with_them() -> None:
-    """As Debezium 2.3 and 3.0 do it: what the expression makes of the name is not looked at again."""
+    """As in Debezium 2.3 and 3.0, illegal characters in the result of the expression are not replaced again."""
     emoji = "\N{GRINNING FACE}"
     odd = table(f"s{emoji}", f"t{emoji} x")
     chosen = settings(**{"topic.naming.strategy": REGEX, "topic.regex": "(.*)t__(.*)", "topic.replacement": "$1 Zé$2"})

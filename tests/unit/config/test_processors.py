@@ -1,4 +1,4 @@
-"""post.processors: both spellings, every option, and what is refused."""
+"""post.processors is read in both spellings with every option, and wrong settings are refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_both_spellings_say_the_same(start: str, connector: str) -> None:
     found = made(config)
     assert [one.pattern for one in found.included] == [r"public\.wide:long_.*", "public.pair:long_text"]
     assert (found.unavailable, found.nulls, found.by_event_key, found.fails) == (False, False, True, True)
-    # as the source gets them
+    # In the form that the source gets.
     assert made(parse(connector, config.texts)) == found
 
 

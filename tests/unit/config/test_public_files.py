@@ -1,7 +1,7 @@
-"""Files that people have written for Debezium pass as they are, or are refused for a reason that is known.
+"""Files that people have written for Debezium pass unchanged, or are refused for a known reason.
 
-`public-files.json` holds the options of connectors and the files of Debezium Server that stand in public repositories,
-with hosts, logins and names of their own replaced.
+`public-files.json` holds connector options and Debezium Server files from public repositories, with hosts, logins and
+names replaced.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REFUSED = {
     "server-17": ["There is no sink 'iceberg'"],
     "server-19": ["debezium.sink.type = pubsub is not supported"],
 }
-"""What is refused for good: names of other programs, a transform that nothing is said of, sinks that are not there."""
+"""Permanent refusals: names of other programs, a transform without options, and unsupported sinks."""
 
 NEW = re.compile(
     r"transforms\.\w+\.type = (io\.debezium|org\.apache\.kafka\.connect)\.\S+ is not supported: "
@@ -38,7 +38,7 @@ NEW = re.compile(
     r"|(key|value)\.converter\.schema\.registry\.url is not supported"
     r"|transforms\.unwrap\.(drop\.tombstones|delete\.handling\.mode) is not supported: it belongs to event\.format=1\.1"
 )
-"""What stops a file because a transform or a converter is not there."""
+"""Refusals for a missing transform or converter."""
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -46,7 +46,7 @@ def test_a_public_file_passes_unless_a_part_is_not_there(name: str) -> None:
     faults = list(migrate.judge(ENTRIES[name]).faults)
     left = [fault for fault in faults if not NEW.match(fault)]
     for reason in REFUSED.get(name, []):
-        # a sink is looked at when all options are in order
+        # A sink is checked only if all options are right.
         if "sink" not in reason or faults == left:
             assert [fault for fault in left if fault.startswith(reason)], faults
         left = [fault for fault in left if not fault.startswith(reason)]
@@ -72,9 +72,9 @@ def test_a_cleaned_file_means_the_same_without_a_word(name: str) -> None:
     assert left[0] == left[1]
     assert (cleaned.sink, cleaned.name) == (run.sink, run.name)
     assert {outcome.state for outcome in again.examination.outcomes} == {"kept"}
-    # the older names of a transform's options stay, since they have an effect of their own
+    # The older names of a transform's options stay, because they have their own effect.
     left_over = ("No sink is named", "transforms.")
-    # and what a start finds elsewhere is still missing here
+    # Values that a start finds elsewhere are still missing here.
     said = [notice for notice in again.examination.notices if not notice.endswith("before a start.")]
     assert [notice for notice in said if not notice.startswith(left_over)] == []
 

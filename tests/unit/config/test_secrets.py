@@ -1,4 +1,4 @@
-"""No value of an option that can hold a secret is told: a marker is planted in each and looked for in all texts.
+"""No value of an option that can hold a secret is shown: a marker is planted in each and searched for in all texts.
 
 The short extent plants a third of the values in each option, drawn anew in each run.
 """
@@ -27,7 +27,7 @@ REQUIRED = {
     "db2": {"database.hostname": "db", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"},
     "mongodb": {"mongodb.connection.string": "mongodb://h/", "topic.prefix": "p"},
 }
-# Names of families: those of other products, and such as nobody has thought of.
+# Names of families: those of other products, and invented ones.
 FAMILIES = [
     "producer.override.sasl.jaas.config", "producer.override.ssl.keystore.key", "producer.override.what.ever",
     "key.converter.basic.auth.user.info", "value.converter.schema.registry.basic.auth.user.info",
@@ -47,7 +47,7 @@ VALUES = [
 
 
 def named(option: Option) -> list[str]:
-    """Names under which an option may be given and its value must not be seen."""
+    """Return names under which an option may be given whose value must not be shown."""
     if not option.pattern:
         names = [option.name, *option.aliases, *option.deprecated_names]
         return [name for name in names if option.hides(name)]
@@ -119,7 +119,7 @@ def test_a_part_of_a_password_that_looks_like_a_reference_is_not_told(expression
         except ConfigError as error:
             told = str(error)
         assert MARKER not in told
-    # a reference that is the whole of the value is none of its secret's parts
+    # A reference that is the whole value is not a secret.
     with pytest.raises(ConfigError, match=r"refers to \$\{env:SHOP_PASSWORD\}, which does not exist"):
         resolve({"database.password": "${env:SHOP_PASSWORD}"}, {}, expressions=expressions)
 

@@ -1,4 +1,4 @@
-"""Options of signals and notifications: their words, what one asks of another, what is refused and why."""
+"""Options of signals and notifications are read, depend on each other, and are refused with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to Db2 with a driver that is played: what the real one cannot bear."""
+"""Connections to Db2 use a simulated driver, and avoid what the real one does not support."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONFIG = {
 
 
 class Driver:
-    """Notes which statements are freed, and when the connection is closed."""
+    """A driver that records which statements are freed, and when the connection is closed."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -82,7 +82,7 @@ def test_a_statement_that_fails_is_freed_once_and_before_its_connection(driver: 
 
 
 def test_rows_that_may_be_large_are_fetched_by_bytes(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """4,096 rows of a megabyte would be more than one column of an array can hold."""
+    """4,096 rows of a megabyte would exceed one column of an array."""
     left, asked = [b"x" * 20_000_000] * 20 + [b"y"] * 6000, []
 
     def fetchmany(prepared: Statement, count: int) -> list[tuple[int, bytes]]:
@@ -94,6 +94,6 @@ def test_rows_that_may_be_large_are_fetched_by_bytes(driver: Driver, monkeypatch
     monkeypatch.setattr(driver, "fetchmany", fetchmany)
     sizes = [len(fetch) for fetch in Connection(CONFIG).fetches("first", large=True)]
     assert sum(sizes) == 6020
-    # some 64 MB, then more, up to all
+    # Some 64 MB first, then more, up to all rows.
     assert asked[:4] == [FIRST_FETCH, 3, 3, 10]
     assert max(asked) == FETCH

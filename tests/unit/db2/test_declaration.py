@@ -1,4 +1,4 @@
-"""Db2's columns are declared in one way, whatever server describes them."""
+"""Db2's columns are declared in one way for all servers."""
 
 from __future__ import annotations
 

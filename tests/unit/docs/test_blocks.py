@@ -1,4 +1,4 @@
-"""The blocks of code in the pages: configurations are understood, commands and what is imported exist."""
+"""In the pages' code blocks, configurations are valid, and commands and imports exist."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ BASES = {
     "": "connector.class=PostgreSQL\ndatabase.hostname=h\ndatabase.user=u\ndatabase.dbname=d\ntopic.prefix=p\n",
     "databases/mongodb.md": "connector.class=MongoDB\ntopic.prefix=p\nmongodb.connection.string=mongodb://h/?replicaSet=r\n",
 }
-"""Entries beside a page's fragment of a file."""
+"""Further entries for a page's fragment of a file."""
 AREAS = ("start", "from-debezium", "databases", "sinks", "pyspark", "operate", "guarantees", "reference")
 """Directories of pages for users."""
 WITHOUT = {"reference/chapters.md", "reference/encodings.md"}
-"""Pages that name options of other things than sources."""
+"""Pages that name options of things other than sources."""
 
 
 def users_pages() -> list[str]:
@@ -37,7 +37,7 @@ def of(language: str) -> list[Block]:
 
 
 def whole(block: Block) -> dict[str, str]:
-    """Return the entries of a block, with those that its page has shown before or leaves out."""
+    """Return the entries of a block, with entries that its page has shown before or leaves out."""
     entries = parse_properties(block.text)
     if any(name.endswith("connector.class") for name in entries):
         return entries
@@ -106,7 +106,7 @@ OTHERS = re.compile(
     r"topic\.(?:creation\..*|expression|format|field|num)|max\.(?:bytes|request\.size|message\.bytes)"
     r"|table\.(?:field|fields|op|json|name|expand)\..*"
 )
-"""Those of them that are options of sinks or transforms."""
+"""Names that are also options of sinks or transforms."""
 
 
 def named(page: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Change batches of change tables by hand, for the tests of events."""
+"""Handmade change batches of change tables, for the tests of events."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ MOVED = ("1005", "john", "doe", "noreply@example.org")
 def batch(
     table: TableSchema, changes: Sequence[Change], marker: Sequence[int] | None = None, **more: Any
 ) -> ChangeBatch:
-    """The changes as one transaction, each at the same change LSN; rows of a snapshot have no LSN of their own."""
+    """Return the changes as one transaction, each at the same change LSN; snapshot rows have no LSN of their own."""
     count = len(changes)
     lsns = [None if op == "r" else CHANGE for op, _, _, _ in changes]
     return ChangeBatch(
@@ -70,6 +70,6 @@ def batch(
 
 
 def rows(part: ChangeBatch, settings: EventSettings) -> list[dict[str, Any]]:
-    """The rows, with keys and values parsed."""
+    """Return the rows, with keys and values parsed."""
     found = [row for block in to_rows(part, settings, FORMS[settings.connector]) for row in block.to_pylist()]
     return [row | {name: row[name] and json.loads(row[name]) for name in ("key", "value")} for row in found]

@@ -1,4 +1,4 @@
-"""Change batches by hand, and the rows that are made of them, for the tests of events."""
+"""Handmade change batches, and the rows made from them, for the tests of events."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.event_settings import event_settings
 
 Row = Sequence[str | None] | None
 Change = tuple[str, Row, Row]
-"""An operation and the texts of the rows before and after it; None where there is no such row."""
+"""An operation and the texts of the rows before and after it; None for a missing row."""
 
 COMMIT_US = 1_795_222_827_639_575
-"""The time of the first commit of a batch, 2026-11-21 01:00:27 UTC; those that follow are a microsecond apart."""
+"""The time of the first commit of a batch, 2026-11-21 01:00:27 UTC; later commits follow by a microsecond each."""
 
 
 def table(name: str, columns: Sequence[Column], *key: str) -> TableSchema:
@@ -29,7 +29,7 @@ def table(name: str, columns: Sequence[Column], *key: str) -> TableSchema:
 
 
 def plain_settings(**more: Any) -> EventSettings:
-    """Settings of PostgreSQL's events without schemas, so that keys and values are their payloads."""
+    """Return settings of PostgreSQL's events without schemas, so that keys and values are their payloads."""
     schemas = dict.fromkeys(("key_schemas_enable", "value_schemas_enable", "header_schemas_enable"), False)
     return event_settings("server", "golden", run_id="run", **(schemas | more))
 
@@ -44,11 +44,11 @@ def batch(
     unavailable: Mapping[str, Sequence[bool]] | None = None,
     **more: Any,
 ) -> ChangeBatch:
-    """Changes of PostgreSQL's log, each in a transaction of its own, or all in one where they are `together`.
+    """Return changes of PostgreSQL's log, each in a transaction of its own, or all in one if they are `together`.
 
-    Change i stands at the LSN 5000 + 10 i, its transaction is 700 + i, which commits at 5005 + 10 i; the commit before
-    it ended at 4999 + 10 i. `orders` are the numbers of the changes in their transactions, and among those of their
-    table; `unavailable` marks, column by column, the changes whose new value the log did not carry.
+    Change i is at the LSN 5000 + 10 i, its transaction is 700 + i, which commits at 5005 + 10 i; the commit before it
+    ended at 4999 + 10 i. `orders` holds the numbers of the changes in their transactions, and among those of their
+    table. `unavailable` marks, column by column, the changes whose new value the log did not carry.
     """
     count = len(changes)
     numbers = np.arange(count, dtype=np.int64)
@@ -90,12 +90,12 @@ def _orders(orders: Sequence[tuple[int, int]]) -> dict[str, Any]:
 
 
 def rows(part: ChangeBatch, settings: EventSettings, form: SourceForm = FORM) -> list[dict[str, Any]]:
-    """The rows that are made of a batch, as Spark gets them."""
+    """Return the rows made from a batch, as Spark gets them."""
     return [row for found in to_rows(part, settings, form) for row in found.to_pylist()]
 
 
 def read(part: ChangeBatch, settings: EventSettings, form: SourceForm = FORM) -> list[dict[str, Any]]:
-    """The rows with their keys, values and headers parsed; `headers` is a dictionary, or None."""
+    """Return the rows with their keys, values and headers parsed; `headers` is a dictionary, or None."""
 
     def parsed(row: dict[str, Any]) -> dict[str, Any]:
         key, value = (None if row[name] is None else json.loads(row[name]) for name in ("key", "value"))

@@ -1,7 +1,7 @@
-"""Recordings of Debezium taken apart: the changes that its events tell, and the events, line by line.
+"""Recordings of Debezium, taken apart into the changes that its events show, and the events as lines.
 
-The changes are given to what makes events, which has to make the lines again, every byte of them but the moment at
-which an event was made: `source` is that of the recording, with its positions and times.
+From the changes, the product must make the same lines again, byte for byte except for the time at which an event was
+made: `source` is the recording's, with its positions and times.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ FORMS: Mapping[str, tuple[str, SourceForm]] = {
     "sqlserver": ("sqlserver", SQL_SERVER),
     "db2": ("db2", DB2),
 }
-"""What tailrace calls the connector of a case, and its part of events."""
+"""tailrace's name for the connector of a case, and its part of events."""
 
-# the moment of the envelope, the query, and of a time what no server tells: less than a microsecond
+# The envelope's time, the query, and the part of a time that no server shows: less than a microsecond.
 _STEADY = [
     (re.compile(r'("op":"\w"),"ts_ms":\d+(,"ts_us":\d+,"ts_ns":\d+)?'), r'\1,"ts_ms":0'),
     (re.compile(r'("ts_ns":\d+)\d{3}'), r"\g<1>000"),
@@ -51,7 +51,7 @@ _MARKERS = {"true": Marker.TRUE, "false": Marker.FALSE} | {marker.name.lower(): 
 _NEW_KEY, _OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 RUN = "01a1fb98-4581-7d68-951a-a5b3034f69bf"
 _EPOCH = datetime.date(1970, 1, 1)
-# A conversion's type in the source: the server's name of it, and its number.
+# The server's name and number for the source type of a conversion.
 _TYPES = {
     "postgresql": {
         "int16": ("int2", 21),
@@ -73,7 +73,7 @@ Payload = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Told:
-    """A change as its events tell it: `op` is u for a change of the key, which two events tell."""
+    """A change as its events show it. `op` is u for a change of the key, which has two events."""
 
     op: str
     before: Payload | None
@@ -85,19 +85,19 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Changes of one version of a table that no other change comes between."""
+    """Consecutive changes of one version of a table."""
 
     table: TableSchema
     changes: list[Told] = field(default_factory=list)
 
     def add(self, told: Told, headers: Mapping[str, Payload]) -> None:
-        """Add what an event tells, or what the second event of a key change tells of it."""
+        """Add an event, or the second event of a key change."""
         new, old = headers.get(_NEW_KEY), headers.get(_OLD_KEY)
         if old is not None and self.changes and self.changes[-1].is_half:
             self.changes[-1].after, self.changes[-1].is_half = told.after, False
             return
         if new is not None:
-            # nothing else is told of the row after it where creates are skipped
+            # The row after it is not shown if creates are skipped.
             told.op, told.after, told.is_half = "u", self._row(new), True
         elif old is not None:
             told.op, told.before = "u", self._row(old)
@@ -109,7 +109,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A recording: `lines` are its events, `batches` their changes."""
+    """A recording: `lines` are its events, `batches` its changes."""
 
     settings: EventSettings
     form: SourceForm
@@ -117,12 +117,12 @@ class Recorded:
     batches: list[ChangeBatch]
 
     def made(self) -> list[str]:
-        """The events that are made of the changes."""
+        """The events made from the changes."""
         return [line for part in self.batches for line in written(part, self.settings, self.form)]
 
 
 class _Variables(dict[str, str]):
-    """What the variables of a configuration stand for; nothing is connected to."""
+    """Values for the variables of a configuration, without any connection."""
 
     def __missing__(self, name: str) -> str:
         return "golden" if name.endswith("DATABASE") else "1"
@@ -134,7 +134,7 @@ def _case(name: str) -> Case:
 
 
 def settings_of(name: str, **options: str) -> EventSettings:
-    """The settings that the configuration of a case gives, and further options."""
+    """Return the settings of a case's configuration, with further options."""
     case = _case(name)
     filled = case.options(_Variables())
     lines = lines_of(name)
@@ -144,9 +144,9 @@ def settings_of(name: str, **options: str) -> EventSettings:
 
 
 def recorded(name: str, columns: Mapping[str, str] | None = None) -> Recorded:
-    """The recording of a case whose tables have columns of a few simple types, and keys that values show.
+    """Return the recording of a case whose tables have columns of a few simple types, and keys that values show.
 
-    `columns` says which columns the fields are that have other names than these.
+    `columns` maps fields with other names to their columns.
     """
     case = _case(name)
     settings = settings_of(name)
@@ -168,20 +168,20 @@ def recorded(name: str, columns: Mapping[str, str] | None = None) -> Recorded:
 
 
 def steady(line: str) -> str:
-    """The line with one moment and one query for all events."""
+    """Return the line with one time and one query for all events."""
     for pattern, name in _STEADY:
         line = pattern.sub(name, line)
     return line
 
 
 def written(part: ChangeBatch, settings: EventSettings, form: SourceForm) -> Iterator[str]:
-    """The events of a batch as lines of a recording."""
+    """Return the events of a batch as lines of a recording."""
     for rows in to_rows(part, settings, form):
         yield from map(line_of, rows.to_pylist())
 
 
 def line_of(row: Mapping[str, Any]) -> str:
-    """A row as a line of a recording."""
+    """Return a row as a line of a recording."""
     key, value = (text.decode() if text is not None else "null" for text in (row["key"], row["value"]))
     pairs = (f'{{"key":"{pair["key"]}","value":{pair["value"].decode()}}}' for pair in row["headers"] or [])
     return steady(f'{{"topic":"{row["topic"]}","key":{key},"value":{value},"headers":[{",".join(pairs)}]}}')
@@ -189,13 +189,13 @@ def line_of(row: Mapping[str, Any]) -> str:
 
 @cache
 def lines_of(name: str) -> list[str]:
-    """All lines of a recording."""
+    """Return all lines of a recording."""
     with gzip.open(CASES / name / "expected.jsonl.gz", "rt", encoding="utf-8", newline="\n") as lines:
         return [line.rstrip("\n") for line in lines]
 
 
 def _events(lines: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The lines that tell changes of tables, and the tombstones behind them."""
+    """Return the lines for changes of tables, and the tombstones after them."""
     for line in lines:
         record = json.loads(line, parse_float=Decimal)
         value = record["value"]
@@ -204,7 +204,7 @@ def _events(lines: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _renamed(part: Any, columns: Mapping[str, str]) -> Any:
-    """A record whose fields are called as the columns are."""
+    """Return a record with the fields renamed to their columns."""
     if not columns or not isinstance(part, dict | list):
         return part
     if isinstance(part, list):
@@ -233,7 +233,7 @@ def _table(record: Payload, database: str, settings: EventSettings, runs: Sequen
     found = TableId(source["db"], source["schema"], source["table"])
     columns = tuple(_column(part, database) for part in value["schema"]["fields"][0]["fields"])
     if value["payload"]["op"] == "t":
-        # a truncate has no key, and its table has the one of the events before it
+        # A truncate has no key; its table has the key of the events before it.
         return next((run.table for run in reversed(runs) if run.table.id == found), TableSchema(found, columns, ()))
     names = [] if key is None else [part["field"] for part in key["schema"]["fields"]]
     return TableSchema(found, columns, tuple(name for name in names if name != settings.naming.key_field))
@@ -253,7 +253,7 @@ def _column(schema: Payload, database: str) -> Column:
 
 
 def _text(value: Any, column: Column) -> str | None:
-    """What the server writes for a value of an event."""
+    """Return the server's text for a value of an event."""
     if value is None:
         return None
     if column.type_name == "bool":

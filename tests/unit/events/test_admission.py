@@ -1,4 +1,4 @@
-"""Keys that a copy cannot tell apart are refused before its first row."""
+"""Keys that a copy cannot distinguish are refused before its first row."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_key_that_may_merge_two_rows_is_refused(column: Column, options: dict[
         admit(column, **options)
     assert "s.t" in caught.value.message
     assert caught.value.remedy
-    # events are Debezium's
+    # Events are Debezium's.
     admit(column, copies=False, **options)
 
 
@@ -70,7 +70,7 @@ def test_a_key_that_tells_rows_apart_is_taken(column: Column, options: dict[str,
     ],
 )
 def test_a_tenth_of_a_microsecond_is_no_part_of_a_key(kind: str, digits: int, is_refused: bool) -> None:
-    """SQL Server has it, and tables do not."""
+    """SQL Server has tenths of a microsecond, and tables do not."""
     column = Column("id", kind, 42, digits, nullable=False)
     table = TableSchema(TableId("d", "dbo", "t"), (column,), ("id",))
     admission = Admission(event_settings("p", "d", "sqlserver", blocks="last"), CAPTURED)

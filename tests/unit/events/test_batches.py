@@ -1,4 +1,4 @@
-"""Batches as a whole: empty ones, large ones, one version of a table behind another, and what follows each."""
+"""Batches as a whole: empty ones, large ones, successive versions of a table, and what follows each."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_rows_have_the_columns_alone_that_a_query_wants() -> None:
     wanted = ("op", "value", "key", "reselected", "partition", "timestamp")
     (row,) = rows(batch(TABLE, [("c", None, ("1", "a"))]), plain_settings(columns=wanted))
     assert tuple(row) == wanted
-    # nothing was placed or read again
+    # Nothing was placed or read again.
     assert (row["reselected"], row["partition"], row["timestamp"]) == (None, None, None)
 
 
@@ -62,7 +62,7 @@ def test_many_changes_come_in_several_pieces_in_order() -> None:
     assert keys == [*range(8191), 8190, 100_000, *range(8191, count)]
     numbers = [number for _, numbers in pieces for number in numbers.tolist()]
     assert numbers == [*range(8191), 8190, 8190, *range(8191, count)]
-    # the records of one change are never in two pieces
+    # The records of one change are never in two pieces.
     assert all(one[-1] < other[0] for (_, one), (_, other) in pairwise(pieces))
 
 

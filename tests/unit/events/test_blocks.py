@@ -1,4 +1,4 @@
-"""Blocks: what is left of a batch's changes for a table, one row for each key, or every change."""
+"""A batch's changes for a table become blocks with one row for each key, or with every change."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Entries = list[tuple[str, int, Any, Any]]
 
 
 def blocks(part: ChangeBatch, kind: str = LAST, **more: Any) -> list[tuple[Head, list[dict[str, Any]]]]:
-    """The heads of the blocks of a batch, and their rows."""
+    """Return the heads of the blocks of a batch, and their rows."""
     found = [row for rows in to_rows(part, plain_settings(blocks=kind, **more), FORM) for row in rows.to_pylist()]
     assert {row["op"] for row in found} <= {"block"}
     return [(Head.of(row["key"]), opened(row["value"]).to_pylist()) for row in found]
 
 
 def left(part: ChangeBatch, kind: str = LAST, **more: Any) -> Entries:
-    """Of the only block each row's letter, part and values."""
+    """Return op, part and values of each row of the only block."""
     ((_, rows),) = blocks(part, kind, **more)
     return [(row["op"], row["part"], row["c0"], row["c1"]) for row in rows]
 
@@ -112,10 +112,10 @@ def test_a_key_that_is_left_and_taken_again_has_its_last_row() -> None:
 
 
 def test_rows_that_take_over_a_key_from_one_another_are_all_there() -> None:
-    # update t set id = id + 1: the log has the arrival at 2 before its row has left it
+    # update t set id = id + 1: the log has the arrival at 2 before the row there has left.
     moves: list[Change] = [("u", ("1", "a"), ("2", "a")), ("u", ("2", "b"), ("3", "b"))]
     assert left(batch(FULL, moves, together=True)) == [("d", 0, 1, "a"), ("c", 1, 2, "a"), ("c", 1, 3, "b")]
-    # in transactions of their own the second one takes the row that came
+    # In separate transactions, the second one takes the row that came.
     assert [(op, key) for op, _, key, _ in left(batch(FULL, moves))] == [("d", 1), ("d", 2), ("c", 3)]
 
 
@@ -185,7 +185,7 @@ def test_a_snapshots_block_names_it() -> None:
     part = batch(TABLE, [("r", None, ("1", "a"))], [Marker.FIRST])
     ((head, _),) = blocks(part)
     assert head.snapshot == f"{5005:016X}@{COMMIT_US}"
-    # an incremental one's rows come among the changes of the log
+    # The rows of an incremental snapshot are among the changes of the log.
     ((head, _),) = blocks(batch(TABLE, [("r", None, ("1", "a"))], [Marker.INCREMENTAL]))
     assert head.snapshot == ""
 
@@ -242,7 +242,7 @@ def test_a_block_of_many_bytes_is_several() -> None:
     found = blocks(batch(TABLE, changes))
     assert len(found) > 1
     assert [row["c0"] for _, rows in found for row in rows] == list(range(6))
-    # the first has the number of all changes
+    # The first block has the number of all changes.
     assert [head.changes for head, _ in found] == [6, *[0] * (len(found) - 1)]
 
 

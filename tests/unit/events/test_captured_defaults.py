@@ -1,7 +1,7 @@
-"""Column defaults of SQL Server and Db2: literals are shown, what only the server can compute is not.
+"""Column defaults of SQL Server and Db2: literals are shown, and defaults that only the server can compute are not.
 
-Most expectations are what Debezium 3.6.1's own converters gave of the same definitions. They differ where those are
-wrong: `''` inside a text is one quote, and a letter before a quoted text is no part of it.
+Most expectations are the results of Debezium 3.6.1's own converters for the same definitions. They differ where those
+are wrong: `''` inside a text is one quote, and a letter before a quoted text does not belong to it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_a_default_is_shown_as_a_value_of_its_column(
         plan = plan_of(connector, Column("c", kind, 0, modifier, nullable, definition), settings(connector))
         assert plan is not None
         default = plan.schema.default
-        # floating-point numbers as their text
+        # Floating-point numbers as their text.
         assert (default if default == ABSENT else json.loads(dumps(default), parse_float=str)) == value
         assert plan.schema.optional is nullable
 

@@ -100,7 +100,7 @@ def test_an_update_has_both_rows_whole(connector: str) -> None:
     assert [list(map(str, payload[side].values())) for side in ("before", "after")] == [list(JOHN), list(MOVED)]
     assert payload["op"] == "u"
     assert payload["source"].get("event_serial_no") == (2 if connector == "sqlserver" else None)
-    # what the source block tells is when the change was made, what the envelope tells when it was read
+    # The source block shows when the change was made, the envelope when it was read.
     assert payload["ts_ms"] > payload["source"]["ts_ms"] == AT_US // 1000
 
 
@@ -164,7 +164,7 @@ def test_a_snapshot_before_anything_was_captured_has_no_lsn(connector: str) -> N
     assert row["position"] == "0" * 40
 
 
-# As Microsoft's driver tells them of these columns to Debezium.
+# As Microsoft's driver describes these columns to Debezium.
 DECLARED: list[tuple[str, int, bool, tuple[int, str, int, int | None]]] = [
     ("bigint", -1, False, (-5, "bigint", 19, 0)),
     ("binary", 4, False, (-2, "binary", 4, None)),

@@ -42,7 +42,7 @@ def plan_of(connector: str, column: Column, chosen: EventSettings) -> ColumnPlan
 
 
 def both(plan: ColumnPlan, text: str) -> tuple[str, str]:
-    """The JSON of one value by the plain conversion and by the column's kernel."""
+    """Return the JSON of one value by the plain conversion and by the column's kernel."""
     fragment, _ = column_fragment(plan, pa.array([text.encode()], pa.binary()), None)
     compiled = json_array(fragment).to_pylist()[0]
     plain = plain_json(plan, text.encode())
@@ -110,7 +110,7 @@ def test_a_type_without_a_mapping_is_left_out(form: str) -> None:
 def test_what_does_not_fit_its_type_is_lost_on_both_paths(kind: str, modifier: int, text: str) -> None:
     plan = plan_of("sqlserver", Column("c", kind, 0, modifier), settings("sqlserver"))
     assert plan is not None
-    if kind != "int":  # numbers are taken as the server writes them
+    if kind != "int":  # Numbers are used in the server's form.
         _, lost = column_fragment(plan, pa.array([text.encode()], pa.binary()), None)
         assert lost == 1
     assert plain_json(plan, text.encode()) is None

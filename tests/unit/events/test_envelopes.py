@@ -1,4 +1,4 @@
-"""Envelopes: every byte of the events that Debezium recorded, made of the changes that they tell."""
+"""Envelopes made from the changes in Debezium's recordings equal the recorded events, byte for byte."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ CONTEXT = ",".join(
     )
 )
 MARKERS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
-# What Debezium 3.6.1 and 1.7.2 wrote of the tutorial's update, the moment of the envelope and the query aside.
+# The output of Debezium 3.6.1 and 1.7.2 for the tutorial's update, without the envelope's time and the query.
 TODAY = (
     f'{{"topic":"dbserver1.inventory.customers","key":{KEY},"value":{{"schema":{{"type":"struct","fields":['
     f"{ROW % 'before'},{ROW % 'after'},{SOURCE_BEGIN % MARKERS}"
@@ -185,7 +185,7 @@ THINGS = table("t", [Column("id", "int4", 23, nullable=False), Column("n", "int4
 def test_nulls_become_defaults_before_the_change_too(replaces: bool, n: int | None) -> None:
     (row,) = read(batch(THINGS, [("u", ("1", None), ("1", None))]), plain_settings(replace_null_with_default=replaces))
     assert row["value"]["before"] == row["value"]["after"] == {"id": 1, "n": n}
-    # the marker of the log is the same default
+    # The marker of the log is the same default.
     assert row["value"]["source"]["snapshot"] == ("false" if replaces else None)
 
 
@@ -227,7 +227,7 @@ def test_rows_of_snapshots_show_their_marker(form: str, markers: list[str]) -> N
     part = batch(THINGS, [("r", None, (str(number), "1")) for number in range(len(given))], given)
     found = read(part, plain_settings(event_format=form))
     assert [row["value"]["source"]["snapshot"] for row in found] == markers
-    # the rows' own column says it in today's words, whatever the form
+    # The rows' own column uses today's names in every form.
     assert [row["snapshot"] for row in found] == [marker.name.lower() for marker in given]
     assert [row["value"]["op"] for row in found] == ["r"] * len(given)
 

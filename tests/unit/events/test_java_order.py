@@ -1,4 +1,4 @@
-"""The order in which Java goes through texts in a hash table, which recordings show."""
+"""The order in which Java iterates over texts in a hash table, which recordings show, is reproduced."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tailrace.events.control_records import in_java_order
 @pytest.mark.parametrize(
     ("texts", "others", "order"),
     [
-        # the hash of a letter is its code: 97, 98 and 112, of which a table of 16 takes the last four bits
+        # The hash of a letter is its code, 97, 98 and 112, of which a table of 16 uses the last four bits.
         (["b", "a", "p"], 0, ["p", "a", "b"]),
-        # beyond 12 entries it has 32 places, beyond 24 it has 64
+        # Beyond 12 entries a table has 32 places, beyond 24 it has 64.
         (["b", "a", "p"], 9, ["p", "a", "b"]),
         (["b", "a", "p"], 10, ["a", "b", "p"]),
-        # in one place they stand as they came
+        # In one place they keep the order of insertion.
         (["q", "a"], 0, ["q", "a"]),
         (["a", "q"], 0, ["a", "q"]),
-        # 31 * 97 + 98 is 3105, so that it comes before the letter b
+        # 31 * 97 + 98 is 3105, so that it comes before the letter b.
         (["b", "ab"], 0, ["ab", "b"]),
         ([], 0, []),
     ],

@@ -1,4 +1,4 @@
-"""Updates that change a key: a delete of the old one, its tombstone, and a create of the new one."""
+"""An update that changes a key becomes a delete of the old key, its tombstone, and a create of the new key."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_key_changes_where_an_old_row_tells_so(before: Any, after: Any, change
 
 
 def test_a_key_whose_value_the_log_did_not_carry_has_not_changed() -> None:
-    # the old row of a key that is stored out of line is whole, and the new one is not
+    # With a key that is stored out of line, the old row is complete, and the new row is not.
     found = told([("u", ("1", "x", None), ("1", None, "v"))], unavailable={"b": [True]})
     assert [op for op, _ in found] == ["u"]
 

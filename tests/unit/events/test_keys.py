@@ -1,4 +1,4 @@
-"""Keys: of which columns they are made, in which order, and where there is none."""
+"""Keys have the right columns in the right order, or are absent."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_deletes_key_comes_from_the_row_before_it() -> None:
 
 
 def test_a_key_that_the_log_does_not_carry_is_the_zero_of_its_type() -> None:
-    # so of a table whose replica identity is an index beside the primary key
+    # The same holds for a table whose replica identity is an index beside the primary key.
     (row, _) = read(batch(table("t", COLUMNS, "a"), [("d", (None, "x", None), None)]), plain_settings())
     assert row["key"] == {"a": 0}
     assert row["value"]["before"] == {"a": 0, "b": "x", "v": None}

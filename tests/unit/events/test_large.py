@@ -1,4 +1,4 @@
-"""A change larger than event.max.change.bytes is put aside, or ends the query by name, wherever it comes from."""
+"""A change larger than event.max.change.bytes is quarantined, or ends the query with its name, from any source."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_key_that_is_large_itself_is_not_kept() -> None:
 
 @pytest.mark.parametrize("mode", ["fail", "skip"])
 def test_an_event_that_no_array_holds_is_named(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
-    """2 GiB, here 9,000 bytes, are the end whatever the limit is."""
+    """2 GiB, here 9,000 bytes, is the limit for any setting."""
     whole = programs.Programs.run
 
     def run(self: programs.Programs, program: Any, index: Any) -> Any:
@@ -146,7 +146,7 @@ def test_an_event_that_no_array_holds_is_named(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_offsets_do_not_wrap() -> None:
-    """Texts of more than 2 GiB in all, each of them the same bytes."""
+    """The texts exceed 2 GiB in all; each has the same bytes."""
     part = bytes(1 << 20)
     with pytest.raises(ExceedsArrow):
         fragments.strings_fragment([part] * 2049)

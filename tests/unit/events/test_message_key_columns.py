@@ -18,7 +18,7 @@ CUSTOMERS = table(
     "id",
 )
 ORDERS = table("orders", [Column("id", "int4", 23, nullable=False), Column("customer", "int4", 23)], "id")
-# As it was recorded with 3.6.1 of the same tables.
+# As recorded with 3.6.1 for the same tables.
 OPTION = "public.customers:id,email;(.*).nokey:a;public.orders:customer,id"
 
 
@@ -65,7 +65,7 @@ def test_a_key_that_becomes_null_changes() -> None:
 
 
 def test_without_the_old_row_an_update_has_the_new_key_alone() -> None:
-    # of a table whose replica identity is its primary key, as recorded: no delete of {"customer":1}
+    # For a table whose replica identity is its primary key, as recorded, there is no delete of {"customer":1}.
     (row,) = events(ORDERS, [("u", None, ("2", "3"))])
     assert (row["op"], row["key"]) == ("u", {"customer": 3, "id": 2})
 

@@ -1,4 +1,4 @@
-"""Logical messages: what applications have written into the log."""
+"""Logical messages that applications have written to the log become events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MESSAGE = LogicalMessage("app", b"\x00\xff?", 4990, 700, 5005, 1_795_222_827_639
 
 
 def message_of(payload: dict[str, Any]) -> LogicalMessage:
-    """The message that an event tells."""
+    """Return the message in an event."""
     source, place = payload["source"], payload["transaction"]
     previous = json.loads(source["sequence"])[0]
     return LogicalMessage(

@@ -1,4 +1,4 @@
-"""Notifications are the records that Debezium writes, and lines of the log."""
+"""Notifications equal Debezium's records, and are logged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tailrace.snapshot.incremental import (
 )
 from tests.event_settings import event_settings
 
-# What Debezium 3.6.1 wrote on the topic of notifications during an initial and two incremental snapshots.
+# The output of Debezium 3.6.1 on the topic of notifications during an initial and two incremental snapshots.
 RECORDING = Path(__file__).with_name("notifications.jsonl.gz")
 SETTINGS = event_settings("dbserver1", "golden", notification_topic="notifications")
 TABLES = [("public", "c"), ("public", "empty"), ("public", "nopk"), ("public", "t")]
@@ -43,7 +43,8 @@ def initial() -> list[Notification]:
 
 
 def first() -> list[Notification]:
-    """Of a snapshot of five tables: one of several chunks, one of a key of two columns, three that cannot be read."""
+    """Return the notifications of a snapshot of five tables: several chunks, a key of two columns, three unreadable
+    ones."""
     of = Notifications("dbserver1")
     names = ("t", "c", "empty", "nopk", "none")
     left: IncrementalSnapshot | None = IncrementalSnapshot("ad-hoc-1", tuple(Collection("public", n) for n in names))
@@ -66,7 +67,7 @@ def first() -> list[Notification]:
 
 
 def second() -> list[Notification]:
-    """Of a snapshot that is paused after its first chunk."""
+    """Return the notifications of a snapshot that is paused after its first chunk."""
     of = Notifications("dbserver1")
     state = IncrementalSnapshot("ad-hoc-2", (Collection("public", "c"), Collection("public", "t")))
     found = [of.listing(state, "STARTED")]
@@ -82,7 +83,8 @@ def second() -> list[Notification]:
 
 
 def comparable(record: dict[str, Any]) -> dict[str, Any]:
-    """Without clocks and ids of chance; maps in any order, and so the tables that Debezium keeps in a set."""
+    """Return notifications without times and random ids; maps, and so the tables that Debezium keeps in a set, in any
+    order."""
     for part in ("key", "value"):
         payload = record[part]["payload"]
         if len(payload["id"]) == 36:
@@ -138,7 +140,7 @@ def test_a_snapshot_that_is_stopped_names_the_tables_only_when_others_go_on() ->
 
 
 def test_the_log_gets_one_line_each(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    # What the program says of itself at INFO stays hidden.
+    # Messages at INFO stay hidden.
     monkeypatch.setattr(logging.getLogger("tailrace"), "level", logging.WARNING)
     write_to_log([(notification, 5) for notification in second()])
     assert len(caplog.messages) == len(second())

@@ -1,4 +1,4 @@
-"""The records of changes that cannot become events: what they say, in whatever format values have."""
+"""Changes that cannot become events have quarantine records in every format of values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVENTS = table("late", [Column("id", "int4", 23, nullable=False), Column("at", "
 
 @pytest.fixture(autouse=True)
 def unreported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing was reported by this process yet."""
+    """Reset the reports of this process."""
     monkeypatch.setattr(quarantine, "_reported", set())
 
 

@@ -1,4 +1,4 @@
-"""Batches by hand against what Debezium recorded for the same changes: every byte but clocks and positions."""
+"""Handmade batches equal Debezium's recordings of the same changes in every byte except times and positions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ UPDATES = [
     ),
 ]
 
-# Positions and times, which these batches do not have of the recording.
+# Positions and times, in which these batches differ from the recording.
 _PLACES = [
     (re.compile(r'"(ts_ms|ts_us|ts_ns|txId|lsn)":\d+'), r'"\1":0'),
     (re.compile(r'"sequence":"\[(?:null|\\"\d+\\"),\\"\d+\\"\]"'), '"sequence":"S"'),
@@ -64,7 +64,7 @@ _PLACES = [
 
 
 def by_topic(lines: Iterable[str]) -> dict[str, list[str]]:
-    """The lines of each topic in order, without positions and times."""
+    """Return the lines of each topic in order, without positions and times."""
     topics: dict[str, list[str]] = {}
     for line in lines:
         for pattern, name in _PLACES:

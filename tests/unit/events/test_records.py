@@ -1,4 +1,4 @@
-"""What changes become: records, their rows for Spark, their headers."""
+"""Changes become records with rows for Spark and headers."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_rows_carry_position_transaction_and_time() -> None:
 @pytest.mark.seed("000-30", "000-32")
 def test_snapshot_rows_show_their_marker_and_no_transaction() -> None:
     reads = batch(TABLE, [("r", None, ("1", "a")), ("r", None, ("2", "b"))], marker=[Marker.FIRST, Marker.LAST])
-    # no commit has been seen before an initial snapshot
+    # No commit was seen before an initial snapshot.
     reads.transactions.previous_end[:] = -1
     found = rows(reads, PLAIN)
     assert [(row["snapshot"], row["transaction"]) for row in found] == [("first", None), ("last", None)]

@@ -1,4 +1,4 @@
-"""ReselectColumnsPostProcessor: which values are read again, how they are put into changes, what is counted."""
+"""ReselectColumnsPostProcessor reads the right values again, puts them into changes, and counts them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LONG, DOC, AMOUNT = 2, 3, 4
 
 
 class Rows:
-    """Rows of one table by the text of the key; counts what was asked for."""
+    """Rows of one table by the text of the key, with a count of requests."""
 
     def __init__(self, rows: dict[str, tuple[str | None, ...]], fault: str = "") -> None:
         self.rows, self.fault = rows, fault
@@ -60,7 +60,7 @@ class Rows:
         self.columns, self.key = list(columns), list(key)
         if self.fault:
             raise Unreadable(self.fault)
-        # not in the order in which they were asked for, and one at a time
+        # Not in the order of the request, and one at a time.
         for place, one in reversed(list(enumerate(keys))):
             row = self.rows.get(one[0])
             if row is not None:
@@ -75,7 +75,7 @@ def parsed(options: dict[str, str]) -> tuple[EventSettings, Any]:
 
 
 def changes(schema: TableSchema, *given: Change, missing: dict[int, Sequence[int]]) -> ChangeBatch:
-    """The changes; `missing` has, of columns by number, the changes that the log did not carry them of."""
+    """Return the changes. `missing` maps column numbers to the changes whose value the log did not carry."""
     found = batch(schema, given)
     assert found.after is not None
     for column, rows in missing.items():
@@ -93,7 +93,7 @@ def shown(
     more: dict[str, str] | None = None,
     of: TableSchema = TABLE,
 ) -> list[tuple[str, Any, int | None]]:
-    """Op, `after` and the count of each record."""
+    """Return op, `after` and the count of each record."""
     config = parse("postgres", REQUIRED | {f"again.{k}": v for k, v in (options or {}).items()} | (more or {}))
     settings = replace(EventSettings.from_options(config, "run"), columns=(*COLUMNS, "reselected"))
     again = Reread(processors(config).processors, rows)
@@ -168,7 +168,7 @@ def test_one_query_reads_the_rows_of_many_changes_each_once() -> None:
     rows = Rows({str(row): (str(row), "x", f"long {row}", "{}", "1") for row in range(100)})
     found = shown(rows, *given, missing={LONG: range(many)})
     assert [after[LONG] for _, after, _ in found] == [f"long {row % 100}" for row in range(many)]
-    # the first query is for 256 changes, those that follow for up to 4,096
+    # The first query is for 256 changes, later ones for up to 4,096.
     assert [len(keys) for keys in rows.asked] == [100] * 4
 
 

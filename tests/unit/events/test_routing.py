@@ -1,4 +1,4 @@
-"""Topics: which one a table's records go to, and which tables share one."""
+"""A table's records go to the right topic, and tables can share one."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_adjusted_names_are_as_recorded(case: str, columns: dict[str, str]) -> N
     assert found.made() == found.lines
 
 
-# As it was recorded with 3.6.1 and the transform ByLogicalTableRouter of its own options.
+# As recorded with 3.6.1 and the transform ByLogicalTableRouter with its own options.
 @pytest.mark.parametrize(
     ("shortened", "values"), [({}, ["server.public.customers_shard1", "server.public.customers_shard2"]),
                               ({"key_expression": compile_groups(r"(.*)customers_shard(.*)"), "key_replacement": "$2"},
@@ -91,7 +91,7 @@ def test_tables_that_share_a_topic_differ_in_their_keys(shortened: dict[str, Any
         assert row["topic"] == "server.public.customers_all_shards"
         assert row["key"]["payload"] == {"id": 1, "__dbz__physicalTableIdentifier": told}
         assert row["key"]["schema"]["name"] == "server.public.customers_all_shards.Key"
-        # what the source block says is the table of the source
+        # The source block shows the source's table.
         assert row["value"]["source"]["table"] == row["table"] == shard.id.table
 
 
@@ -193,7 +193,7 @@ def test_tables_that_meet_in_one_of_several_topics_are_told_by_one() -> None:
         },
     )
     a, x, b = tables("a", "x", "b")
-    # tombstones of a stay in its own topic, where the records of x go
+    # Tombstones of a stay in its own topic, where the records of x go.
     found = names.shared(settings, [x, a, b])
     assert found[a] == found[x]
     assert found[b] == "dbserver1.public.b"
@@ -229,7 +229,7 @@ def test_a_routing_survives_being_an_option() -> None:
 def test_a_routing_names_the_table_that_rows_are_put_into() -> None:
     assert ROUTING.target(SHARDS[1].id) == TableId("lake", "public", "customers")
     assert ROUTING.target(TableId("golden", "public", "orders")) is None
-    # the whole name has to match, and a name of fewer parts is none
+    # The whole name must match, and a name with fewer parts is refused.
     assert ROUTING.target(TableId("golden", "public", "customers_shard10")) is None
     with pytest.raises(ConversionError, match="does not name a database, a schema and a table"):
         Routing(".*", "customers", "").target(T)
@@ -238,7 +238,7 @@ def test_a_routing_names_the_table_that_rows_are_put_into() -> None:
 def test_rows_of_a_routed_table_tell_their_shard_as_a_part_of_the_key() -> None:
     rows, form = ROUTING.merged(rows_of([None, {"k0": 7}]), FORM, SHARDS[0].id)
     assert (form.names, form.key) == (("id", "v", "shard"), (0, 2))
-    # numbers and the relation are those of one table alone
+    # Numbers and the relation belong to a single table.
     assert (form.numbers, form.relation) == ((), 0)
     assert rows["c2"].to_pylist() == ["golden.public.customers_shard1"] * 2
     assert rows["origin"].to_pylist() == [None, {"k0": 7, "k1": "golden.public.customers_shard1"}]

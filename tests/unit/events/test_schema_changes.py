@@ -77,7 +77,7 @@ def test_fixed_schemas_are_those_of_debeziums_factories(connector: str, form: st
     chosen = settings(connector, form)
     ours = OURS[kind](chosen, FORMS[connector])
     assert ours is not None
-    # the factories were asked without the database that today's SQL Server names have
+    # The factories were called without the database that today's SQL Server names have.
     text = schema_text(ours).replace(names.topic(chosen, TableId("testDB", "s", "t")), "server1.s.t")
     assert json.loads(text) == schema
     assert text == json.dumps(schema, separators=(",", ":"))
@@ -102,7 +102,7 @@ def record(connector: str, form: str, *changes: SchemaChange, **more: Any) -> li
 def test_a_change_is_told_with_the_change_of_a_row_before_it() -> None:
     before = Preceding(TableId("testDB", "dbo", "orders"), b"\0\0\0\x26" + COMMIT[4:], COMMIT, 2, 1_500_000_000_123_000)
     (found,) = record("sqlserver", "3", SchemaChange(ALTER, TABLE, COMMIT, 0, 0, preceding=before))
-    # the row stands where the new form begins
+    # The row stands where the new form begins.
     assert (found["position"], found["table"]) == ("00000027000007580005" + "0" * 20, TABLE.id.table)
     payload = json.loads(found["value"])["payload"]
     assert payload["tableChanges"][0]["id"] == '"testDB"."dbo"."cust""omers"'
@@ -142,7 +142,7 @@ def test_a_table_found_by_a_snapshot_and_its_change_are_told() -> None:
     assert (created["source"]["snapshot"], altered["source"]["snapshot"]) == ("true", "false")
     assert created["source"]["commit_lsn"] == "00000027:00000758:0005"
     assert created["source"]["change_lsn"] is None
-    # what Debezium's own serialiser gives of the same table
+    # The output of Debezium's own serialiser for the same table.
     assert created["tableChanges"] == [
         {
             "type": "CREATE",

@@ -1,4 +1,4 @@
-"""Batches of several tables: the records that each of them becomes, in the order of the log."""
+"""Batches of several tables become the records of each table, in log order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHANGES: list[tuple[TableSchema, Change]] = [
 
 
 def wide(row: Any, places: Any, width: int) -> list[Any] | None:
-    """A row of a table at the places of its columns in the pool."""
+    """Return a row of a table, with its columns at their places in the pool."""
     if row is None:
         return None
     found: list[Any] = [None] * width
@@ -45,7 +45,7 @@ def wide(row: Any, places: Any, width: int) -> list[Any] | None:
 def joined(
     changes: list[tuple[TableSchema, Change]], settings: EventSettings = PLAIN
 ) -> tuple[ChangeBatch, TablePlans]:
-    """The changes as one batch of the columns of a pool."""
+    """Return the changes as one batch of the columns of a pool."""
     pool = Pool(settings, FORM)
     tables = list(dict.fromkeys(of for of, _ in changes))
     pooled = pool.tables(tables)
@@ -66,7 +66,7 @@ def together(changes: list[tuple[TableSchema, Change]], settings: EventSettings 
 
 
 def apart(changes: list[tuple[TableSchema, Change]], settings: EventSettings = PLAIN) -> list[dict[str, Any]]:
-    """The rows of the same changes, each as a batch of its own, at the same place."""
+    """Return the rows of the same changes, each from a batch of its own, at the same place."""
     found = []
     for place, (of, change) in enumerate(changes):
         many = batch(of, [change] * (place + 1))
@@ -94,7 +94,7 @@ def test_tables_together_become_what_each_becomes_by_itself() -> None:
 
 
 def test_an_update_changes_the_key_of_its_own_table_alone() -> None:
-    # n of b is no key, and its place in the pool is that of a's
+    # Column n of b is not a key, though its place in the pool is that of a's key.
     b = replace(B, key=("w",))
     changes: list[tuple[TableSchema, Change]] = [
         (A, ("u", ("1", None), ("2", "a"))),
@@ -109,7 +109,7 @@ def test_columns_that_are_shown_alike_share_a_place_and_those_of_one_table_do_no
     pool = Pool(PLAIN, FORM)
     a, b = pool.tables([A, B])
     assert a.places.tolist() == [0, 1]
-    # the first text of each table is at the same place
+    # The first texts of both tables are at the same place.
     assert b.places.tolist() == [1, 0, 2]
     assert len(pool.columns) == 3
     assert pool.tables([A])[0] is a

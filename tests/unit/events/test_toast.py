@@ -34,7 +34,7 @@ TOAST = table(
     "id",
 )
 BIG = [column.name for column in TOAST.columns[2:]]
-# What 3.6.1 recorded of an update that changed none of the large values, and with another placeholder.
+# As 3.6.1 recorded an update that changed none of the large values, and one with another placeholder.
 RECORDED = {
     "big_text": PLACEHOLDER,
     "big_bytes": ENCODED,
@@ -62,7 +62,7 @@ def test_an_update_shows_the_placeholder_in_the_form_of_each_type(placeholder: s
 
 
 def one(column: Column, **more: Any) -> Any:
-    """What an update shows in the place of a value of the column that the log did not carry."""
+    """Return an update's value for a column whose value the log did not carry."""
     small = table("big", [Column("id", "int4", 23, nullable=False), column], "id")
     (row,) = read(batch(small, [("u", None, ("1", None))], unavailable={column.name: [True]}), plain_settings(**more))
     return row["value"]["after"][column.name]

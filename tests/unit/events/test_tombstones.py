@@ -1,4 +1,4 @@
-"""Tombstones: behind every delete, with its key, and nowhere else."""
+"""A tombstone follows every delete, with its key, and nothing else."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ CASES = [
 
 
 def boundary_of(payload: dict[str, Any], is_numbered: bool) -> Boundary:
-    """The boundary that a BEGIN or END tells."""
+    """Return the boundary in a BEGIN or END."""
     xid, _, lsn = payload["id"].partition(":")
     counts = None
     if payload["status"] == "END":
@@ -67,7 +67,7 @@ def test_rows_of_boundaries_stand_beside_their_transaction_and_have_no_table() -
         assert (row["position"], row["ordinal"], row["transaction"]) == (f"{5005:016X}", ordinal, "700")
         assert (row["snapshot"], row["headers"], row["topic"]) == ("false", None, "server.transaction")
         assert str(row["source_ts"]) == "2026-11-21 01:00:27.639575+00:00"
-    # what they call the transaction is the LSN of each one's own moment
+    # Their transaction id has the LSN of each one's own time.
     assert (begin["key"], end["key"]) == (b'{"id":"700:4990"}', b'{"id":"700:5010"}')
 
 
@@ -108,7 +108,7 @@ CHANGES: list[Change] = [
     ("u", ("1", None), ("2", "a")),
     ("d", ("2", None), None),
 ]
-# A key change is two events of its transaction, so the delete behind it is the fourth.
+# A key change has two events in its transaction, so the delete after it is the fourth.
 ORDERS = [(1, 1), (2, 2), (4, 4)]
 
 

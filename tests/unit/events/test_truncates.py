@@ -1,4 +1,4 @@
-"""Truncates: an event for each table, without key and rows, where they are asked for."""
+"""A truncate becomes an event for each table, without key and rows, if truncates are enabled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typed rows: keys, rows and source blocks as columns of their own, and what the log did not carry by name."""
+"""Typed rows have keys, rows and source blocks as separate columns, and the names of values that the log lacks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def settings_of(schema: pa.Schema | None = None, of: TableSchema | None = None, 
 
 
 def declared(of: TableSchema) -> pa.Schema:
-    """The schema that Spark is told for a table."""
+    """Return the schema that Spark gets for a table."""
     return typed_schema(TYPED_COLUMNS, table_kinds(table_plan(of, settings_of(), FORM).layouts))
 
 
@@ -91,7 +91,7 @@ def test_what_has_no_value_is_null_whatever_json_shows() -> None:
         ("u", None, ("1", "a", None, None, None)),
     ]
     deletion, update = rows(batch(TABLE, changes))
-    # neither the zero of a column that may not be null, nor a default
+    # Neither the zero of a NOT NULL column, nor a default.
     assert deletion["before"] == {"id": 1, "name": None, "n": None, "price": None, "at": None}
     assert update["after"]["n"] is None
     assert update["source"]["snapshot"] is None

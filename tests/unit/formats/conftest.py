@@ -1,4 +1,4 @@
-"""What the tests of encodings with a registry share."""
+"""Fixtures of the tests of encodings with a registry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.servers.registry import Registry
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    """A registry of its own for each test; nothing is known of any other."""
+    """Yield a separate registry for each test."""
     schema_ids.forget()
     table_plan.cache_clear()
     monkeypatch.setattr(schema_ids, "_WAIT", 0)

@@ -1,4 +1,4 @@
-"""Formats whose schemas are in a registry, and records read back by the schemas that are there."""
+"""Formats whose schemas are in a registry, and records read back by these schemas."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def schema_text(registry: Registry, data: bytes) -> str:
 
 
 def read_avro(registry: Registry, data: bytes) -> Any:
-    """Return what another library reads, logical types left aside. It has to write the same bytes again."""
+    """Return what another library reads, without logical types. It must write the same bytes again."""
     schema = fastavro.parse_schema(_plain(json.loads(schema_text(registry, data))))
     source = io.BytesIO(data[5:])
     found = fastavro.schemaless_reader(source, schema)

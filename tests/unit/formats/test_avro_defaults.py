@@ -18,7 +18,7 @@ fastavro = pytest.importorskip("fastavro")
 @pytest.mark.parametrize("properties", [False, True])
 @pytest.mark.parametrize("data", [b"", b"\x00\xff", b"\x80\x7f\xc3\xbf", bytes(range(256))])
 def test_a_default_of_bytes_is_read_back(data: bytes, properties: bool, optional: bool) -> None:
-    """As those of SQL Server's `varbinary` and PostgreSQL's `varbit`."""
+    """These are defaults as of SQL Server's `varbinary` and PostgreSQL's `varbit`."""
     kinds = (BYTES, semantic(BYTES, "io.debezium.data.Bits", length="16"))
     for kind in kinds:
         found = kind.with_optional(optional).with_default(base64.b64encode(data).decode())
@@ -26,7 +26,7 @@ def test_a_default_of_bytes_is_read_back(data: bytes, properties: bool, optional
 
 
 def read(kind: LogicalType, rules: Rules) -> str:
-    """What a field of the type holds where the record was written without it: a character for each byte."""
+    """Return the value of a field that the record was written without, as a character for each byte."""
     older, newer = (struct(*fields, name="n.R") for fields in ((ID,), (ID, Field("b", kind))))
     written = fastavro.parse_schema(json.loads(schema_text(older, rules)))
     out = io.BytesIO()

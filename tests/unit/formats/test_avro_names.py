@@ -1,4 +1,4 @@
-"""Avro: names that it does not allow, as they are and as `scrub.invalid.names` replaces them."""
+"""Avro: illegal names stay, or are replaced by `scrub.invalid.names`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_values_of_scrubbed_fields_are_found(registry: Registry) -> None:
     form = avro(registry, scrub_invalid_names="true")
     inner = struct(Field("a-b", STRING), name="n.I-1")
     layout = struct_of("n.R-1", **{"x y": Constant({"a-b": "é"}, inner), "m": Constant({"k-1": 7}, mapping(INT32))})
-    # the keys of maps are values
+    # The keys of maps are values.
     assert read_avro(registry, formats.find(form).one(layout, True, BARE)) == {"x_y": {"a_b": "é"}, "m": {"k-1": 7}}
 
 

@@ -1,4 +1,4 @@
-"""Avro: the bytes of records, which another library reads and writes again alike."""
+"""Avro: another library reads the bytes of records, and writes the same bytes again."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_floating_numbers_keep_their_bits(registry: Registry, kind: LogicalType,
 
 
 def test_what_is_no_number_has_javas_bits(registry: Registry) -> None:
-    """Float.floatToIntBits and Double.doubleToLongBits have one word each for it."""
+    """Float.floatToIntBits and Double.doubleToLongBits have one value for every NaN."""
     (single,), (double,) = (each_way(avro(registry), kind, "NaN") for kind in (FLOAT, DOUBLE))
     assert single is not None
     assert double is not None
@@ -160,14 +160,14 @@ def test_a_value_that_is_no_struct_is_written_alone(registry: Registry) -> None:
         b"\0\0\0\0\x01\x02a", b"\0\0\0\0\x01\x00", b"\0\0\0\0\x01\x04\xc3\xa9",
     ]  # fmt: skip
     assert registry.schemas == {1: '"string"'}
-    # a null is no record, wherever it comes from
+    # A null is not a record, wherever it comes from.
     nullable = block.column("n", INT64.with_optional(True), 5, None, -1)
     assert encoded(form, nullable, block) == [b"\0\0\0\0\x02\x02\x0a", None, b"\0\0\0\0\x02\x02\x01"]
     assert formats.find(form).one(Constant(None, STRING.with_optional(True)), True, BARE) is None
 
 
 def test_a_struct_alone_has_no_byte_that_says_it_is_there(registry: Registry) -> None:
-    """As Apicurio's converter has it: its schema is the record, though it may be null."""
+    """As with Apicurio's converter, its schema is the record, though it may be null."""
     row = Struct(struct_of(id=Constant(1, INT32)).members, "n.Row", optional=True)
     found = formats.find(avro(registry)).one(row, True, BARE)
     assert read_avro(registry, found) == {"id": 1}
@@ -182,7 +182,7 @@ def test_confluents_converter_says_that_an_optional_struct_is_there(registry: Re
 
 
 def test_columns_with_gaps_are_written_for_the_records_that_have_them(registry: Registry) -> None:
-    """Two layouts in one block, of which the second has no value: as deletes with their tombstones."""
+    """Two layouts are in one block, the second without a value, as deletes with their tombstones."""
     block = LayoutBlock(4)
     encoding = formats.find(avro(registry))
     moved = Computed((), lambda: stored(INT64, 10, 30), INT64)

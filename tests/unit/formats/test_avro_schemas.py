@@ -47,7 +47,7 @@ def record(registry: Registry, kind: LogicalType, **options: str) -> str:
 
 
 def field(registry: Registry, kind: LogicalType, **options: str) -> str:
-    """Return what is registered for one field `v` of this type."""
+    """Return the registered schema for one field `v` of this type."""
     text = record(registry, struct(Field("v", kind), name="n.R"), **options)
     start = '{"type":"record","name":"R","namespace":"n","fields":['
     end = '],"connect.name":"n.R"}' if options.get("connect_meta_data") != "false" else "]}"
@@ -90,7 +90,7 @@ def test_each_type_has_avros_own(registry: Registry, kind: LogicalType, text: st
     ],
 )
 def test_a_default_puts_its_branch_first(registry: Registry, kind: LogicalType, default: object, shown: str) -> None:
-    """And it stands in the type too, as `connect.default`."""
+    """It is also in the type, as `connect.default`."""
     plain = field(registry, kind).removeprefix('{"name":"v","type":').removesuffix("}")
     inner = plain.removesuffix("}") if plain.startswith("{") else f'{{"type":{plain}'
     made = f'{inner},"connect.default":{shown}}}'
@@ -117,7 +117,8 @@ def test_a_default_of_a_struct_has_the_names_and_bytes_of_avro(registry: Registr
 
 
 def test_properties_have_their_order(registry: Registry) -> None:
-    """Avro's own, then scale and precision, then doc, version, parameters, default, name and type of Connect's."""
+    """First Avro's own, then scale and precision, then doc, version, parameters, default, name and
+    type of Connect's."""
     kind = semantic(BYTES, CONNECT + "Decimal", scale="2", connect__decimal__precision="5")
     made = json.loads(field(registry, replace(kind, doc="d").with_default("AA==")), object_pairs_hook=list)
     properties = dict(made)["type"]
@@ -143,7 +144,7 @@ def test_properties_have_their_order(registry: Registry) -> None:
 def test_decimals_say_their_digits(
     registry: Registry, scale: str, precision: str | None, numbers: tuple[int, int], is_decimal: bool
 ) -> None:
-    """Without a precision it is 64; a scale below 0 or above the precision is none of Avro's logical types."""
+    """Without a precision it is 64; a scale below 0 or above the precision makes no logical type of Avro."""
     parameters = {"scale": scale} | ({} if precision is None else {"connect.decimal.precision": precision})
     kind = LogicalType("bytes", CONNECT + "Decimal", 1, tuple(parameters.items()))
     made = json.loads(field(registry, kind))["type"]

@@ -31,7 +31,7 @@ ATTRIBUTES = ["id", "source", "specversion", "type", "time", "datacontenttype"]
 
 
 class FromHeaders:
-    """Puts the parts of the envelope into headers, and leaves the row alone."""
+    """A transform that moves the parts of the envelope into headers, and leaves the row unchanged."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -96,12 +96,12 @@ def test_the_data_has_the_name_of_data_wherever_the_metadata_is() -> None:
     chosen = settings(FromHeaders("source", "op"), metadata_source="header,id:generate,type:generate")
     created = events(chosen)[0]
     assert created["data"]["schema"]["name"] == "io.debezium.connector.postgresql.Data"
-    # there is a place for the transaction, although no header has one
+    # There is a place for the transaction, although no header has one.
     assert created["iodebeziumtxid"] is None
 
 
 class Named:
-    """Adds the header that names the data's schema."""
+    """A transform that adds the header with the name of the data's schema."""
 
     def __init__(self, name: object) -> None:
         self.name = name

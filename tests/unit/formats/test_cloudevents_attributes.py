@@ -1,4 +1,4 @@
-"""CloudEvents: the attributes of an event, each from the part of the envelope or the header that it is made of."""
+"""CloudEvents: each attribute of an event comes from its part of the envelope or its header."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_attributes_come_in_their_order() -> None:
     assert (found["specversion"], found["datacontenttype"]) == ("1.0", "application/json")
     assert found["type"] == "io.debezium.connector.postgresql.DataChangeEvent"
     assert found["time"] == "2026-11-21T01:00:27.639Z"
-    # whole numbers of 64 bits are texts
+    # Whole numbers of 64 bits are texts.
     assert (found["iodebeziumlsn"], found["iodebeziumtxId"], found["iodebeziumtsms"]) == (
         "24023128", "700", "1795222827639",
     )  # fmt: skip
@@ -183,7 +183,7 @@ def test_metadata_and_single_attributes_may_come_from_headers() -> None:
     assert found["type"] == "io.debezium.connector.postgresql.DataChangeEvent"
     assert list(found)[6] == "traceparent"
     assert found["data"] == {"id": 1, "v": "é"}
-    # a record that says nothing of a change is none
+    # A record without a change is not an event.
     assert event(ROW, replace(BARE, op="heartbeat"), metadata_source="header") is None
 
 

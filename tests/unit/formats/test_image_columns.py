@@ -35,7 +35,7 @@ CASES: list[tuple[Conversion, tuple[str, ...], list[Any], list[Any], list[Any]]]
     (values.booleans.boolean_type(), ("t", "f", "true"), [True, False, True], [True, False, True], [True, False, True]),
     (LIST, ("{}", "{1.5,NULL}", "{-0}"), *[[[], [1.5, None], [-0.0]]] * 3),
 ]  # fmt: skip
-"""Conversions with texts, and what these are in JSON, in Avro and in Arrow."""
+"""Conversions with texts, and their forms in JSON, in Avro and in Arrow."""
 
 
 def column(block: LayoutBlock, conversion: Conversion, *texts: Any, **more: Any) -> ImageColumn:
@@ -122,7 +122,7 @@ def test_one_column_may_stand_in_both_images_and_twice() -> None:
 
 
 def test_computed_columns_get_texts_as_written_and_as_shown() -> None:
-    """An instant's Arrow type has no digits of its own; what events show has those of the column's type."""
+    """An instant's Arrow type has no number of digits; events show those of the column's type."""
     block = LayoutBlock(3)
     leaf = column(block, INSTANT, "2020-01-02 03:04:05.1+00", None, "infinity")
     records = block.index[0]
@@ -145,7 +145,7 @@ def test_a_key_of_plain_columns_is_a_struct_in_text() -> None:
     assert encoded("simplestring", struct_of(id=number, name=text), block) == [
         b'Struct{id=7,name=a "b",}', "Struct{id=-7,name=é}".encode(),
     ]  # fmt: skip
-    # what may be null is looked at value by value
+    # Nullable values are checked one by one.
     maybe = block.image_column("n", INTEGER, "1", None, default=5)
     assert encoded("simplestring", struct_of(id=number, n=maybe), block) == [b"Struct{id=7,n=1}", b"Struct{id=-7}"]
 

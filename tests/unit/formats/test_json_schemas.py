@@ -1,4 +1,4 @@
-"""JSON: the schemas beside payloads as Kafka Connect's JsonConverter writes them, and those that a registry has."""
+"""JSON: schemas beside payloads equal those of Kafka Connect's JsonConverter, and schemas in a registry."""
 
 from __future__ import annotations
 
@@ -134,9 +134,9 @@ def test_a_topic_of_its_own_has_a_schema_of_its_own(registry: Registry) -> None:
     layout = struct_of("n.R", id=block.column("id", INT32, 1, 2, 3))
     found = encoded(registered(registry), layout, block, record=record)
     assert [json.loads(data)["payload"]["id"] for data in found] == [1, 2, 3]
-    # Apicurio's converters know a schema by its text, under whichever subject it came first
+    # Apicurio's converters recognise a schema by its text, under whichever subject it came first.
     assert [json.loads(data)["schemaId"] for data in found] == [1, 1, 1]
-    # but for the latest one of a subject
+    # Except for the latest schema of a subject.
     registry.registered("a-value", registry.schemas[1])
     registry.registered("b-value", registry.schemas[1] + " ")
     latest = registered(registry, **{"auto-register": "false", "find-latest": "true"})
@@ -152,7 +152,7 @@ def test_ids_in_headers_are_refused(registry: Registry) -> None:
 
 
 def test_layouts_of_a_block_share_their_columns() -> None:
-    """An insert, a delete and its tombstone in one block: each record has the layout that its number names."""
+    """An insert, a delete and its tombstone are in one block: each record has the layout of its number."""
     block = LayoutBlock(4)
     number = block.column("n", INT64, 1, 2, 3, 4)
     moved = Computed((number,), lambda numbers: stored(INT64, *(-n for n in numbers.to_pylist())), INT64)

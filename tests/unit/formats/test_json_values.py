@@ -1,4 +1,4 @@
-"""JSON: the values of each type as Kafka Connect's JsonConverter writes them, whatever way they come."""
+"""JSON: values of each type equal those of Kafka Connect's JsonConverter, from every kind of column."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NUMERIC = Format("json", "value", (("decimal.format", "NUMERIC"),))
 
 
 def shown(kind: LogicalType, *values: Any, form: Format | str = "json") -> list[str]:
-    """Return the JSON of values; null is one of them."""
+    """Return the JSON of values, including null."""
     kind = kind.with_optional(True)
     found = [data.decode() for data in each_way(form, kind, *values, None) if data is not None]
     assert found.pop() == '{"v":null}'
@@ -51,7 +51,8 @@ def test_whole_numbers_reach_to_the_ends_of_their_type(kind: LogicalType, bits: 
 
 
 def test_doubles_have_javas_digits() -> None:
-    """Double.toString: plain digits from 0.001 up to 10,000,000, else an exponent; always a digit behind the point."""
+    """As Double.toString: plain digits from 0.001 up to 10,000,000, else an exponent; always a
+    digit after the point."""
     assert shown(DOUBLE, 0.0, -0.0, 1.0, 0.001, 0.00099, 9999999.0, 1e7, -1.5e-9) == [
         "0.0", "-0.0", "1.0", "0.001", "9.9E-4", "9999999.0", "1.0E7", "-1.5E-9",
     ]  # fmt: skip
@@ -65,8 +66,8 @@ def test_what_is_no_number_is_a_text(kind: LogicalType) -> None:
 
 
 def test_texts_are_escaped_as_jackson_does_it() -> None:
-    """Short escapes where JSON has them, upper-case digits for other control characters, and surrogates beyond the
-    basic plane; all else, also DEL and line separators, stays as it is."""
+    """There are short escapes where JSON has them, upper-case digits for other control characters, and surrogates
+    beyond the basic plane. All else, including DEL and line separators, stays unchanged."""
     assert shown(STRING, "", 'say "a\\b"', "\b\t\n\f\r", "\x00\x01\x1f", "\x7f\u2028/é東") == [
         '""', r'"say \"a\\b\""', r'"\b\t\n\f\r"', r'"\u0000\u0001\u001F"', '"\x7f\u2028/é東"',
     ]  # fmt: skip
@@ -153,7 +154,7 @@ def test_decimals_are_their_unscaled_bytes() -> None:
     ],
 )
 def test_decimals_may_be_numbers_with_all_digits_of_their_scale(scale: int, value: str, text: str) -> None:
-    """As Jackson writes Java's BigDecimal: `decimal.format=NUMERIC`."""
+    """As Jackson writes Java's BigDecimal with `decimal.format=NUMERIC`."""
     kind = semantic(BYTES, CONNECT + "Decimal", scale=str(scale), connect__decimal__precision="20")
     (found,) = shown(kind, value, form=NUMERIC)
     assert json.loads(found) == json.loads(text)

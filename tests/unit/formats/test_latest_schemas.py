@@ -1,4 +1,5 @@
-"""Records by the latest schema of a subject, which another program has registered: it has to write the same bytes."""
+"""Records can use the latest schema of a subject, registered by another program, if they have the
+same bytes with it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ PLAIN = struct(Field("id", INT32), Field("v", STRING), Field("m", mapping(INT32)
 
 
 def head(form: Format, kind: object = ROW) -> bytes:
-    """Return what stands before the bytes of records."""
+    """Return the bytes before the bytes of records."""
     document = formats.find(form).compile(unfilled(kind), True, BARE)  # type: ignore[arg-type]
     opening: bytes = document.opening  # type: ignore[union-attr]
     return opening[:5]

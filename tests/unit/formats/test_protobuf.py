@@ -1,4 +1,4 @@
-"""Protobuf: schemas as they are registered, to the letter, and the bytes of records."""
+"""Protobuf: schemas equal the registered ones exactly, and records have the right bytes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def decimal(scale: int, precision: int) -> LogicalType:
 
 @pytest.fixture
 def registry(registry: Registry) -> Registry:
-    """One that Confluent's client can ask."""
+    """Yield a registry for Confluent's client."""
     pytest.importorskip("httpx2")
     return registry
 
@@ -210,7 +210,7 @@ def test_single_values_are_fields() -> None:
     assert field(array(INT32), [1, 300]) == "0a0301ac02"
     assert field(array(STRING), ["", "a"]) == "0a000a0161"
     assert field(array(INT32), []) == field(INT32, 0) == field(STRING, "") == ""
-    # -1.25 with the scale 2
+    # -1.25 with the scale 2.
     assert field(decimal(2, 5), "gw==") == "0a070a018310031802"
     assert field(LogicalType("int32", CONNECT + "Date"), 0) == "0a0708b20f10011801"
     assert field(LogicalType("int32", CONNECT + "Time"), 3_600_001) == "0a06080120c0843d"
@@ -237,7 +237,7 @@ def test_a_column_of_no_records_has_no_bytes(kind: LogicalType) -> None:
 def test_dates_are_javas() -> None:
     assert date_of(-141_427) == (1582, 10, 15)
     assert date_of(-141_428) == (1582, 10, 4)
-    # 0001-01-01 and the day before, of the Julian calendar
+    # 0001-01-01 and the day before, of the Julian calendar.
     assert [date_of(-719_164), date_of(-719_165)] == [(1, 1, 1), (1, 12, 31)]
 
 
@@ -253,7 +253,7 @@ def test_records_name_their_schema_and_their_message(registry: Registry) -> None
     )
     assert {bytes(row["key"]) for row in found} == {b"\0\0\0\0\x01\0\x08\x01"}
     assert [row["value"] is None for row in found] == [False, False, False, True]
-    # after, of an id and a text
+    # The field after, with an id and a text.
     assert b"\x12\x05\x08\x01\x12\x01a" in found[0]["value"]
     rows(CHANGES, settings(registry, "key", "value"))
     assert len(registry.requests) == 2

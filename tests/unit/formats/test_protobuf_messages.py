@@ -39,7 +39,7 @@ from tests.unit.formats.registered import confluent, read_protobuf, schema_text
 
 CONNECT = "org.apache.kafka.connect.data."
 MESSAGE = "ConnectDefault1"
-"""What the message of a struct without a name is called."""
+"""The name of the message for a struct without a name."""
 
 
 def shown(registry: Registry, kind: LogicalType, *values: Any, **options: str) -> list[Any]:
@@ -144,7 +144,7 @@ def test_decimals_have_their_digits_counted(registry: Registry, unscaled: int, p
 
 
 def test_dates_are_those_of_javas_calendar(registry: Registry) -> None:
-    """It has Julian days before 15 October 1582, which follows on 4 October."""
+    """It has Julian days before 15 October 1582, which follows 4 October."""
     kind = semantic(INT32, CONNECT + "Date").with_optional(True)
     found = shown(registry, kind, 0, -1, 2_932_896, -141_427, -141_428, -719_164, None)
     assert [(one.v.year, one.v.month, one.v.day) for one in found[:-1]] == [
@@ -226,7 +226,7 @@ def test_a_struct_of_columns_has_a_size_in_each_record(registry: Registry) -> No
 def test_a_value_alone_is_one_of_googles_wrappers(
     registry: Registry, kind: LogicalType, values: list[Any], place: int
 ) -> None:
-    """Which one of wrappers.proto, zig-zag numbers tell; a null is no record, and a default is an empty message."""
+    """Numbers in zig-zag form show which message of wrappers.proto; a null is no record, a default an empty message."""
     from google.protobuf import wrappers_pb2
 
     block = LayoutBlock(3)

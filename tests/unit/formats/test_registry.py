@@ -1,4 +1,4 @@
-"""Schemas are registered once for each subject, and a registry that refuses or does not answer ends the batch."""
+"""Schemas are registered once per subject; a registry that refuses or does not answer ends the batch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PROTOBUF = "io.confluent.connect.protobuf.ProtobufConverter"
 
 
 def settings(registry: Registry, *parts: str, **options: str) -> EventSettings:
-    """Settings with Avro for these parts, in Apicurio's way, with further options."""
+    """Return settings with Avro for these parts, as with Apicurio, with further options."""
     given = {
         "url": registry.apicurio,
         "headers.enabled": "false",
@@ -55,7 +55,7 @@ def settings(registry: Registry, *parts: str, **options: str) -> EventSettings:
 
 
 def confluent(registry: Registry, **options: str) -> EventSettings:
-    """Settings with Avro for values in Confluent's way."""
+    """Return settings with Avro for values, as with Confluent."""
     pytest.importorskip("httpx2")
     named = {"schema.registry.url": registry.address} | {name.replace("_", "."): text for name, text in options.items()}
     return event_settings("server", "golden", value_format=Format("avro", "value", tuple(sorted(named.items()))))
@@ -252,7 +252,7 @@ def test_a_login_stays_with_the_server_that_it_is_for(registry: Registry) -> Non
         assert Client(chosen.access).latest(chosen, "a") == (1, "{}")
         assert None not in old.logins
         assert registry.logins == [None] * len(old.logins)
-    # the same server may send on what it likes
+    # The same server may redirect within itself.
     chosen = apicurio("value", OptionReader("value.converter.", {**given, "apicurio.registry.url": registry.apicurio}))
     Client(chosen.access).latest(chosen, "a")
     assert registry.logins[-1] is not None
@@ -314,7 +314,7 @@ def test_ids_may_be_in_headers(registry: Registry) -> None:
     value = [("apicurio.value.contentId", b"\x02".rjust(8, b"\0")), ("apicurio.value.encoding", b"BINARY")]
     shown = [[(one["key"], one["value"]) for one in row["headers"]] for row in found]
     assert [headers[-4:] for headers in shown[:3]] == [[*key, *value]] * 3
-    # a tombstone has no value
+    # A tombstone has no value.
     assert shown[3][-2:] == key
     assert {row["key"] for row in found} == {b"\x02"}
     payloads: list[Any] = [opened(b"\0\0\0\0\x02" + row["value"], registry.schemas) for row in found[:3]]

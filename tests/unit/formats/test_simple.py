@@ -1,4 +1,4 @@
-"""Text, bytes and numbers as keys, values and headers: what Kafka Connect's own converters write."""
+"""Texts, bytes and numbers as keys, values and headers equal the output of Kafka Connect's own converters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ POSTGRES = {"database.hostname": "h", "database.user": "u", "database.dbname": "
 
 
 def keys(chosen: EventSettings, *columns: Column, texts: tuple[str | None, ...]) -> Any:
-    """The key of one row whose first column is the key."""
+    """Return the key of one row whose first column is the key."""
     described = table("t", columns, columns[0].name)
     (found,) = to_rows(batch(described, [("c", None, texts)]), chosen, FORM)
     return found.to_pylist()[0]

@@ -1,4 +1,4 @@
-"""The bytes of an event in Avro, in JSON with its schemas and in JSON without them."""
+"""The size of an event in Avro, in JSON with its schemas and in JSON without them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def registry() -> Iterator[Registry]:
 
 
 def sizes(part: ChangeBatch, settings: EventSettings) -> list[int]:
-    """The bytes of key and value of each record."""
+    """Return the number of bytes in key and value of each record."""
     rows = [row for block in to_rows(part, settings, FORMS[settings.connector]) for row in block.to_pylist()]
     return [len(row["key"]) + len(row["value"]) for row in rows]
 

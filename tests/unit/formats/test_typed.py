@@ -34,7 +34,7 @@ ONE: dict[str, Any] = {
     "ls": [{"q": 1}, None, {"q": None}], "none": None,
 }  # fmt: skip
 READ = ONE | {"span": 86_400_000_000}
-"""How variants show it: they have no intervals."""
+"""The form in variants, which have no intervals."""
 
 
 def variants(values: pa.Array) -> pa.Array:

@@ -1,7 +1,7 @@
 """A database in memory whose log the engine reads: positions are the numbers of its changes, and time stands still.
 
-`Memory` is what a connector brings (see `tailrace.log.contracts`): a test writes changes to it, and takes note of what
-the engine asks for.
+`Memory` implements the connector's part (see `tailrace.log.contracts`): a test writes changes to it, and it records the
+engine's calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOGIN = {"database.hostname": "h", "database.user": "u", "database.dbname": "d",
 
 
 class Clock(Threads):
-    """Time that goes by only while somebody sleeps; `slept` are the pauses in s."""
+    """A clock that advances only during sleeps. `slept` holds the pauses in s."""
 
     def __init__(self) -> None:
         self.now, self.slept, self.started = 1000.0, list[float](), list[str]()
@@ -57,7 +57,7 @@ class _Done:
 
 @dataclass(frozen=True)
 class At:
-    """So many changes of the log."""
+    """A position: a number of changes in the log."""
 
     number: int
 
@@ -67,7 +67,7 @@ class At:
 
 @dataclass(frozen=True)
 class Chunks:
-    """A snapshot of which `left` chunks are still to be read."""
+    """A snapshot with `left` chunks still to be read."""
 
     left: int
 
@@ -112,7 +112,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Read:
-    """The task of a part of the log, or of a chunk: `first` and `last` are its bounds."""
+    """The task of a part of the log, or of a chunk. `first` and `last` are its bounds."""
 
     kind: str
     first: int
@@ -131,9 +131,9 @@ class Waiting(PendingNotifications[str, Chunks]):
 
 
 class Memory(Source[Place, At, int], OpenLog[Place, At, int], Snapshots[Place]):
-    """A source, its open log and its snapshots in one. The log has `written` changes, of which `captured` are some.
+    """A source, its open log and its snapshots in one. The log has `written` changes, some of which are `captured`.
 
-    `told` names the calls that the engine has made; `faults` are the errors that the next calls raise, by their names.
+    `told` names the calls of the engine; `faults` holds the errors that the next calls raise, by name.
     """
 
     def __init__(self, config: Mapping[str, Any], clock: Clock) -> None:
@@ -148,7 +148,7 @@ class Memory(Source[Place, At, int], OpenLog[Place, At, int], Snapshots[Place]):
         self.waited: list[float] = []
 
     def write(self, count: int = 1, *, captured: bool = True) -> None:
-        """Write so many changes."""
+        """Write a number of changes."""
         if captured:
             self.captured.update(range(self.written + 1, self.written + count + 1))
         self.written += count
@@ -234,7 +234,7 @@ class Memory(Source[Place, At, int], OpenLog[Place, At, int], Snapshots[Place]):
         return Place(end, None, heartbeat_ms, progress)
 
     def tasks(self, since: Place, until: Place, end: Offset | None = None, beside: Sequence[Task] = ()) -> list[Task]:
-        """The tasks of both: with an `end` those of the log, without one those of the chunks."""
+        """Return the tasks of both: with an `end` those of the log, without one those of the chunks."""
         if end is not None:
             return [Read("log", since.log.number, until.log.number), *beside]
         if until.snapshot is None or (until.snapshot.is_complete and since.snapshot == until.snapshot):
@@ -262,7 +262,7 @@ class Memory(Source[Place, At, int], OpenLog[Place, At, int], Snapshots[Place]):
 
 @dataclass
 class Query:
-    """An engine over a database in memory, and Spark's side of it: the offset that is committed."""
+    """An engine over a database in memory, and Spark's side of it: the committed offset."""
 
     memory: Memory
     engine: LogEngine[Place, At, int]
@@ -271,23 +271,23 @@ class Query:
     at: Offset
 
     def next(self, max_rows: int | None = None) -> Offset:
-        """The end of the next batch, which is committed."""
+        """Return the end of the next batch, and commit it."""
         self.at = self.engine.latest_offset(self.at, max_rows, None if max_rows is None else 1 << 20)
         return self.at
 
     def batch(self, max_rows: int | None = None) -> list[Any]:
-        """The tasks of the next batch; none where there is no batch."""
+        """Return the tasks of the next batch; [] if there is no batch."""
         before = self.at
         return [] if self.next(max_rows) == before else list(self.engine.partitions(before, self.at))
 
 
 def query(**options: str) -> Query:
-    """A query with these options, `_` for `.`; it has no snapshot unless they ask for one."""
+    """Return a query with these options, `_` for `.`, without a snapshot unless they name one."""
     return loading(lambda: None, **options)
 
 
 def loading(load: Callable[[], None], **options: str) -> Query:
-    """The same of an engine that has something to import."""
+    """Return a query of an engine that has something to import."""
     named = {name.replace("_", "."): text for name, text in options.items()}
     config = parse("postgres", LOGIN | {"snapshot.mode": "no_data"} | named)
     clock = Clock()
@@ -298,7 +298,7 @@ def loading(load: Callable[[], None], **options: str) -> Query:
 
 
 def again(before: Query, **options: str) -> Query:
-    """The query started anew from its checkpoint: the same database, another engine."""
+    """Return the query restarted from its checkpoint: the same database, another engine."""
     found = query(**options)
     found.memory.written, found.memory.captured = before.memory.written, before.memory.captured
     found.at = before.at

@@ -1,4 +1,4 @@
-"""How a query is planned: where its batches end, what precedes the log, and what a failure leaves."""
+"""A query is planned right: the ends of its batches, what precedes the log, and the state after a failure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_batch_waits_for_a_change_as_long_as_the_poll_interval() -> None:
     began = found.clock.now
     assert found.batch() == []
     assert found.clock.now - began == pytest.approx(0.5)
-    # what comes meanwhile is taken at once
+    # Changes that come meanwhile are read at once.
     found.memory.arrivals = [1]
     assert found.batch() == [Read("log", 0, 1)]
 
@@ -99,7 +99,7 @@ def test_batches_are_as_far_apart_as_the_dispatch_interval() -> None:
     began = found.clock.now
     assert found.batch() == [Read("log", 0, 1)]
     found.memory.write()
-    # the query can be stopped meanwhile: each call waits the poll interval at most
+    # The query can be stopped meanwhile, because each call waits at most the poll interval.
     while not found.batch():
         assert found.clock.slept[-1] <= 0.5
     assert found.clock.now - began == pytest.approx(60)
@@ -204,7 +204,7 @@ def test_what_is_not_captured_is_passed_over_once_in_a_while() -> None:
     while found.at["log"] == 0:
         found.next()
     assert found.clock.now - began == pytest.approx(30, abs=1)
-    # or at once, where much of the log has gone by
+    # Or at once, if much of the log has passed.
     found.memory.write(7, captured=False)
     found.memory.far = True
     assert found.next()["log"] == 14
@@ -221,7 +221,7 @@ def test_a_snapshot_precedes_the_log_chunk_by_chunk() -> None:
     assert found.at["log"] == 4
     found.memory.write()
     assert found.batch() == [Read("log", 4, 5)]
-    # it is planned once
+    # It is planned once.
     assert found.memory.told.count("snapshot") == 1
 
 
@@ -235,7 +235,7 @@ def test_modes_say_when_rows_are_read_and_whether_the_log_is(mode: str, streams:
         found.next()
     found.memory.write()
     assert bool(found.batch()) is streams
-    # where the log is read after it, it begins where the snapshot does
+    # If the log is read after it, it begins where the snapshot does.
     begun = [call for call in found.memory.told if call.startswith("snapshot")]
     assert begun == {"no_data": [], "initial_only": ["snapshot of what is known"]}.get(mode, ["snapshot"])
     second = again(found, snapshot_mode=mode)
@@ -257,7 +257,7 @@ def test_a_log_that_does_not_reach_back_is_mended_by_a_snapshot(caplog: pytest.L
         found.next()
     second = again(found, snapshot_mode="when_needed")
     second.memory.why_lost = "The log no longer reaches the position."
-    # of what was written meanwhile the log has nothing any more
+    # The log no longer has the changes that were written meanwhile.
     second.memory.write(5)
     with caplog.at_level(logging.WARNING, "tailrace"):
         assert second.batch() == [Read("chunk", 0, 1)]
@@ -290,7 +290,7 @@ def test_a_call_that_fails_leaves_everything_as_it_was() -> None:
     found.memory.faults["plan"] = ConnectionFailed("gone")
     with pytest.raises(ConnectionFailed):
         found.next()
-    # the heartbeat is still due, and the log is open
+    # The heartbeat is still due, and the log is open.
     (log, beat) = found.batch()
     assert (log, beat.at_ms) == (Read("log", 0, 1), 1_005_000)
     assert found.memory.told.count("open") == 1
@@ -365,7 +365,7 @@ def test_notifications_of_a_snapshot_come_with_its_batches() -> None:
     found.memory.write()
     log, *more = found.batch()
     assert log == Read("log", 0, 1)
-    # nor is there a task without any
+    # There is no task without rows either.
     assert more == []
 
 
@@ -396,7 +396,7 @@ BLOCKING = Progress(blocking=(Collection("public", "t"),))
 
 
 class Window:
-    """The windows of a query with signals, of which none is there."""
+    """The windows of a query with signals, without any signal."""
 
     def begin(self, past: Progress) -> Progress:
         return past
@@ -409,7 +409,7 @@ class Window:
 
 
 def with_signals(**options: str) -> Query:
-    """A query whose next batch is to begin a blocking snapshot."""
+    """Return a query whose next batch must begin a blocking snapshot."""
     found = query(**options)
     found.next()
     found.memory.windows = cast(Any, Window())

@@ -1,4 +1,4 @@
-"""When a batch waits for more of a backlog."""
+"""A batch waits for more of a backlog under the right conditions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tailrace.log.reader import LogReader
 
 
 class Feed:
-    """A log that has been read to 10."""
+    """A log that has been read up to 10."""
 
     is_behind = False
 
@@ -29,5 +29,5 @@ def test_a_batch_waits_for_a_backlog_and_for_what_precedes_a_target(
     reader: LogReader[Any, Any, Any, Any] = LogReader(cast(Any, feed), 0, memory_limit=1000, disk_limit=0)
     reader._has_begun = True
     assert reader.is_filling(100, target) is waits
-    # nothing more fits into a batch of nothing
+    # Nothing more fits into a batch of size zero.
     assert not reader.is_filling(0, target)

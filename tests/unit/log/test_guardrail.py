@@ -1,4 +1,4 @@
-"""guardrail.collections.max: a warning or an error where too many tables are captured."""
+"""guardrail.collections.max gives a warning or an error if too many tables are captured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often a lost session is followed by another, and how long the pauses are."""
+"""A lost session is replaced a limited number of times, with growing pauses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOST = Setback("session", "it is gone", -1, 0.2, 10.0)
 
 def test_pauses_grow_up_to_the_longest_and_stay_there() -> None:
     assert [LOST.pause(failures) for failures in range(5)] == [0.2, 0.4, 0.8, 1.6, 3.2]
-    # a server that is away for days
+    # The server is unreachable for days.
     assert LOST.pause(100_000) == 10.0
 
 

@@ -1,4 +1,4 @@
-"""A column as a layout has it, for tests that need no table."""
+"""A column in the form of a layout, for tests that need no table."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from tailrace.connectors.postgres.log.form import FORM
 from tests.unit.events.changes import plain_settings, table
 
 (NAME,), _ = FORM.columns(table("t", [Column("name", "text", 25)]), plain_settings())
-"""How the column `name` is shown."""
+"""The plan of the column `name`."""

@@ -1,4 +1,4 @@
-"""Hypertables: which table of TimescaleDB a chunk is a part of, as offsets and tasks carry it."""
+"""Offsets and tasks carry the hypertable of TimescaleDB to which a chunk belongs."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_a_part_is_replaced_in_its_place_or_put_behind_all_others() -> None:
     assert changed.part("name") == Constant("x", STRING)
     wider = ROW.with_part("more", Constant(None, STRING))
     assert [member.name for member in wider.members] == ["id", "name", "at", "more"]
-    # the one that was there stays as it was
+    # The existing layout stays unchanged.
     assert len(ROW.members) == 3
     assert (wider.name, wider.version, wider.optional) == ("Row", 2, True)
 

@@ -1,4 +1,4 @@
-"""Transforms: layouts rewritten one after another, and records that are left out, told apart, or routed."""
+"""Transforms rewrite layouts one after another; records are left out, distinguished by values, or routed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FLAG = Constant("flag", BOOLEAN)
 
 @dataclass(frozen=True)
 class Appending:
-    """Puts a letter behind the topic, in the layout and in the route."""
+    """A transform that appends a letter to the topic, in the layout and in the route."""
 
     letter: str
 
@@ -47,7 +47,7 @@ class Appending:
 
 @dataclass(frozen=True)
 class Giving:
-    """Gives the same for every layout."""
+    """A transform with the same result for every layout."""
 
     found: Any
 
@@ -130,7 +130,7 @@ def test_a_function_is_called_once_for_each_value_that_differs() -> None:
 
 @dataclass(frozen=True)
 class Splitting:
-    """Sends records to one of two topics, by their table too."""
+    """A transform that sends records to one of two topics, also by their table."""
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         return record
@@ -143,13 +143,13 @@ def test_a_table_has_all_topics_that_its_records_may_go_to_the_usual_one_first()
     assert routed("p", TABLE, ()) == ("p",)
     assert routed("p", TABLE, transforms(Appending("a"), Giving(None), Appending("b"))) == ("pab",)
     assert routed("p", TABLE, transforms(Splitting(), Appending("x"))) == ("p.tx", "restx")
-    # each of them once
+    # Each of them once.
     assert routed("p", TABLE, transforms(Splitting(), Splitting())) == ("p.t.t", "rest", "rest.t")
 
 
 @dataclass(frozen=True)
 class Heading:
-    """Adds a header to the record that it is given."""
+    """A transform that adds a header to its record."""
 
     name: str
     goes_on: bool = True
@@ -166,7 +166,7 @@ class Heading:
     [
         ((), ["own"]),
         ((Heading("a"), Heading("b")), ["own", "a", "b"]),
-        # behind one that copies the record nothing is shared any more
+        # After a transform that copies the record, nothing is shared any more.
         ((Heading("a"), Appending("x"), Heading("b")), ["own", "a"]),
         ((Heading("a", goes_on=False), Heading("b")), ["own", "a"]),
         ((Appending("x"), Heading("a")), ["own"]),
