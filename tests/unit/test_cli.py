@@ -396,5 +396,5 @@ def test_the_end_of_a_query_ends_the_wait_for_it() -> None:
         interruption.wake()
         # Longer than any test may take.
         assert not interruption.wait(100_000)
-        # And only that directory.
+        # And it ends only that wait.
         assert not interruption.wait(0)

@@ -215,7 +215,7 @@ def test_commands_order_the_changes_of_a_transaction_over_all_tables(numbers: st
         topic__replacement="$1.all",
     )
     query.drain()
-    # The first entry in the log was the last statement.
+    # The log lists the last statement first.
     database.commit(
         ("dbo.b", "c", None, ("1", "fourth")),
         ("dbo.a", "c", None, ("1", "third")),

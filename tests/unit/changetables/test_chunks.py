@@ -93,7 +93,7 @@ def test_a_failing_statement_of_a_signal_is_told_and_gone_on_from(
     assert [read(task), read(task)] == [EVERY[:3]] * 2
     line = f"the statement of a signal for dbo.t fails ({kind.__name__}): the other rows are left out."
     assert [message.startswith(line) for message in caplog.messages] == [True] * 2
-    # An error of the configuration must be corrected there.
+    # A statement of the configuration must be corrected there.
     with pytest.raises(TailraceError):
         read(replace(task, asked=False))
 
@@ -117,7 +117,7 @@ def test_a_row_that_moves_while_it_is_read_is_no_row_of_its_own(monkeypatch: pyt
     heads = [Head.of(block["key"][0].as_py()) for block in found]
     given = [row["c0"] for block in found for row in read_block(block["value"][0].as_py()).to_pylist()]
     assert len(given) == (len(EVERY) if key else len(EVERY) + 2)
-    # Without an order no rows can be appended without being noticed.
+    # Without an order, rows may repeat, so these blocks must not be appended without a merge.
     assert all(bool(head.snapshot) == key for head in heads)
     # Events are Debezium's, which shows the row twice.
     assert sum(len(block) for block in task.read()) == len(EVERY) + 2

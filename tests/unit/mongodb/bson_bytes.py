@@ -1,4 +1,4 @@
-"""BSON by hand: documents of any bytes, also of those that no driver would write."""
+"""Handmade BSON: documents of any bytes, including those that no driver would write."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 
 def text(content: str | bytes) -> bytes:
-    """A string's value."""
+    """Return a string's value."""
     encoded = content.encode() if isinstance(content, str) else content
     return struct.pack("<i", len(encoded) + 1) + encoded + b"\0"
 
 
 def document(elements: Iterable[tuple[str | bytes, int, bytes]]) -> bytes:
-    """A document of names, types and values."""
+    """Return a document of names, types and values."""
     parts = [
         bytes([kind]) + (name.encode() if isinstance(name, str) else name) + b"\0" + value
         for name, kind, value in elements

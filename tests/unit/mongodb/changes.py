@@ -1,4 +1,4 @@
-"""Segments of changes out of extended JSON, in all types of BSON, with those that no driver writes any more."""
+"""Segments of changes from extended JSON, in all types of BSON, including those that no driver writes any more."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMESPACE = ("inventory", "customers")
 
 
 def bson(value: Any) -> tuple[int, bytes]:
-    """A value of `extended` as its type and its bytes."""
+    """Return type and bytes of a value in extended JSON."""
     if isinstance(value, Document):
         return 3, _document(value.items())
     if isinstance(value, list):
@@ -47,7 +47,7 @@ def _document(items: Iterable[tuple[str, Any]]) -> bytes:
 
 
 def entry(op: str, key: Any, after: Any = None, patch: Any = None) -> bytes:
-    """An entry of an oplog, of which an event shows its `o` and `o2`."""
+    """Return an entry of an oplog, of which an event shows `o` and `o2`."""
     identity = Document(_id=key)
     if op == "c":
         return bson(Document(o=after))[1] if "_id" in after else bson(Document(o=Document(_id=key) | after))[1]
@@ -55,7 +55,7 @@ def entry(op: str, key: Any, after: Any = None, patch: Any = None) -> bytes:
 
 
 def change(op: str, key: Any, **given: Any) -> bytes:
-    """A change event: `after`, `before`, `updated` and `removed` are what it may have."""
+    """Return a change event with the given parts: `after`, `before`, `updated` and `removed`."""
     found = Document(documentKey=Document(_id=key), wallTime=Typed("date", 1558965515123))
     names = {"after": "fullDocument", "before": "fullDocumentBeforeChange"}
     for name, called in names.items():
@@ -68,7 +68,7 @@ def change(op: str, key: Any, **given: Any) -> bytes:
 
 
 def segment(documents: Sequence[bytes], ops: str, kind: str) -> Segment:
-    """A segment of such documents."""
+    """Return a segment of such documents."""
     starts = np.cumsum([0, *map(len, documents)])[:-1].astype(np.int64)
     data = readonly(np.frombuffer(b"".join(documents) + b"\0", np.uint8))
     count = len(documents)
@@ -77,7 +77,7 @@ def segment(documents: Sequence[bytes], ops: str, kind: str) -> Segment:
 
 
 def of_text(form: str, op: str, key: str | None, **texts: str | None) -> bytes:
-    """The document of a change whose parts are given as texts of events."""
+    """Return the document of a change whose parts are given as texts of events."""
     parts = {name: None if text is None else read(text) for name, text in texts.items() if name != "removed"}
     if texts.get("removed"):
         parts["removed"] = texts["removed"]

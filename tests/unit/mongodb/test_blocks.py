@@ -1,4 +1,4 @@
-"""Documents as blocks for tables: what is left of a key's changes, and updates whose document is not there."""
+"""Documents become blocks for tables, with the last changes of a key, and updates whose document is missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IMAGES = {"capture.mode": "change_streams_update_full", "capture.mode.full.updat
 
 
 def rows(given: Segment, **options: str) -> list[tuple[Any, ...]]:
-    """Operation, key, whether there is a document, and ordinal of each row of the blocks."""
+    """Return operation, key, whether there is a document, and ordinal of each row of the blocks."""
     config = parse("mongodb", {**SOURCE, "row.blocks": "last", **options})
     settings = MongoSettings.of(config, EventSettings.from_options(config, "run"), "r")
     found = []
@@ -54,7 +54,7 @@ CHANGES = segment(
 
 
 def test_the_last_change_of_each_key_is_left() -> None:
-    # the document of the update was deleted before it could be looked up
+    # The update's document was deleted before it could be looked up.
     assert rows(CHANGES) == [("u", "1", True, 2), ("d", '"x"', False, 3), ("d", "2", False, 4)]
 
 

@@ -1,4 +1,4 @@
-"""What is done to whole collections is told once, with the mend, in the words of both kinds of log."""
+"""Commands on whole collections are logged once, with the mend, from both kinds of log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AT = Timestamp(100, 1)
 
 
 def told(caplog: pytest.LogCaptureFixture, event: dict[str, Any] | None = None, entry: Any = None) -> list[str]:
-    """Return what is logged of an event or an entry that comes twice, where `shop.a` and `shop.b` are captured."""
+    """Return the messages for an event or an entry that comes twice, where `shop.a` and `shop.b` are captured."""
     config = parse(
         "mongodb",
         {"mongodb.connection.string": "mongodb://h/", "topic.prefix": "p", "collection.include.list": r"shop[.][ab]"},

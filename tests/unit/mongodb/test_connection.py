@@ -1,4 +1,4 @@
-"""What a configuration makes of PyMongo's options, and which stores it reads."""
+"""A configuration becomes PyMongo's options, and certificate stores are read."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def authority() -> Authority:
 
 @pytest.fixture
 def secured(authority: Authority, tmp_path: Path) -> Iterator[int]:
-    """The port of a server that asks its clients for a certificate of the authority, and closes the connection."""
+    """Yield the port of a server that asks its clients for a certificate of the authority, and
+    closes the connection."""
     server, trusted = authority.pem(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(server)

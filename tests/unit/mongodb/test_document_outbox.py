@@ -1,4 +1,4 @@
-"""The outbox of documents: what MongoEventRouter makes of them, with all of its options."""
+"""MongoEventRouter turns outbox documents into messages, with all of its options."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TEXT = """{
 
 
 def rows(*documents: Any, op: str = "c", columns: str = "", **options: str) -> list[dict[str, Any]]:
-    """What becomes of outbox documents that were inserted."""
+    """Return the rows for inserted outbox documents."""
     named = {"transforms": "o", "transforms.o.type": CLASS, **({"row.columns": columns} if columns else {})}
     named |= {f"transforms.o.{name}": text for name, text in options.items()}
     given = settings(**named)
@@ -60,7 +60,7 @@ def rows(*documents: Any, op: str = "c", columns: str = "", **options: str) -> l
 
 
 def headers(row: dict[str, Any]) -> dict[str, Any]:
-    """The headers of a record behind those of the context."""
+    """Return the headers of a record after those of the context."""
     return {pair["key"]: json.loads(pair["value"]) for pair in row["headers"] if not pair["key"].startswith("__")}
 
 

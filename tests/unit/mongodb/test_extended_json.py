@@ -39,7 +39,7 @@ def compiled(data: bytes, kind: int, place: int, form: forms.Form, within_string
 
 
 def every_character() -> str:
-    """The basic plane without 0 and surrogates, and some characters beyond it."""
+    """Return the basic plane without 0 and surrogates, and some characters beyond it."""
     return "".join(chr(code) for code in range(1, 0x10000) if not 0xD800 <= code < 0xE000)
 
 
@@ -89,12 +89,13 @@ def test_doubles_have_the_text_of_java() -> None:
 
 
 def test_characters_are_escaped_by_their_category() -> None:
-    """In Unicode 13; a newer Python knows more characters, which Java 17 took for unassigned."""
+    """The categories are those of Unicode 13; a newer Python knows more characters, which Java 17
+    took for unassigned."""
     flags = np.unpackbits(escaped_units(), bitorder="little")
     escaped = {"Cc", "Cf", "Cn", "Co", "Cs", "Lm", "Mn", "Mc", "Me", "Zl", "Zp"}
     by_rule = np.array([unicodedata.category(chr(code)) in escaped for code in range(0x10000)])
     differing = np.flatnonzero(by_rule != (flags == 1))
-    # What came later was not assigned, so it was escaped; the count is that of Unicode 14.
+    # Later characters were not assigned, so they were escaped; the count is that of Unicode 14.
     assert flags[differing].all()
     if unicodedata.unidata_version == "14.0.0":
         assert len(differing) == 88

@@ -1,4 +1,4 @@
-"""Documents that are larger than event.max.change.bytes, as BSON or as an event."""
+"""Documents larger than event.max.change.bytes, as BSON or as an event, are quarantined or end the query."""
 
 from __future__ import annotations
 

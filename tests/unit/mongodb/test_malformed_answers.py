@@ -1,4 +1,4 @@
-"""Answers of a server that is broken or means harm are DecodeErrors, whatever is wrong with them."""
+"""Answers of a broken or malicious server are DecodeErrors, whatever is wrong with them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_token_that_is_no_document_is_a_decode_error(token: bytes) -> None:
 
 @pytest.mark.parametrize("place", [-1, 0, 1, 2, 3])
 def test_nothing_behind_an_answer_is_read(place: int) -> None:
-    """The buffer ends where memory ends: a byte too far is a crash."""
+    """The buffer ends at the end of mapped memory, so that a read beyond it crashes."""
     with pytest.raises(DecodeError):
         fields.elements(GUARDED.copy(b"\x04\0\0\0"), place)
 
@@ -141,7 +141,7 @@ def test_a_text_without_its_zero_byte_is_found_where_it_stands(kind: int) -> Non
 
 
 def colliding(count: int, secret: int) -> list[str]:
-    """Names that all meet in a few neighbouring slots of the table of names, for whoever knows its secret."""
+    """Return names that all fall into a few neighbouring slots of the table of names, for a known secret."""
     numbers = np.arange(count * 320)
     digits = np.frombuffer(b"0123456789abcdef", np.uint8)
     mixed = np.full(len(numbers), secret, np.uint32)
@@ -152,7 +152,7 @@ def colliding(count: int, secret: int) -> list[str]:
 
 
 def test_names_that_meet_in_few_slots_are_left_to_the_plain_writer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can choose such names without the secret; should they come all the same, the search for a slot ends."""
+    """Nobody can choose such names without the secret; if they occur all the same, the search for a slot ends."""
     serials, names = extended_json._seen()
     secret = int(serials[kernels.SLOTS + 1])
     content = document((name, fields.STRING, text("x")) for name in colliding(900, secret))
@@ -167,7 +167,7 @@ def test_names_that_meet_in_few_slots_are_left_to_the_plain_writer(monkeypatch: 
     found = extended_json.json_texts(data, np.zeros(1), np.array([fields.DOCUMENT]), forms.STRICT, False)
     assert json.loads(found.data.tobytes()) == dict.fromkeys(colliding(900, secret), "x")
     assert plain
-    # with another secret they are names like others
+    # With another secret they are names like others.
     plain.clear()
     serials[kernels.SLOTS + 1] = secret ^ 0x5BD1_E995
     try:

@@ -1,4 +1,4 @@
-"""A document of a window follows the older changes of its key, whatever tasks the batch has."""
+"""A document of a window follows the older changes of its key, in any division into tasks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def packed(documents: Sequence[dict[str, Any]]) -> tuple[Any, Any]:
 
 
 def changes(ids: Sequence[Any], collection: int) -> Rows:
-    """Updates of documents, at the timestamps from 1 on."""
+    """Return updates of documents, at the timestamps from 1 on."""
     namespace = dict(zip(("db", "coll"), NAMES[collection], strict=True))
     data, starts = packed([{"operationType": "update", "ns": namespace, "documentKey": {"_id": id_}} for id_ in ids])
     count = len(ids)
@@ -52,7 +52,7 @@ def read(ids: Sequence[Any], collection: int) -> Segment:
 
 
 def told(segment: Segment) -> list[tuple[str, str, Any]]:
-    """Kind, collection and key of each of its documents."""
+    """Return kind, collection and key of each document."""
     found = []
     for start in segment.starts.tolist():
         size = int.from_bytes(segment.data[start : start + 4].tobytes(), "little")
@@ -80,7 +80,7 @@ def test_a_document_follows_the_changes_of_its_key(by_key: bool, count: int) -> 
     for _, collection, key in (one for part in documents for one in told(part) if one[2] >= 0):
         (task,) = [task for task in found if (READ, collection, key) in task]
         assert task.index((STREAM, collection, key)) < task.index((READ, collection, key))
-    # What no change of the batch touches holds up none of them.
+    # Documents that no change of the batch touches do not delay a task.
     assert [task for task in found if all(kind == READ for kind, _, _ in task)] == [
         [(READ, "a", -1), (READ, "a", -2)],
         [(READ, "b", -3)],

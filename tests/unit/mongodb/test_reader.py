@@ -1,4 +1,4 @@
-"""The reader of MongoDB's log over a feed in memory: what it holds, what it raises, and when it stops to wait."""
+"""The reader of MongoDB's log, over a feed in memory, keeps, raises and stops as it should."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOST = PositionLost("It is gone.", "Start again.")
 
 
 def stretch(first: int, count: int = 1) -> IndexedRun:
-    """Changes of `SIZE` bytes each, with the timestamps from `first` on."""
+    """Return changes of `SIZE` bytes each, with the timestamps from `first` on."""
     data = readonly(np.frombuffer((SIZE.to_bytes(4, "little") + bytes(SIZE - 4)) * count, np.uint8))
     time = np.arange(first, first + count, dtype=np.int64)
     one = np.ones(count, np.int64)
@@ -32,7 +32,7 @@ def stretch(first: int, count: int = 1) -> IndexedRun:
 
 
 def event_stretch(first: int, count: int) -> IndexedRun:
-    """Change events of different sizes, each with its resume token, with the timestamps from `first` on."""
+    """Return change events of different sizes, each with its resume token, with the timestamps from `first` on."""
     times = range(first, first + count)
     documents = [encode({"_id": {"_data": f"token {time}"}, "x": "y" * (time % 7)}) for time in times]
     at = np.cumsum([0, *map(len, documents)])[:-1]
@@ -46,7 +46,7 @@ def event_stretch(first: int, count: int) -> IndexedRun:
 
 
 def transaction_stretch() -> IndexedRun:
-    """Two changes of which the second stands first in the data, as those of a transaction may."""
+    """Return two changes of which the second stands first in the data, as those of a transaction may."""
     documents = [encode({"second": 1}), encode({"first": "a longer one"})]
     data = readonly(np.frombuffer(b"".join(documents), np.uint8))
     at, time = np.array([len(documents[0]), 0], np.int64), np.array([5, 5], np.int64)
@@ -56,7 +56,7 @@ def transaction_stretch() -> IndexedRun:
 
 
 class Feed:
-    """Gives what `script` holds, one after another, and then nothing; an exception is raised."""
+    """A feed that yields the items of `script`, and then nothing; an exception in it is raised."""
 
     def __init__(self, *script: IndexedRun | BaseException) -> None:
         self.caught_up_at = 0
@@ -83,7 +83,7 @@ class Feed:
 
 @pytest.fixture
 def read() -> Iterator[Callable[..., tuple[MongoLogReader, Feed]]]:
-    """Starts readers over scripts; all end after the test."""
+    """Yield a factory of readers over scripts, which end after the test."""
     made: list[MongoLogReader] = []
 
     def start(*script: IndexedRun | BaseException, **options: int) -> tuple[MongoLogReader, Feed]:
@@ -98,7 +98,7 @@ def read() -> Iterator[Callable[..., tuple[MongoLogReader, Feed]]]:
 
 
 def documents(reader: MongoLogReader, start: Position, rows: int) -> list[tuple[Position, list[bytes]]]:
-    """Where each batch ends, and its documents."""
+    """Return the end of each batch, and its documents."""
     found = []
     while True:
         end = reader.plan(start, rows, ALL)
@@ -117,7 +117,7 @@ def documents(reader: MongoLogReader, start: Position, rows: int) -> list[tuple[
 
 
 def drained(reader: MongoLogReader, start: Position, rows: int = ALL) -> list[int]:
-    """The timestamps of all changes behind `start`, batch by batch, each committed before the next is planned."""
+    """Return the timestamps of all changes after `start`, batch by batch, each committed before the next is planned."""
     found: list[int] = []
     while True:
         end = reader.plan(start, rows, ALL)
@@ -131,7 +131,7 @@ def drained(reader: MongoLogReader, start: Position, rows: int = ALL) -> list[in
 def test_what_was_read_before_an_error_is_delivered_before_it_is_raised(
     read: Callable[..., tuple[MongoLogReader, Feed]],
 ) -> None:
-    """The server may not have it any more."""
+    """The server may no longer have the changes."""
     reader, feed = read(stretch(1, 3), stretch(4, 2), LOST)
     assert feed.done.wait(10)
     while not reader.has_failed:
@@ -158,7 +158,7 @@ def test_a_batch_that_no_longer_fits_the_spool_is_read_again_all_the_same(
     reader, _ = read(*(stretch(number, 2) for number in range(1, 20, 2)), memory_limit=3 * SIZE, disk_limit=0)
     end = Position(15, 1)
     assert sum(len(part) for part in reader.take(Position(), end)) == 15
-    # no further than that: what follows fits no more
+    # No further, because the next changes exceed the limit.
     assert reader.reached == Position(16, 1)
     reader.committed(Committed(end))
     assert sum(len(part) for part in reader.take(end, Position(20, 1))) == 5
@@ -226,7 +226,7 @@ def test_changes_that_wait_on_disk_are_those_that_were_read(
     expected = documents(in_memory, Position(), rows)
     found = documents(on_disk, Position(), rows)
     assert found == expected
-    # a token is part of its position
+    # A token is part of its position.
     assert [end for end, _ in found] == [end for end, _ in expected]
     assert len(on_disk.spool) == 0
 
@@ -245,7 +245,7 @@ def test_what_was_read_and_not_kept_has_not_been_read() -> None:
     assert kept is not None
     feed.keep(kept)
     assert feed.read(False, lambda: False) is not None
-    # the disk has refused it, and the session begins anew
+    # The disk has refused it, and the session begins anew.
     feed.close()
     feed.open()
     again = feed.read(False, lambda: False)
@@ -257,7 +257,7 @@ def test_what_was_read_and_not_kept_has_not_been_read() -> None:
 
 
 def test_nothing_has_been_read_before_the_server_has_answered() -> None:
-    # its log may end before the position
+    # Its log may end before the position.
     feed = MongoFeed(Feed(stretch(6)), Position(5, 1))
     feed.open()
     assert not feed.has_read(3)

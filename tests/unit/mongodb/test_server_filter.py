@@ -1,4 +1,4 @@
-"""The stage that lets the server leave out events: expressions mean the same there, and nothing wanted is left out."""
+"""The stage by which the server leaves out events reads expressions in the same way, and drops nothing wanted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_an_expression_means_the_same_on_the_server(expression: str, names: list
     written = pcre(ours)
     if written is None:
         return
-    # PCRE without options: no letter is folded, and all that is used means the same to Python
+    # In PCRE without options no letter is folded, and all used syntax means the same in Python.
     theirs = re.compile(f"^(?:{written})$(?!\n)")
     for name in names:
         assert bool(theirs.search(name)) == bool(ours.fullmatch(name)), name
@@ -46,7 +46,7 @@ def test_an_expression_means_the_same_on_the_server(expression: str, names: list
         ("shop[.]a", "[sS][hH][oO][pP][\\.][aA]"),
         (r"d\..*", r"[dD]\..*"),
         (r"[a-c\d]+", "[a-cA-C0-9]+"),
-        # what the two may read in another way
+        # Syntax that the two may read differently.
         ("a*?", None),
         ("a++", None),
         (r"(?i)a", None),

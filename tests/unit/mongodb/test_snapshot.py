@@ -1,4 +1,4 @@
-"""A chunk of a snapshot whose condition fails on the server."""
+"""A chunk of a snapshot whose condition fails on the server is handled."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ def test_a_failing_condition_of_a_signal_is_told_and_gone_on_from(
     assert list(made(True)._segments(None)) == []  # type: ignore[arg-type]
     assert "the condition of a signal for d.c fails (code 2)" in caplog.messages[0]
     assert SECRET not in caplog.text
-    # what the configuration says is to be mended there
+    # A condition in the configuration must be corrected there.
     with pytest.raises(OperationFailure):
         list(made(False)._segments(None))  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ def test_a_document_without_a_schema_is_put_aside_alone() -> None:
 
 
 def test_a_record_that_is_dropped_needs_no_form_of_its_key() -> None:
-    """A document that was gone when an update of it was looked up, under a key that Kafka Connect has no schema for."""
+    """The update's document was gone when it was looked up, and Kafka Connect has no schema for its key."""
     key = Document(list=[1, "x"])
     options = {**UNWRAP, "transforms": "u", "transforms.u.delete.tombstone.handling.mode": "drop"}
     found = rows("cu", [INSERTED, change("u", key)], **options)

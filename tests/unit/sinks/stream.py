@@ -1,4 +1,4 @@
-"""A stream without Spark: what a sink of one writer is given, batch by batch."""
+"""A stream without Spark, which passes rows to a OneWriter sink batch by batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def row(topic: str, number: int, **changes: Any) -> Row:
-    """The record of the key `number`."""
+    """Return the record of the key `number`."""
     return {
         "op": "c",
         "topic": topic,
@@ -31,7 +31,7 @@ def row(topic: str, number: int, **changes: Any) -> Row:
 
 
 class Batch:
-    """A batch whose rows come one after another. A function over them gets a few at a time, as Spark gives many."""
+    """A batch whose rows come one at a time. A function over them gets a few at a time, as Spark passes many."""
 
     def __init__(self, rows: Sequence[Row], schema: pa.Schema) -> None:
         self._batches = [pa.RecordBatch.from_pylist(rows[at : at + 3], schema) for at in range(0, len(rows), 3)]
@@ -54,14 +54,14 @@ class Query:
 
     def __init__(self) -> None:
         self.id = "c0ffee"
-        self.isActive = True  # Spark's name
+        self.isActive = True  # Spark's name.
 
     def stop(self) -> None:
         self.isActive = False
 
 
 class Stream:
-    """Both the frame and its writer, as far as a sink calls them."""
+    """The parts of a frame and its writer that a sink calls."""
 
     def __init__(self) -> None:
         self.columns: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class Stream:
         return self.query
 
     def batch(self, rows: Sequence[Row], number: int | None = None) -> None:
-        """Give the sink a batch, with the columns that it reads alone: the next one, or again that of a number."""
+        """Give the sink a batch with only the columns that it reads: the next batch, or that of a number again."""
         assert self._write is not None
         number = self.number + 1 if number is None else number
         self.number = number
@@ -102,14 +102,14 @@ class Stream:
 
 
 def started(sink: OneWriter, checkpoint: Path) -> Stream:
-    """A stream into `sink`, which has begun."""
+    """Return a started stream into `sink`."""
     stream = Stream()
     sink.start(cast(Any, stream), checkpoint, {"availableNow": True})
     return stream
 
 
 def in_background(work: Callable[[], None]) -> tuple[threading.Thread, list[BaseException]]:
-    """Work on a thread of its own, and what it raises."""
+    """Run work on a thread of its own, and re-raise its error."""
     raised: list[BaseException] = []
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Batches of files through crashes at every step: each record once, in order, in files that never change."""
+"""Batches of files survive crashes at every step: each record once, in order, in files that never change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Crash(Exception):
 
 @dataclass
 class Disk:
-    """Files in memory. `steps` is how many changes are made before a crash; `copies`: a rename is a copy and a delete,
+    """Files in memory. `steps` is the number of changes before a crash; with `copies` a rename is a copy and a delete,
     as in an object store."""
 
     files: dict[str, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Disk:
             del self.files[name]
 
     def records(self) -> dict[str, str]:
-        """The files that a reader sees, in the order of their names."""
+        """Return the files that a reader sees, in the order of their names."""
         there = {path: text for path, text in self.files.items() if path.startswith(f"{PATH}/batch-")}
         return dict(sorted(there.items()))
 
@@ -92,7 +92,7 @@ def parts(disk: Disk, batch: list[str], attempt: int) -> Callable[[str], None]:
 
 
 def run(disk: Disk, attempt: int = 0) -> None:
-    """What Spark does with the sink: it goes on with the first batch that is not committed."""
+    """Run the sink like Spark, from the first batch that is not committed."""
     newest = max((number_of(path.rpartition("/")[2]) for path in disk.records()), default=None)
     batches = Batches(disk, claim(disk, PATH, CHECKPOINT, OPTION, newest))
     for number, batch in enumerate(BATCHES):
@@ -104,7 +104,7 @@ def run(disk: Disk, attempt: int = 0) -> None:
 
 
 def crashing(disk: Disk, moments: Iterator[int]) -> None:
-    """Run until it is through, with a crash after each of the given numbers of steps."""
+    """Run to the end, with a crash after each of the given numbers of steps."""
     shown: dict[str, str] = {}
     for attempt, moment in enumerate(moments):
         disk.steps = moment
@@ -114,7 +114,7 @@ def crashing(disk: Disk, moments: Iterator[int]) -> None:
             pass
         finally:
             disk.steps = 1 << 30
-        # What a reader has seen is there for good, and whole.
+        # A file that a reader has seen stays, unchanged.
         assert shown.items() <= disk.records().items()
         shown = disk.records()
     run(disk, 99)
@@ -202,7 +202,7 @@ def test_a_foreign_file_is_never_replaced() -> None:
 
 
 def test_a_run_that_was_overtaken_writes_nothing() -> None:
-    """A first run stands still; a second one of the same checkpoint goes on."""
+    """A first run stands still, while a second one of the same checkpoint continues."""
     disk = Disk()
     slow, quick = started(disk), started(disk)
     for number in (0, 1):
@@ -240,7 +240,7 @@ def test_another_checkpoint_is_refused_before_anything_is_written() -> None:
     assert refused.value.message == "/out holds what another checkpoint has written: /checkpoint."
     assert "debezium.sink.file.path" in refused.value.remedy
     assert disk.records() == {path: text for path, text in before.items() if path.startswith(f"{PATH}/batch-")}
-    # The same place, made anew.
+    # The same place, created anew.
     for path in [path for path in disk.files if path.startswith(CHECKPOINT)]:
         del disk.files[path]
     with pytest.raises(SinkError, match="another checkpoint"):
@@ -272,7 +272,7 @@ def test_a_path_that_got_nothing_is_free_when_its_checkpoint_is_gone() -> None:
     second = started(disk, "q2", "/other")
     disk.files["/other/offsets/0"] = "plan"
     second.write(0, parts(disk, ["a1 "], 0))
-    # Whoever had it finds out with his next batch.
+    # The previous owner notices it with its next batch.
     plan(disk, 0)
     with pytest.raises(SinkError, match="Another pipeline has begun to write to /out"):
         first.write(0, parts(disk, ["b1 "], 0))

@@ -1,4 +1,4 @@
-"""What fields of records are in PostgreSQL, and URLs of JDBC."""
+"""Fields of records get PostgreSQL types, and JDBC URLs become libpq's options."""
 
 from __future__ import annotations
 

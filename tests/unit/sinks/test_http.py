@@ -42,7 +42,7 @@ def stream_to(server: WebServer, folder: Path, **options: str) -> Stream:
 
 
 def one_by_one(*statuses: int) -> Answers:
-    """These answers in turn, then 200."""
+    """Return an answer function: these answers in turn, then 200."""
     left = list(statuses)
     return lambda request: (left.pop(0) if left else 200, b"")
 
@@ -100,7 +100,7 @@ def test_tries_come_to_an_end(server: WebServer, tmp_path: Path, status: int, ki
     with pytest.raises(kind, match=rf"{server.url} has not accepted a record in 3 tries: status {status}\."):
         stream.batch([row("t", 1), row("t", 2)])
     assert len(server.requests) == 3
-    # The next start begins with the batch once more: nothing was passed over.
+    # The next start repeats the batch, so nothing was skipped.
     server.answers = always(202)
     stream.batch([row("t", 1), row("t", 2)])
     assert server.bodies[3:] == [row("t", 1)["value"], row("t", 2)["value"]]
@@ -141,7 +141,7 @@ def test_a_server_that_does_not_answer_and_one_that_speaks_otherwise(tmp_path: P
 
 
 def refusing(*numbers: int) -> Answers:
-    """Requests that hold the values of these keys are refused for good."""
+    """Return an answer function that permanently refuses requests with the values of these keys."""
     bad = [row("t", number)["value"] for number in numbers]
     return lambda request: (422 if any(value in request.body for value in bad) else 200, b"")
 
@@ -216,7 +216,7 @@ def test_webhooks_are_signed(prefix: str, server: WebServer, tmp_path: Path) -> 
         signed = hmac.new(b"s" * 24, f"{name}.{at}.".encode() + request.body, hashlib.sha256).digest()
         assert request.header("webhook-signature") == f"v1,{base64.b64encode(signed).decode()}"
         ids.append(name)
-    # A try that is repeated has the same id, and so has a replay; two records that are alike have two.
+    # A repeated try has the same id, and so has a replay; two equal records have different ids.
     assert ids == ["c0ffee-4-0", "c0ffee-4-0", "c0ffee-4-1", "c0ffee-4-2"]
     server.requests.clear()
     stream.batch(rows, 4)
@@ -224,7 +224,7 @@ def test_webhooks_are_signed(prefix: str, server: WebServer, tmp_path: Path) -> 
 
 
 class TokenServer:
-    """Gives tokens `t1`, `t2` … and refuses all but the last one."""
+    """A server that gives tokens `t1`, `t2` … and refuses all but the last one."""
 
     def __init__(self, field: str, **more: Any) -> None:
         self.field, self.more, self.given = field, more, 0
@@ -251,7 +251,7 @@ def test_jwt(server: WebServer, tmp_path: Path) -> None:
     stream.batch([row("t", 1), row("t", 2)])
     assert [request.path for request in server.requests] == ["/auth/authenticate", "/in", "/in"]
     assert json.loads(server.bodies[0]) == {"username": "me", "password": "hush", "token_expiry_in_minutes": 10}
-    # The server has forgotten the token: the sink asks for another one, by the refresh token, and goes on.
+    # The server has forgotten the token: the sink fetches another one, by the refresh token, and continues.
     tokens.given += 1
     server.requests.clear()
     stream.batch([row("t", 3)])
@@ -375,7 +375,7 @@ def test_the_address_may_come_from_the_environment(
         sink = sinks.open("http", {})
         assert isinstance(sink, HttpSink)
         started(sink, tmp_path).batch([row("t", 1)])
-    # Debezium Server's own variable is that of the option, so it counts before the other.
+    # Debezium Server's own variable belongs to the option, so it comes before the other.
     assert [request.path for request in server.requests] == ["/K_SINK", "/DEBEZIUM_SINK_HTTP_URL"]
 
 
@@ -384,7 +384,7 @@ def rows_of(count: int) -> list[Row]:
 
 
 def test_a_batch_that_failed_half_way_is_sent_again_from_its_beginning(server: WebServer, tmp_path: Path) -> None:
-    """What a crash leaves, too: at least once, and after the repeat the order goes on."""
+    """As after a crash, delivery is at least once, and after the repeat the order continues."""
     rows = rows_of(6)
     server.answers = lambda request: (200 if len(server.requests) < 4 else 0, b"")
     stream = stream_to(server, tmp_path, retries="0")
@@ -394,6 +394,6 @@ def test_a_batch_that_failed_half_way_is_sent_again_from_its_beginning(server: W
     server.answers = always(200)
     stream.batch(rows)
     values = [one["value"] for one in rows]
-    # The fourth went out twice: its connection had rested.
+    # The fourth was sent twice, because its connection had been idle.
     assert server.bodies == [*values[:4], values[3], *values]
     assert sent == 5

@@ -1,4 +1,4 @@
-"""The sink `nats-jetstream` against a real server: what it publishes, and what happens when it is not taken."""
+"""The sink `nats-jetstream` against a real server: its messages, and its handling of refusals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def made(url: str, **options: str) -> JetStreamSink:
 
 @pytest.fixture
 def stream_to(tmp_path: Path) -> Iterator[Callable[..., Stream]]:
-    """A stream into a sink of these options; the sink is closed at the end."""
+    """Yield a factory of streams into a sink with given options, which is closed at the end."""
     opened: list[JetStreamSink] = []
 
     def stream(url: str, **options: str) -> Stream:
@@ -56,7 +56,7 @@ def stored(*rows: Row, **headers: str) -> list[Stored]:
 
 
 def test_a_value_is_a_message_with_its_headers(nats: NatsServer, stream_to: Callable[..., Stream]) -> None:
-    """As Debezium Server 3.6 publishes them: no key, no tombstone, the headers' texts."""
+    """As from Debezium Server 3.6, there is no key and no tombstone, and headers are texts."""
     nats.make("S", ["shop.>", "__debezium-heartbeat.>"])
     headers = [header("__debezium.context.taskId", b'"0"'), header("x", '"ä\\n"'.encode()), header("none", None)]
     rows = [
@@ -77,7 +77,7 @@ def test_a_stream_is_made_where_there_is_none(nats: NatsServer, stream_to: Calla
     wanted = {"create__stream": "true", "stream__name": "Made", "subjects": "shop.a, shop.b", "storage": "file"}
     stream_to(nats.url, **wanted).batch([row("shop.b", 1)])
     assert (nats.storage("Made"), nats.messages("Made")) == ("file", stored(row("shop.b", 1)))
-    # One that is there stays as it is, and has to have the subjects.
+    # An existing stream stays unchanged, and must have the subjects.
     stream_to(nats.url, create__stream="true", stream__name="Made", subjects="shop.a").batch([row("shop.a", 2)])
     assert len(nats.messages("Made")) == 2
     with pytest.raises(SinkError, match=r"The stream Made already exists, without the subject shop\.c\."):
@@ -93,7 +93,7 @@ def test_a_stream_is_made_where_there_is_none(nats: NatsServer, stream_to: Calla
 def test_the_stream_that_is_made_unless_another_is_named(
     nats: NatsServer, stream_to: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of Debezium Server, whose subjects older servers alone would take."""
+    """It is Debezium Server's stream, whose subjects only older servers accept."""
     asked: list[tuple[str, tuple[str, ...], str]] = []
 
     def made_as(self: Publisher, name: str, subjects: tuple[str, ...], storage: str) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ def test_a_subject_without_a_stream_ends_the_run(
 def test_a_subject_whose_stream_comes_is_waited_for(
     nats: NatsServer, stream_to: Callable[..., Stream], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What came behind the message that was not taken comes again behind it, once: the last of each key is the last."""
+    """Messages after the refused one come again after it, once, so that the last message of each key is the newest."""
     nats.make("S", ["a"])
     rows = [row("a", 1), row("b", 2), row("a", 3)]
     stream = stream_to(nats.url, sync_retries="1000000")
@@ -156,7 +156,7 @@ def test_logins(nats_program: None, stream_to: Callable[..., Stream]) -> None:
 
 
 def test_a_login_by_jwt(nats_program: None, stream_to: Callable[..., Stream]) -> None:
-    """A server with an operator, whose account's user signs what the server asks."""
+    """The server has an operator, whose account's user signs the server's nonce."""
     nkeys = pytest.importorskip("nkeys")
 
     def pair(prefix: int, first: int = 0) -> Any:
@@ -215,7 +215,7 @@ def test_tls(
 
 
 def test_a_server_in_the_clear_gets_no_login(nats: NatsServer, stream_to: Callable[..., Stream]) -> None:
-    """The server says whether there is TLS; one that says no is not who was meant."""
+    """The server decides about TLS; a server without it is not the intended one."""
     sent: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -247,7 +247,7 @@ def test_a_server_that_is_killed_gets_what_follows_again(nats_program: None, tmp
         thread.join(60)
         assert raised == []
         assert server.messages("S") == stored(*rows)
-        # A replay, as after a crash of the pipeline: the stretch comes again, in its order.
+        # A replay, as after a crash of the pipeline, repeats the stretch in its order.
         stream.batch(rows[2:], 1)
         assert server.messages("S") == stored(*rows, *rows[2:])
         sink.close()
@@ -296,7 +296,7 @@ def test_records_that_nats_never_takes_are_put_aside(
 def test_a_replay_is_passed_over_by_ids(nats: NatsServer, stream_to: Callable[..., Stream]) -> None:
     nats.make("S", ["a", "b"])
     stream = stream_to(nats.url, message_id_enabled="true")
-    # Three records of one change, of which two are sent, and a row of another table at the same place.
+    # Three records of one change, two of which are sent, and a row of another table at the same place.
     rows = [row("a", 1, op="d"), row("a", 1, op="tombstone", value=None), row("a", 1, op="c"), row("b", 1, op="c")]
     stream.batch(rows[:2], 0)
     stream.batch(rows, 0)
@@ -310,14 +310,15 @@ def test_a_replay_is_passed_over_by_ids(nats: NatsServer, stream_to: Callable[..
 def test_ids_that_the_server_has_half_forgotten_do_not_turn_the_order(
     nats: NatsServer, stream_to: Callable[..., Stream]
 ) -> None:
-    """The time for which ids are kept may end within a batch: what is behind a message that is stored anew is too."""
+    """The time for which ids are kept may end within a batch: messages after a newly stored one are
+    stored anew, too."""
     rows = [row("a", number) for number in range(4)]
     nats.make("S", ["a"])
     stream = stream_to(nats.url, message_id_enabled="true")
     stream.batch(rows)
     old = nats.messages("S")
     nats.delete()
-    # As when the first two ids are too old: the other stream knows those of the last two alone.
+    # As if the first two ids were too old: the other stream knows only the last two.
     nats.make("S", ["a"])
     nats.ask(lambda context: _again(context, old[2:]))
     stream.batch(rows)
@@ -332,7 +333,7 @@ async def _again(context: Any, messages: list[Stored]) -> None:
 def test_ids_of_the_records_own_stay_and_go_one_by_one(
     nats: NatsServer, stream_to: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An outbox may name them. JetStream passes over what it has, so nothing may be sent behind what it may refuse."""
+    """An outbox may set ids. JetStream skips known ones, so nothing may be sent after a message that it may refuse."""
     sizes: list[int] = []
     publish = Publisher.publish
 

@@ -1,4 +1,4 @@
-"""The sink `kafka` without Spark: a broker that does not answer, and what too large a record is told by."""
+"""The sink `kafka` without Spark reports a broker that does not answer, and the topic of a record that is too large."""
 
 from __future__ import annotations
 

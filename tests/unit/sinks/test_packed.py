@@ -1,4 +1,4 @@
-"""Rows on their way to the driver: nothing of them is lost, and what they share takes no room."""
+"""Rows on their way to the driver lose nothing, and repeated contents take no space."""
 
 from __future__ import annotations
 

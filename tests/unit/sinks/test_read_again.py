@@ -1,4 +1,4 @@
-"""Values that are read again for tables, without Spark and without a server."""
+"""Unknown values are read again for tables, without Spark and without a server."""
 
 from __future__ import annotations
 

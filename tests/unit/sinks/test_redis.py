@@ -1,4 +1,4 @@
-"""The sink `redis` against a real server: what it writes, and what happens when the server does not take it."""
+"""The sink `redis` against a real server: its entries, and its handling of refusals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def made(address: str, **options: str) -> RedisSink:
 
 @pytest.fixture
 def stream_to(tmp_path: Path) -> Iterator[Callable[..., Stream]]:
-    """A stream into a sink of these options; the sink is closed at the end."""
+    """Yield a factory of streams into a sink with given options, which is closed at the end."""
     opened: list[RedisSink] = []
 
     def stream(server: RedisServer, **options: str) -> Stream:
@@ -122,14 +122,15 @@ def test_a_server_that_is_killed_gets_the_batch_again(redis_program: None, tmp_p
         thread.join(60)
         assert raised == []
         assert server.entries("a") == pairs(*rows)
-        # A replay, as after a crash of the pipeline: the stretch comes again, in its order.
+        # A replay, as after a crash of the pipeline, repeats the stretch in its order.
         stream.batch(rows[2:], 1)
         assert server.entries("a") == pairs(*rows, *rows[2:])
         sink.close()
 
 
 class SlowServer:
-    """A server that takes groups of up to `most` entries, and answers no others, nor those with the value b"never"."""
+    """A server that accepts groups of up to `most` entries, and answers no others, nor those with
+    the value b"never"."""
 
     def __init__(self, most: int) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -166,7 +167,7 @@ class SlowServer:
 
 
 def _command(data: bytes) -> tuple[list[bytes], bytes] | None:
-    """The words of the first command, and what is behind it; None where it is not there whole."""
+    """Return the words of the first command, and the rest; None if it is incomplete."""
     if not data.endswith(b"\r\n") and b"\r\n" not in data:
         return None
     head, _, rest = data.partition(b"\r\n")
@@ -198,7 +199,7 @@ def test_a_group_that_takes_too_long_goes_in_parts(tmp_path: Path) -> None:
 
 def test_what_is_sent_may_take_longer_than_one_part_of_it() -> None:
     class Parts:
-        """A socket that takes a few bytes at once."""
+        """A socket that accepts a few bytes at once."""
 
         def __init__(self) -> None:
             self.data = b""
@@ -224,7 +225,7 @@ def test_a_server_that_is_away_at_the_start_is_an_error(tmp_path: Path) -> None:
 def test_a_server_without_memory_is_waited_for(
     redis: RedisServer, stream_to: Callable[..., Stream], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whether Redis says so itself (OOM) or is near its limit."""
+    """Redis refuses (OOM), or is near its limit."""
     stream = stream_to(redis, memory_threshold_percentage="0")
     near = stream_to(redis, memory_threshold_percentage="50")
     redis.call("CONFIG", "SET", "maxmemory", "1")

@@ -1,4 +1,4 @@
-"""How a table of the sink `tables` follows its source's: records, policies, steps, and a crash at each of these."""
+"""A table of the sink `tables` follows its source: records, policies, steps, and a crash at each step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AT: Place = ("0B", 0)
 
 
 def form(*columns: tuple[int, str] | tuple[int, str, pa.DataType], key: Sequence[int] = (0,), **more: Any) -> Form:
-    """A form of columns, each its number, name and type, `int` where it has none."""
+    """Return a form of columns, each given by number, name and type (`int` if omitted)."""
     types = tuple(column[2] if len(column) > 2 else INT for column in columns)
     numbers = tuple(column[0] for column in columns)
     return Form(tuple(column[1] for column in columns), types, tuple(key), numbers=numbers, **more)
@@ -42,7 +42,7 @@ TABLE = HeldTable.first(OLD, ("0A", 0))
 def followed(
     new: Form, policies: Policies = ALWAYS, types: dict[str, str] | None = None, old: HeldTable = TABLE
 ) -> Any:
-    """The steps and the record at the end."""
+    """Return the steps and the final record."""
     found = list(Alteration(old, new, AT, types or kinds(OLD), policies, ["__own"]).phases())
     steps = [(step.what, step.name, step.to) for phase in found for step in phase.steps]
     return steps, {held.source: held.name for held in found[-1].record.columns if not held.gone}
@@ -70,7 +70,7 @@ def test_nothing_has_changed() -> None:
         (form(ID, (3, "a")), [("drop", "a", ""), ("rename", "b", "a")]),
         (form(ID, (2, "A"), B), [("rename", "a", "__tailrace_2"), ("rename", "__tailrace_2", "A")]),
         (form(ID, (2, "c"), B, (4, "a")), [("rename", "a", "c"), ("add", "a", "int")]),
-        # without numbers a renamed column is another one
+        # Without numbers a renamed column is another column.
         (form((0, "id"), (0, "x"), (0, "b")), [("drop", "a", ""), ("add", "x", "int")]),
     ],
 )
@@ -158,14 +158,14 @@ def test_the_key_follows_its_columns() -> None:
 
 
 class Stored:
-    """A table of columns, each with the number of that one of the source's whose values it has."""
+    """A table of columns, each with the number of the source column whose values it has."""
 
     def __init__(self, first: Form) -> None:
         self.record = HeldTable.first(first, ("0A", 0))
         self.columns = dict(zip(first.names, first.numbers, strict=True))
 
     def follow(self, new: Form, crash: int) -> bool:
-        """Follow, but for a crash behind so many commits; whether there was none."""
+        """Follow the form, with a crash after a number of commits. Return True if there was none."""
         types = dict.fromkeys(self.columns, "int")
         numbers = dict(zip(new.names, new.numbers, strict=True))
         for phase in Alteration(self.record, new, AT, types, ALWAYS).phases():
@@ -187,7 +187,7 @@ class Stored:
 
 
 def forms(highest: int) -> st.SearchStrategy[Form]:
-    """Forms of numbered columns with few names, so that names wander; number 1 is the key."""
+    """Draw forms of numbered columns with few names, so that names are reused; number 1 is the key."""
     names = st.permutations(["id", "a", "b", "c", "d", "e"])
     numbers = st.lists(st.integers(2, highest), unique=True, max_size=4).map(sorted)
     return st.builds(lambda names, found: form(*zip([1, *found], names, strict=False)), names, numbers)
@@ -245,12 +245,12 @@ def test_columns_are_found_by_their_numbers() -> None:
 
 
 def shard(name: str, *columns: str, **more: Any) -> Form:
-    """The form of a table that is put into one with others."""
+    """Return the form of a table that is routed into one with others."""
     return Form(columns, (INT,) * len(columns), (0,), shard=name, **more)
 
 
 def test_shards_may_be_altered_one_after_another() -> None:
-    """A column that one has and another one has not stays, until the last one drops it."""
+    """A column that one shard has and another one lacks stays until the last one drops it."""
     record = HeldTable.first(shard("d.s.o_1", "id", "a"), AT)
     for name, columns, steps in (
         ("d.s.o_2", ("id", "a"), []),
@@ -278,7 +278,7 @@ def test_what_a_table_cannot_know_of_one_shard_stops_it() -> None:
         Alteration(
             record, shard("d.s.o_1", "id", "a", "c", added=(2,), values=((2, "7"),)), AT, types, ALWAYS, (), True
         )
-    # and so does one that another shard has already
+    # The same holds for a column that another shard already has.
     both = list(Alteration(record, shard("d.s.o_2", "id", "a", "c"), AT, types, ALWAYS).phases())[-1].record
     with pytest.raises(Unfollowed, match="may have values in its new column c"):
         Alteration(both, shard("d.s.o_1", "id", "a", "c", added=(2,)), AT, types | {"c": "int"}, ALWAYS)
@@ -288,14 +288,14 @@ def test_a_new_column_is_filled_before_the_record_knows_it() -> None:
     new = form(ID, A, B, (4, "c"), added=(3,), values=((3, "7"),))
     found = list(Alteration(TABLE, new, AT, kinds(OLD), ALWAYS, (), True).phases())
     assert [(phase.fills, len(phase.record.columns)) for phase in found] == [((), 3), ((("c", "cast('7' as int)"),), 4)]
-    # after a crash between the two the column is there, and is filled again
+    # After a crash between the two, the column exists and is filled again.
     again = list(Alteration(TABLE, new, AT, kinds(OLD) | {"c": "int"}, ALWAYS, (), True).phases())
     assert again[0].steps == ()
     assert again[-1].fills == found[-1].fills
 
 
 def test_rows_before_a_new_column_in_the_same_batch_have_its_value() -> None:
-    """Their block is of the older form; the table has the newest one."""
+    """Their block has the older form, and the table has the newest one."""
     new = form(ID, A, B, (4, "c"), (5, "at", pa.timestamp("us", "UTC")), values=((3, "7"), (4, "1000000")))
     into = with_values(replace(new, values=()), [(OLD, AT), (new, AT)])
     assert into.values == ((3, "7"), (4, "1000000"))

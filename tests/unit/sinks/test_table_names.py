@@ -1,4 +1,4 @@
-"""Where the tables of the sink are, what they are called, and tables of the source that are put into one."""
+"""The sink's tables have the right paths and names, also if several tables of the source are routed into one."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_source_is_told_which_tables_are_one() -> None:
 
 
 def test_rows_of_shards_are_told_apart() -> None:
-    """The key has the table's name as a further column, where the row came from under another key too."""
+    """The key has the table's name as a further column, also for a row that came from another key."""
     rows = pa.RecordBatch.from_pylist([change(1, 7, big="b"), change(2, 8, origin={"k0": 7})], FORM.schema)
     merged, form = Routing("", "", "shard").merged(rows, FORM, TableId("d", "s", "t_1"))
     assert (form.names, form.key) == (("id", "v", "big", "shard"), (0, 3))

@@ -1,4 +1,4 @@
-"""A table of the sink `tables`: whose it is, how it follows its source, and what it cannot follow. Without Spark."""
+"""A table of the sink `tables` has one owner, follows its source, or refuses to. Without Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = {"id": IntegerType(), "v": StringType()}
 
 
 class Rows(list[dict[str, Any]]):
-    """What a statement gives."""
+    """The result of a statement."""
 
     def select(self, *columns: str) -> Rows:
         return self
@@ -39,7 +39,8 @@ class Rows(list[dict[str, Any]]):
 
 
 class Spark:
-    """Keeps statements; `commits` are those of the table, newest first: version, operation and metadata of each."""
+    """A session that records statements. `commits` holds the table's commits, newest first: version, operation,
+    metadata."""
 
     def __init__(self, properties: dict[str, str], commits: Sequence[tuple[int, str, str | None]] = ()) -> None:
         self.properties, self.commits = properties, commits
@@ -55,7 +56,7 @@ class Spark:
         return Rows(dict(zip(named, commit, strict=True)) for commit in self.commits[:limit])
 
     def altered(self) -> list[str]:
-        """What was said to change a table, without the records."""
+        """Return the statements that change a table, without the records."""
         shown = [said.removeprefix("alter table delta.`/lake/s.t` ") for said in self.said if said.startswith("alter")]
         return [said for said in shown if "tailrace.columns" not in said]
 
@@ -138,7 +139,7 @@ def test_a_table_follows_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "'delta.enableTypeWidening' = 'true'" in first
     assert r'"since": ["0B", 0]' in first
     assert r'"w", "w"' in last
-    # a table that is found again: the older form comes once more with the batch that is repeated
+    # The table is found again: the older form comes once more with the replayed batch.
     again = Spark(OWN | {"tailrace.columns": HeldTable.first(wider, ("0B", 0)).text()})
     made = target(monkeypatch, again, LATER)
     assert made.prepare([(FORM, SINCE), (wider, ("0B", 0))]) == wider
@@ -196,7 +197,7 @@ def test_the_last_write_is_known(
     ("commits", "version"),
     [
         ([(4, "MERGE", metadata(2, "-")), (3, "WRITE", metadata(1, "-"))], 4),
-        # what others have done behind the batch is not of the source
+        # Commits of others after the batch are not from the source.
         ([(6, "OPTIMIZE", None), (5, "UPDATE", "mine"), (4, "MERGE", metadata(2, "-"))], 4),
         ([(2, "OPTIMIZE", None), (1, "OPTIMIZE", None)], 2),
     ],
@@ -208,11 +209,11 @@ def test_the_version_is_that_of_the_batch(
 
 
 def test_a_batch_that_somebody_else_has_written_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delta Lake takes a batch for done that a copy of the checkpoint has written, whatever is in it."""
+    """Delta Lake takes a batch for done that a copy of the checkpoint has written, whatever its contents."""
     spark = Spark(OWN, [(3, "MERGE", metadata(7, "-", "before"))])
     made = target(monkeypatch, spark, COLUMNS)
     made.prepare([(FORM, SINCE)])
-    # one that is repeated was written by an earlier process
+    # A replayed batch was written by an earlier process.
     assert made.written(7) == "-"
     assert made.version(7) == 3
     spark.commits = [(4, "MERGE", metadata(8, "-", made.run)), *spark.commits]
@@ -235,6 +236,6 @@ def test_what_is_before_an_alteration_of_its_batch_is_in_the_table(monkeypatch: 
     made = target(monkeypatch, Spark(begun, commits), COLUMNS)
     assert made.is_beyond([(FORM, SINCE)], 7)
     assert not made.is_beyond([(FORM, ("0B", 0))], 7)
-    # another batch, which is read again behind a second snapshot
+    # Another batch, which is read again after a second snapshot.
     made = target(monkeypatch, Spark(begun, commits), COLUMNS)
     assert not made.is_beyond([(FORM, SINCE)], 8)

@@ -34,7 +34,7 @@ AT = datetime.datetime(2024, 2, 3, tzinfo=datetime.UTC)
 
 
 def change(place: int, key: int, op: str = "u", **more: Any) -> dict[str, Any]:
-    """One row of a block; `big` missing unless it is given."""
+    """Return one row of a block, without `big` unless it is given."""
     big = more.pop("big", None)
     misses = [2] if op in "cu" and big is None else None
     told = {"position": f"{place:016X}", "ordinal": 0, "part": 0, "at": AT, "missing": misses, "origin": None}
@@ -103,7 +103,7 @@ def test_a_merge_reads_no_other_columns_than_it_names(keeps_deletes: bool) -> No
     found = OpeningApart(FORM, keeps_deletes, columns)(iter([pa.RecordBatch.from_pylist([one])]))
     (row,) = reduced(one)
     assert [part.to_pylist() for part in found] == [[{name: row[name] for name in columns}]]
-    # which of these there is to know of a row says what becomes of it
+    # The values known of a row decide its result.
     assert not Reduced(FORM, "rows", missing=True).columns
     assert not Reduced(FORM, "rows", emptied=True).columns
 
@@ -238,7 +238,7 @@ def test_versions_end_where_the_next_begins() -> None:
     assert "not matched by source" not in text
     assert "timestamp_micros(7)" in versions.merge(FORM, "changes", ("0A", 1, 7)).statement("t")
     assert "raise_error" in versions.changes("t", FORM, "rows", "stop")
-    # whoever reads the view runs its tasks
+    # Every read of the view runs its tasks.
     assert versions.changes("t", FORM, "rows", "stop").count("rows") == 1
     assert "raise_error" not in versions.changes("t", FORM, "rows", "null")
     assert "s.op = 'r'" in versions.news("t", FORM, "rows")
@@ -263,7 +263,7 @@ def test_what_follows_an_alteration() -> None:
 
 
 def test_rows_are_opened_into_the_columns_that_the_table_holds() -> None:
-    """Another name, wider types, another order, and a column that the table leaves out; keys of before, too."""
+    """Names, wider types, the order, and a left-out column differ, also for previous keys."""
     form = Form(
         ("id", "old", "left", "big"), (pa.int32(), pa.int32(), pa.string(), pa.string()), (0,), (), (1, 2, 3, 4)
     )
@@ -281,7 +281,7 @@ def test_rows_are_opened_into_the_columns_that_the_table_holds() -> None:
 
 @pytest.mark.parametrize("key", [(1,), ()])
 def test_a_log_goes_on_where_the_key_is_made_of_other_columns(key: tuple[int, ...]) -> None:
-    """A row that has got another key, in a block from before its columns changed, has the key of those."""
+    """A row whose key has changed, in a block from before the key's columns changed, has a key of those columns."""
     given = block(change(1, 7, "d"), change(1, 8, "c", part=1, origin={"k0": 7}))
     (part,) = Opening(replace(FORM, key=key))(iter([pa.RecordBatch.from_pylist([given])]))
     assert [(row["op"], row["c0"], row["missing"], row["origin"]) for row in part.to_pylist()] == [
@@ -399,7 +399,7 @@ def test_variants_that_are_null_are_gathered() -> None:
     form = Form(("_id", "document"), (pa.string(), VARIANT), (0,))
     row = {"op": "d", "position": "0A", "ordinal": 0, "part": 0, "since": "0A", "c0": "1", "c1": None}
     batch = pa.RecordBatch.from_pylist([row], row_schema(form))
-    # as Spark gives them: without metadata, and null in each part
+    # As Spark gives them: without metadata, and null in each part.
     plain = [field.remove_metadata() for field in VARIANT]
     null = pa.StructArray.from_arrays([pa.array([None], pa.binary())] * 2, fields=plain, mask=pa.array([True]))
     shown = pa.RecordBatch.from_arrays([*batch.columns[:-1], null], names=batch.schema.names)

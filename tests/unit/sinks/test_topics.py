@@ -1,4 +1,4 @@
-"""`topic.creation.*`: groups of topics as Kafka Connect has them."""
+"""`topic.creation.*` defines groups of topics as in Kafka Connect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Channels hand signals on in order, with positions under which a second look gives the same again."""
+"""Channels deliver signals in order, with positions that give the same signals again."""
 
 from __future__ import annotations
 

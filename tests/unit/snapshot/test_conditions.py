@@ -1,4 +1,4 @@
-"""Conditions of signals stay one expression or one select, whatever is written into them."""
+"""Conditions of signals stay one expression or one select, whatever they contain."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_is_one_condition_is_taken(sql: str) -> None:
     [
         ("1=1)); delete from dbo.t; --", "closes a parenthesis"),
         ("1=1); delete from dbo.t; select * from (select 1 as x where (1=1", "closes a parenthesis"),
-        # no semicolon is needed between two statements
+        # Two statements need no semicolon between them.
         ("1=1)) delete from t select * from (select 1 x where ((1=1", "closes a parenthesis"),
         ("1=1; delete from dbo.t", "semicolon"),
         ("(1=1", "does not close"),
@@ -76,7 +76,8 @@ PIECES = ("'", "''", '"', '""', "[", "]", "]]", "(", ")", ";", "--", "\n", "/*",
 
 
 def stays_inside(sql: str, brackets: bool) -> bool:
-    """A plain reading: literals, names and comments left out, no semicolon, and no parenthesis that is not opened."""
+    """Return True for a condition without a semicolon and without an unopened parenthesis, outside of literals and
+    comments."""
     ends = {"'": "'", '"': '"'} | ({"[": "]"} if brackets else {})
     depth = at = 0
     while at < len(sql):

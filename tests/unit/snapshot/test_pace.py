@@ -25,7 +25,8 @@ def batch(pace: BatchPace, clock: list[float], seconds: float, with_window: bool
 
 
 def settled(pace: BatchPace, clock: list[float], plain: float) -> float:
-    """What a batch takes once the windows have found their size, where one without takes `plain` and a chunk 1 ms."""
+    """Return the times of batches once the windows have settled; a batch without a window takes
+    `plain`, a chunk 1 ms."""
     for _ in range(40):
         batch(pace, clock, plain + pace.chunks() * 0.001, with_window=True)
     return plain + pace.chunks() * 0.001
@@ -67,7 +68,7 @@ def test_each_snapshot_begins_with_the_least_window(clock: list[float]) -> None:
 
 
 def gathering(pace: BatchPace, clock: list[float], windows: int, each: float) -> list[float]:
-    """What each batch with a window takes, 0.07 s and `each` for a chunk, where the next one is opened ahead."""
+    """Return the times of batches with a window, 0.07 s and `each` for a chunk, where the next one is opened ahead."""
     took, ahead = [], pace.chunks()
     for _ in range(windows):
         chunks, ahead = ahead, pace.chunks()
@@ -79,7 +80,7 @@ def gathering(pace: BatchPace, clock: list[float], windows: int, each: float) ->
 
 
 def alone(pace: BatchPace, clock: list[float], interval: float, batches: int) -> None:
-    """Batches of 0.07 s without a window, each so long after the last one."""
+    """Return the times of batches of 0.07 s without a window, with a pause after each."""
     for _ in range(batches):
         batch(pace, clock, 0.07, with_window=False)
         clock[0] += interval - 0.07
@@ -100,7 +101,7 @@ def test_their_next_snapshot_begins_with_half_of_that(clock: list[float]) -> Non
     alone(pace, clock, 1.0, 10)
     gathering(pace, clock, 10, each=0.01)
     fitting = pace.chunks()
-    # the last window has little to read
+    # The last window has little to read.
     pace.planned(3)
     clock[0] += 0.1
     pace.returned()
@@ -133,10 +134,10 @@ def test_a_trigger_of_the_same_interval_does_not_make_windows_grow_past_it(clock
 
 
 def tick(pace: BatchPace, clock: list[float], interval: float, each: float = 0.005, with_window: bool = False) -> float:
-    """What a batch takes that a trigger of `interval` s begins, 0.1 s and `each` for a chunk; on to the next tick."""
+    """Return the time of a batch at a trigger of `interval` s: 0.1 s and `each` for a chunk, up to the next tick."""
     pace.planned(pace.chunks() if with_window else 0)
     took = 0.1 + (each * pace.chunks() if with_window else 0.0)
-    # the call comes a little later than the tick
+    # The call comes a little later than the tick.
     tick = clock[0] - 0.004
     clock[0] = max(clock[0] + took, (tick // interval + 1) * interval + 0.004)
     pace.returned()
@@ -144,7 +145,7 @@ def tick(pace: BatchPace, clock: list[float], interval: float, each: float = 0.0
 
 
 def ticking(clock: list[float], interval: float) -> BatchPace:
-    """The pace of a query that has run for a while with a trigger of `interval` s."""
+    """Return the pace of a query that has run for a while with a trigger of `interval` s."""
     pace = BatchPace(0, 2, 10_000, 0.0)
     clock[0] = 100 * interval + 0.004
     for _ in range(15):
@@ -209,7 +210,7 @@ def test_a_query_without_a_trigger_does_not_wait_for_ticks(clock: list[float]) -
 def test_neither_does_one_that_has_nothing_to_do(clock: list[float]) -> None:
     pace = BatchPace(0, 2, 10_000, 0.0)
     for _ in range(500):
-        # the source waits for changes, and Spark asks again a little later
+        # The source waits for changes, and Spark asks again a little later.
         clock[0] += 0.5
         batch(pace, clock, 0.006, with_window=False)
         assert not pace.waits

@@ -1,4 +1,4 @@
-"""Which chunks a snapshot has, and where its markers go."""
+"""A snapshot has the right chunks, and markers at the right places."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def test_chunks_cover_every_page_once_and_the_last_is_open() -> None:
 def test_a_batch_has_so_many_chunks_or_more_small_ones_that_have_no_more_pages() -> None:
     small = tuple(PlannedTable("s", f"t{number}", 1) for number in range(1000))
     plan = SnapshotPlan((PlannedTable("s", "large", 500), *small, PlannedTable("s", "last", 500)), 100)
-    # four whole ones, and then a fifth would be too much
+    # Four whole chunks; a fifth would be too much.
     assert plan.reached(0, 4) == 4
-    # the fifth, and as many small ones as three more have pages
+    # The fifth, and as many small ones as three more have pages.
     assert plan.reached(4, 4) == 4 + 1 + 300
     places = [0]
     while places[-1] < len(plan):
@@ -86,5 +86,5 @@ def test_a_snapshot_shows_transactions_by_id_across_the_wrap_of_32_bits() -> Non
     assert not shown(7, 500)
     assert not shown(10, 500)
     assert not shown(4, 1000)
-    # assigned before the wrap
+    # Assigned before the wrap.
     assert shown(0xFFFFFFF0, 500)

@@ -1,4 +1,4 @@
-"""Signals become actions, malformed ones sentences without their data, and names find tables."""
+"""Signals become actions, malformed signals become messages without their data, and names find tables."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_conditions_of_both_forms_and_a_surrogate_key() -> None:
         additional_condition="n = 2",
         surrogate_key="n",
     )
-    # The condition of one table comes before that of all.
+    # The condition of one table precedes that of all tables.
     assert found.conditions == (("a.b", "id > 1"), (".*", "n = 2"))
     assert found.surrogate == "n"
     assert execute(data_collections=["a.b"], type="Blocking").blocking
@@ -119,10 +119,10 @@ def test_names_with_dots_are_quoted_part_by_part() -> None:
 
 
 def test_a_name_as_it_stands_comes_before_the_expression_that_it_also_is() -> None:
-    # As an expression `public.My.Table` would find others too.
+    # As an expression, `public.My.Table` would find others, too.
     assert matching("public.My.Table", [("public", "MyxTable"), *TABLES]) == [("public", "My.Table")]
     assert matching(r"public\.a.*", TABLES) == [("public", "a"), ("public", "ab")]
-    # as in the server, and in the recordings, A is not a
+    # As in the server and in the recordings, A differs from a.
     assert matching("PUBLIC.A", TABLES) == []
     assert matching("a", TABLES) == []
     with pytest.raises(MalformedSignal, match="is not a regular expression"):

@@ -1,4 +1,4 @@
-"""The engine of windows over a source in memory: what it asks for, tells, and keeps from offset to offset."""
+"""The engine of windows over a source in memory: its calls, its notifications, and its state from offset to offset."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ MemoryWindow = Window[int, str, int]
 
 
 class MemorySource(WindowSource[int, int, str, int, list[Signal], str]):
-    """Tables of some rows, named by their number; a chunk is one row. `fails` names the next step to be void."""
+    """Tables of some rows, named by their number; a chunk is one row. `fails` names the next step
+    that has no effect."""
 
     def __init__(self, rows: dict[str, int], chunks: int = 2) -> None:
         self.rows = rows
@@ -82,7 +83,7 @@ class MemorySource(WindowSource[int, int, str, int, list[Signal], str]):
 
 
 class Query:
-    """What a planner does with windows: batches of which each reads what signals came before it."""
+    """A planner's use of windows: each batch reads the signals before it."""
 
     def __init__(self, source: MemorySource, **options: str) -> None:
         self.source = source
@@ -102,7 +103,7 @@ class Query:
     def batch(self, *signals: Signal) -> list[str]:
         end, progress = self.plan(*signals)
         read = list(self.windows.reads(end, []))
-        # as it comes back from a checkpoint
+        # As read back from a checkpoint.
         self.progress = Progress.from_json(json.loads(json.dumps(progress.to_json())))
         self.notifications += [note.type for note, _ in progress.notifications]
         return read
@@ -157,7 +158,7 @@ def test_a_planner_that_starts_anew_reads_the_last_window_again(source: MemorySo
     assert query.batch() == ["a1", "a2"]
     query.restart()
     assert query.batch() == ["a1", "a2"]
-    # not the one whose chunks it has handed out itself
+    # Not the planner that has handed out its chunks itself.
     assert query.batch() == ["a3"]
 
 
@@ -176,7 +177,7 @@ def test_a_window_whose_chunks_were_handed_out_stays_so_behind_the_batches_of_a_
     query = Query(source)
     query.batch(asked("a"))
     query.batch()
-    # the progress goes on as it is while tables are read, and with it what was before the window
+    # The progress stays unchanged while tables are read, including the state before the window.
     assert query.progress.before is not None
     query.progress = replace(query.progress, reading=query.progress.before.collections)
     assert query.batch() == ["a3"]

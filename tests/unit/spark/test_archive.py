@@ -1,4 +1,4 @@
-"""Class archives: which one counts, and what becomes of one that is not finished. No JVM runs here."""
+"""The right class archive is used, and unfinished ones are removed. No JVM runs here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Run = Callable[[Sequence[str], Mapping[str, str], float], None]
 
 
 class Machine:
-    """A Java, a Spark and a directory of archives in `root`; what `make` runs is played."""
+    """A Java, a Spark and a directory of archives in `root`; the commands of `make` are simulated."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
@@ -52,7 +52,7 @@ class Machine:
         monkeypatch.setattr(archive, "_run", run)
 
     def run(self, command: Sequence[str], environment: Mapping[str, str], seconds: float) -> None:
-        """What a training session and a JVM that dumps leave behind."""
+        """Write the files of a training session and of a JVM that dumps."""
         if "-Xshare:dump" in command:
             (made,) = (part.partition("=")[2] for part in command if part.startswith("-XX:SharedArchiveFile="))
             Path(made).write_bytes(b"the classes")
@@ -69,7 +69,7 @@ class Machine:
         return archive.make(self.folder)
 
     def left(self) -> list[str]:
-        """What is in the directory but the lock."""
+        """Return the files in the directory except the lock."""
         return sorted(path.name for path in self.folder.iterdir() if path.name != "lock")
 
 
@@ -99,7 +99,7 @@ def test_a_truncated_archive_does_not_count(machine: Machine, length: int) -> No
     made = machine.make()
     os.truncate(made, length)
     assert machine.usable() is None
-    # and is replaced
+    # It is replaced.
     assert machine.make().read_bytes() == b"the classes"
     assert len(machine.left()) == 1
 
@@ -128,7 +128,7 @@ def test_another_java_or_spark_in_the_same_place_has_none(
     assert machine.usable() is None
     after = machine.make()
     assert machine.usable() == after != before
-    # what was made of the earlier one is gone
+    # The archives of the earlier version are gone.
     assert machine.left() == [after.name]
 
 
@@ -180,7 +180,7 @@ def test_a_directory_that_cannot_be_read_has_none(machine: Machine) -> None:
 
 @pytest.mark.parametrize("failing", ["-XX:DumpLoadedClassList=", "-Xshare:dump", "-Xshare:on"])
 def test_a_step_that_fails_leaves_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
-    """As when the disk is full: the JVM that writes the archive ends, or one that is damaged does not start."""
+    """The JVM that writes the archive ends, as on a full disk, or a JVM with a damaged archive does not start."""
 
     def run(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> None:
         machine.run(command, environment, seconds)
@@ -221,7 +221,7 @@ def test_a_java_that_makes_none_is_named(machine: Machine, monkeypatch: pytest.M
 
 
 def child(work: Callable[[], object]) -> int:
-    """A process that does `work` and ends, with 0 where nothing was raised; its number."""
+    """Run `work` in a child process. Return its process id; its exit code is 0 if nothing was raised."""
     made = os.fork()
     if made == 0:
         code = 1
@@ -238,8 +238,10 @@ def code_of(process: int) -> int:
 
 
 def killed_at(line: int, work: Callable[[], object]) -> int:
-    """The exit code of a process that does `work` and is killed before its `line`th line in the module; no handler of
-    an exception runs, and nothing is closed."""
+    """Run `work` in a process that is killed before its `line`th line in the module. Return the exit code.
+
+    No exception handler runs, and nothing is closed.
+    """
     passed = 0
 
     def count(frame: FrameType, event: str, argument: Any) -> Any:
@@ -260,11 +262,11 @@ def killed_at(line: int, work: Callable[[], object]) -> int:
 
 
 STEP = sized(4, 1)
-"""A short run kills before every fourth line, and begins with another one each day."""
+"""A short run kills before every fourth line, and begins with another line each day."""
 
 
 def test_a_process_that_is_killed_leaves_nothing_that_counts(machine: Machine) -> None:
-    """Before any of its lines: what is left is a whole archive or none, and the next one makes one."""
+    """Whatever the line, a complete archive or none is left, and the next process makes one."""
     expected = machine.make()
     shutil.rmtree(machine.folder)
     line, code = datetime.date.today().toordinal() % STEP - STEP + 1, 9
@@ -291,7 +293,7 @@ def test_of_several_processes_at_once_one_makes_it(machine: Machine) -> None:
 
 
 def test_a_session_that_starts_meanwhile_takes_what_is_whole(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While another archive replaces the one that is there, one of both is found, or none."""
+    """While an archive is replaced, one of the two is found, or none."""
     machine.make()
     (machine.spark / "jars" / "a.jar").write_text("another one")
     maker = child(machine.make)

@@ -1,4 +1,4 @@
-"""Master URLs and settings of the command line: what is wrong is one clear error before Spark starts."""
+"""Wrong master URLs and settings of the command line give one clear error before Spark starts."""
 
 from __future__ import annotations
 

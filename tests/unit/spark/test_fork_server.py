@@ -1,4 +1,4 @@
-"""Python processes of a local session that are forked from one which has loaded what they need."""
+"""Python processes of a local session are forked from a process that has loaded what they need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(not fork_server.is_possible(), reason="only Linux has what a fork server needs")
 
-# of Python's own, and imported by nothing else here
+# A module of Python's own, which nothing else here imports.
 _LOADED = "colorsys"
 _PATIENCE_S = 60
 
@@ -39,7 +39,7 @@ sys.stdin.read()
 
 @dataclass
 class Session:
-    """A fork server, and what Spark's JVM would have of it."""
+    """A fork server, and the part of Spark's JVM that uses it."""
 
     folder: Path
     process: psutil.Process
@@ -48,7 +48,7 @@ class Session:
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def start(self, text: str, *arguments: str) -> subprocess.Popen[str]:
-        """A process as Spark starts it, of a module of this text."""
+        """Start a process like Spark, with a module of this text."""
         (self.folder / "started.py").write_text(text)
         process = subprocess.Popen(
             [worker_python(), "-m", "started", *arguments],
@@ -63,7 +63,7 @@ class Session:
         return process
 
     def waiting(self) -> tuple[subprocess.Popen[str], psutil.Process]:
-        """A process that ends with its input, as Spark knows it, and the one that runs the module."""
+        """Return a process that ends with its input, as Spark knows it, and the process that runs the module."""
         asking = self.start(WAITS)
         assert asking.stdout is not None
         forked = psutil.Process(int(asking.stdout.readline()))
@@ -105,7 +105,7 @@ def test_a_forked_process_is_as_one_that_spark_has_started(session: Session) -> 
 def test_the_server_has_the_environment_of_executors_and_no_thread_of_pythons(session: Session) -> None:
     session.start("").communicate(timeout=_PATIENCE_S)
     assert session.process.environ()["OF_EXECUTORS"] == "1"
-    # numpy's would be more; one is of Arrow's memory, which is made anew in a forked process
+    # NumPy's threads would be more; one is of Arrow's memory, which is created anew in a forked process.
     assert session.process.num_threads() <= 2
 
 
@@ -154,7 +154,7 @@ def test_both_may_end_at_once(session: Session) -> None:
     for asking, forked in several:
         forked.kill()
         until(lambda one=forked: one.status() == psutil.STATUS_ZOMBIE, "the end of the forked one")  # type: ignore[misc]
-        # the server has both before it, the end of the forked one first
+        # The server gets both ends, that of the forked process first.
         asking.kill()
     last = session.start(TELLS, "one")
     session.process.resume()
@@ -168,7 +168,7 @@ def test_a_process_goes_on_where_the_server_has_ended(session: Session) -> None:
     asking, forked = session.waiting()
     session.process.kill()
     session.process.wait(_PATIENCE_S)
-    # its end would not come: there is none to wait for
+    # Its end would never come, because there is no process to wait for.
     with pytest.raises(subprocess.TimeoutExpired):
         asking.wait(0.5)
     assert asking.stdin is not None

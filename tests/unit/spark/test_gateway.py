@@ -1,4 +1,4 @@
-"""A JVM that ends, or hangs, before it listens."""
+"""A JVM that ends or hangs before it listens is reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tailrace.spark.startup import gateway
 
 
 def submits(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Spark whose `spark-submit` is `script`."""
+    """Return a Spark whose `spark-submit` is `script`."""
     (folder / "bin").mkdir()
     path = folder / "bin" / "spark-submit"
     path.write_text(f"#!/bin/sh\n{script}\n")
@@ -30,7 +30,7 @@ def test_a_jvm_that_ends_at_its_start_is_named(
 
 
 def test_a_jvm_that_never_listens_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one whose main thread has met a full disk: its other threads keep it alive."""
+    """A full disk may end its main thread, while its other threads keep it alive."""
     submits(f"echo $$ > {tmp_path}/pid; exec sleep 1000", tmp_path, monkeypatch)
     with pytest.raises(JvmLost, match="has not begun to listen within"):
         gateway.Launch({}).connect(patience_s=2)
@@ -51,7 +51,7 @@ def test_a_jvm_is_given_the_settings_and_tells_where_it_listens(
     launched = gateway.Launch({"spark.a": "b c"})
     assert launched.listening(30) == (4321, "secret")
     assert (tmp_path / "arguments").read_text() == "--conf spark.a=b c pyspark-shell\n"
-    # the end of its input ends it
+    # The end of its input ends it.
     process = launched._process
     assert process.stdin is not None
     process.stdin.close()
@@ -66,7 +66,7 @@ def test_a_jvm_that_nobody_waits_for_is_ended_with_its_scripts(tmp_path: Path, m
     with os.fdopen(from_it) as pipe:
         assert pipe.readline() == "begun\n"
         launched.abandon()
-        # nobody has the other end any more
+        # Nobody has the other end any more.
         assert pipe.read() == ""
     launched.abandon()
     assert launched._process.returncode == -9

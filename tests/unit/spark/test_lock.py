@@ -1,4 +1,4 @@
-"""One run of a checkpoint at a time."""
+"""A checkpoint has one run at a time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ sys.stdin.read()
 
 @contextmanager
 def held(checkpoint: Path, child: str = "alone") -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the lock."""
+    """Run another process that holds the lock."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(checkpoint), child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -62,7 +62,7 @@ def test_a_run_waits_for_the_jvm_of_one_that_was_killed(tmp_path: Path) -> None:
     with held(tmp_path, "outlives") as process:
         process.kill()
         process.wait()
-        # The child still has the lock: nobody who is alive, so it is waited for, here not at all.
+        # The child still has the lock, and no live process does, so it is awaited; here not at all.
         with pytest.raises(TailraceError, match=f"process {process.pid}"):
             CheckpointLock(tmp_path).acquire(patience_s=0)
         assert process.stdin is not None
@@ -104,7 +104,7 @@ def test_a_run_of_another_host_counts_as_alive(tmp_path: Path) -> None:
 
 
 def test_who_asks_whether_it_is_held_is_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`is_held` has the lock for a moment, when the process is alive that had it last."""
+    """`is_held` holds the lock for a moment, when its last holder is alive."""
     first = CheckpointLock(tmp_path)
     first.acquire()
     first.release()

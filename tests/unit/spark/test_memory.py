@@ -1,4 +1,4 @@
-"""The limit of a change where the configuration names none: a share of what Spark's JVMs have."""
+"""Without a configured limit, the limit of a change is a share of the memory of Spark's JVMs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GIVEN = {"database.hostname": "db", "database.user": "u", "database.dbname": "d"
 
 
 def context(master: str, heap_mb: int, executor_mb: int = 0, **conf: str) -> Any:
-    """What is asked of a running one."""
+    """Return a stand-in for a running Spark context."""
     runtime = SimpleNamespace(maxMemory=lambda: heap_mb << 20)
     settings = {name.replace("_", "."): text for name, text in conf.items()}
     return SimpleNamespace(

@@ -17,7 +17,7 @@ GIVEN = {"database.hostname": "db", "database.user": "u", "database.dbname": "d"
 
 
 def lower(mapping: dict[str, str]) -> dict[str, str]:
-    """What Spark makes of the names."""
+    """Return options with their names in lower case, as from Spark."""
     return {name.lower(): text for name, text in mapping.items()}
 
 

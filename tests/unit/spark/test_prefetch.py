@@ -1,4 +1,4 @@
-"""Batches that are made ahead arrive in order, with their error in its place, and leave no thread behind."""
+"""Batches that are made ahead arrive in order, with an error at its place, and leave no thread behind."""
 
 from __future__ import annotations
 

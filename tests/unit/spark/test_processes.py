@@ -1,4 +1,4 @@
-"""A JVM, a planner or a worker that has ended, as an error."""
+"""The end of a JVM, a planner or a worker is reported as an error."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Raised:
 
 
 def failed(raised: Raised | None) -> Any:
-    """A query that has ended with `raised`."""
+    """Return a query that has ended with `raised`."""
     option = SimpleNamespace(isDefined=lambda: raised is not None, get=lambda: raised)
     return SimpleNamespace(_jsq=SimpleNamespace(exception=lambda: option))
 
@@ -77,7 +77,7 @@ def test_a_planner_is_known_by_who_has_lost_its_connection() -> None:
     lost_planner = process_lost(failed(Raised("Query: Broken pipe", (), cause=Raised("Broken pipe", SOCKET, FRAMES))))
     assert lost_planner is not None
     assert lost_planner.message.startswith("The process that reads the log has ended")
-    # a connection of somebody else, what the planner itself has raised, and no failure at all
+    # A foreign connection, an error of the planner itself, and no failure at all.
     assert process_lost(failed(Raised("Query", (), cause=Raised("Broken pipe", SOCKET, FRAMES[:1])))) is None
     assert (
         process_lost(failed(Raised("Query", (), cause=Raised("x", ("org.apache.spark.SparkException",), FRAMES))))

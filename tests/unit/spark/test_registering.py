@@ -1,4 +1,4 @@
-"""`register` in a session of one's own: the formats that Spark has not found, in the workers of this environment."""
+"""`register` adds the formats that Spark has not found to a user's own session, for workers of this environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.spark.source import register
 
 
 def session(known: bool, master: str = "local[2]", **conf: str) -> Any:
-    """Return what `register` asks of a session: `known` says that Spark has found the formats."""
+    """Return the parts of a session that `register` uses. `known` is True if Spark has found the formats."""
     made: list[str] = []
     manager = SimpleNamespace(dataSourceExists=lambda name: known)
     return SimpleNamespace(

@@ -1,4 +1,4 @@
-"""Where the workers of a local session are reached."""
+"""The workers of a local session get the right addresses."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_a_directory_that_was_named_is_taken_and_kept(tmp_path: Path) -> None:
 
 
 class Started(Exception):
-    """The JVM would start now."""
+    """Raised where the JVM would start."""
 
 
 @pytest.mark.parametrize(("master", "is_local"), [("local[2]", True), ("spark://somewhere:7077", False)])
 def test_sessions_of_clusters_keep_to_tcp(monkeypatch: pytest.MonkeyPatch, master: str, is_local: bool) -> None:
-    """The directories of executors may have paths that are too long, as YARN's containers do."""
+    """The directories of executors may have paths that are too long, as in YARN's containers."""
     settings: dict[str, str] = {}
 
     monkeypatch.setattr(session, "demand", lambda master: None)
@@ -75,7 +75,7 @@ def test_settings_of_the_user_go_over_those_of_tailrace(monkeypatch: pytest.Monk
     settings = started(monkeypatch, "spark://somewhere:7077", given)
     assert settings["spark.executor.memory"] == "3g"
     assert settings["spark.driver.memory"] == "1g"
-    # what the log needs stays
+    # Processes that the log needs stay.
     assert "-Duser.timezone=UTC" in settings["spark.driver.extraJavaOptions"]
     assert settings["spark.driver.extraJavaOptions"].endswith("-Dmine=1")
 
@@ -86,7 +86,7 @@ def test_executors_start_the_python_that_is_named(monkeypatch: pytest.MonkeyPatc
 
 
 def started(monkeypatch: pytest.MonkeyPatch, master: str, config: dict[str, str]) -> dict[str, str]:
-    """The settings that the JVM is started with."""
+    """Return the settings with which the JVM is started."""
     settings: dict[str, str] = {}
 
     def start(given: dict[str, str], keep: object = ()) -> None:
@@ -149,7 +149,7 @@ def test_the_launcher_gets_no_second_garbage_collector(
 
 
 def test_a_jvm_starts_before_pyspark_is_imported() -> None:
-    """And before numba is: their imports take as long as a good part of the JVM's start."""
+    """It also starts before numba is imported: these imports take as long as a large part of the JVM's start."""
     names = (
         "tailrace.command.cli, tailrace.pipeline, tailrace.spark.session, tailrace.sinks.files, tailrace.sinks.kafka"
     )

@@ -1,4 +1,4 @@
-"""The snapshots of a DataFrame: one for each action, shared by its tasks, kept while it is read and for a while."""
+"""A DataFrame has one snapshot per action, shared by its tasks, and kept while it is read and for some time after."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Held:
 
 
 class World:
-    """Snapshots with a clock; `made` are all that were taken."""
+    """Snapshots with a clock. `made` holds all snapshots that were taken."""
 
     def __init__(self) -> None:
         self.made: list[Held] = []
@@ -79,7 +79,7 @@ def test_an_action_that_has_not_read_all_keeps_its_snapshot_beside_another(world
 
 
 def test_what_is_read_is_wanted(world: World) -> None:
-    """Also the snapshot of the plan, which tasks of a cluster read without asking."""
+    """The plan's snapshot is wanted, too, which tasks of a cluster read without a request."""
     world.now = 9
     assert world.snapshots.is_wanted()
     world.made[0].is_used = True

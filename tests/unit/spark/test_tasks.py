@@ -1,4 +1,4 @@
-"""Tasks on their way to the workers: small ones in Spark's plan, large ones in files without a name."""
+"""Tasks reach the workers: small ones in Spark's plan, large ones in files without a name."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Bytes:
 
 @dataclass(frozen=True)
 class Arrays:
-    """A task of arrays, as kernels take them: writable, and at addresses of their type."""
+    """A task of arrays as kernels need them: writable, and at aligned addresses."""
 
     arrays: tuple[np.ndarray[Any, Any], ...]
 
@@ -63,15 +63,15 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TaskFiles
 
 
 def rows(partition: Any) -> list[bytes]:
-    """What a worker reads of the partition as it is sent to it."""
+    """Return what a worker reads of the partition in its transferred form."""
     return [row for batch in pickle.loads(pickle.dumps(partition)).read() for row in batch["value"].to_pylist()]
 
 
 def open_files(folder: Path) -> int:
-    """How many files of a directory this process holds."""
+    """Return the number of a directory's files that this process holds open."""
     found = 0
     for link in Path("/proc/self/fd").iterdir():
-        # the one that lists the directory is gone by now
+        # The descriptor of the listing itself is closed by now.
         with suppress(FileNotFoundError):
             found += os.readlink(link).startswith(f"{folder}/")
     return found
@@ -126,7 +126,7 @@ def test_the_next_batch_takes_their_place(files: TaskFiles, tmp_path: Path) -> N
     (placed,) = files.placed(FIRST, SECOND, [LARGE])
     (later,) = files.placed(SECOND, THIRD, [OTHER])
     assert open_files(tmp_path) == 1
-    # the descriptor is the same, and so may be the file's number
+    # The descriptor is the same, and so may be the file's number.
     assert isinstance(placed, PlacedPartition)
     assert isinstance(later, PlacedPartition)
     assert placed.place.descriptor == later.place.descriptor
@@ -141,7 +141,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
     made = tempfile.TemporaryFile
 
     class Full:
-        """Takes no more than PACKED_BYTES."""
+        """A stream that accepts at most PACKED_BYTES."""
 
         def __init__(self, **options: Any) -> None:
             self._file = made(**options)

@@ -1,4 +1,4 @@
-"""The schema of typed rows, what tasks are told of it, and what becomes of a change that it does not hold."""
+"""The schema of typed rows reaches the tasks, and a change outside of it is handled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def table(*columns: Column, named: TableId = T, key: tuple[str, ...] = ("id",)) 
 
 
 def batch(of: TableSchema, *rows: tuple[Any, ...], commit: int = 100, marker: Marker | None = None) -> ChangeBatch:
-    """Inserts of these texts, all in one transaction."""
+    """Return inserts of these texts, all in one transaction."""
     count = len(rows)
     one = np.ones(1, np.int64)
     columns = [pa.array([row[place] for row in rows], pa.binary()) for place in range(len(of.columns))]
@@ -83,7 +83,7 @@ def test_a_new_column_stops_and_a_dropped_one_is_left_out(monkeypatch: pytest.Mo
     assert old[0]["after"] == {"id": 1, "v": "a"}
     with pytest.raises(SchemaChanged, match=r"public\.t has the column fresh at the position 0000000000000065"):
         rows(batch(altered, (b"1", b"a", b"5"), commit=101), schema)
-    # a row of a snapshot is as new as its reading, whatever its position is
+    # A snapshot row is as new as its read, whatever its position.
     with pytest.raises(SchemaChanged, match="fresh"):
         rows(batch(altered, (b"1", b"a", b"5"), commit=100, marker=Marker.TRUE), schema)
     assert rows(batch(table(), (b"1",), commit=101), schema)[0]["after"] == {"id": 1, "v": None}

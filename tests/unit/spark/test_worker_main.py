@@ -1,4 +1,4 @@
-"""Planners and workers whose JVM has gone end without a stack trace; whatever else fails is told as ever."""
+"""Planners and workers whose JVM has gone end without a stack trace; other failures are reported as ever."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tell():
 
 
 def told(folder: Path, text: str) -> str:
-    """What a module of this text writes to stderr, as PySpark's modules are started."""
+    """Return the stderr of a module of this text, started like PySpark's modules."""
     (folder / "started.py").write_text(text)
     (folder / "library.py").write_text(LIBRARY)
     python = worker_python()

@@ -1,4 +1,4 @@
-"""What of a table its changes do not carry, by answers of the catalog that the test server does not give."""
+"""Parts of a table that its changes do not carry are reported, for catalogs that the test server does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a column is declared as goes into one number and comes out of it."""
+"""A column's declaration is packed into one number and unpacked again."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ LINK = "Communication link failure"
 
 
 class DriverError(Exception):
-    """An exception as the driver has it: SQLSTATE's meaning, and the message with the driver's name."""
+    """An exception in the driver's form: SQLSTATE's meaning, and the message with the driver's name."""
 
     def __init__(self, meaning: str, message: str) -> None:
         super().__init__(message)

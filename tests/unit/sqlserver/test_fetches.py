@@ -1,4 +1,4 @@
-"""How many rows the driver is asked for at once, with a cursor that is played."""
+"""The driver is asked for a suitable number of rows at once, with a simulated cursor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements are made of names in brackets and of parameters, in the order that their docstrings say."""
+"""Statements consist of names in brackets and of parameters, in the order of their docstrings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_changes_are_read_in_their_order_from_a_half_open_range() -> None:
 
 
 def evaluated(condition: str, parameters: list[int], row: dict[str, int | None]) -> bool:
-    """What a condition says of a row, by Python's rules and SQL's NULL, which no comparison finds true."""
+    """Return a condition's result for a row, by Python's rules and SQL's NULL, which makes every comparison false."""
     rest = iter(parameters)
     text = re.sub(r"convert\(int, \?\)", lambda _: str(next(rest)), condition)
     text = re.sub(r"\[(\w+)\] is null", r"(v['\1'] is None)", text)
@@ -94,7 +94,7 @@ def test_only_whole_numbers_are_listed() -> None:
 def test_a_users_select_becomes_a_table_with_its_order() -> None:
     assert statements.as_table("select 1 as a;") == "(\nselect 1 as a\n) as [rows]"
     assert statements.ordered("select 1 as a order by 1; ").endswith("order by 1\noffset 0 rows")
-    # A comment at the end does not swallow what follows.
+    # A comment at the end does not swallow the following text.
     assert statements.as_table("select 1 as a -- why").endswith("-- why\n) as [rows]")
 
 

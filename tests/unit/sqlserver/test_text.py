@@ -1,4 +1,4 @@
-"""Values of every Arrow type that the driver gives become text, and expressions select what has one."""
+"""Values of every Arrow type of the driver become text, and expressions select what has a text."""
 
 from __future__ import annotations
 

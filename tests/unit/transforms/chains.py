@@ -1,4 +1,4 @@
-"""Records of chains of transforms, without Spark: changes of a table go in, and rows come out."""
+"""Chains of transforms without Spark: changes of a table go in, and rows come out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHANGES: tuple[Change, ...] = (
 
 
 def chain(*steps: Mapping[str, str], predicates: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, Any]:
-    """The options of transforms, each given by its own options, `type` among them; they are called a, b, c …"""
+    """Return the options of transforms named a, b, c …, each given by its own options, `type` among them."""
     names = [chr(ord("a") + place) for place in range(len(steps))]
     options: dict[str, Any] = {"transforms": names, "predicates": list(predicates or {})}
     for name, step in zip(names, steps, strict=True):
@@ -38,12 +38,12 @@ def chain(*steps: Mapping[str, str], predicates: Mapping[str, Mapping[str, str]]
 
 
 def faults(*steps: Mapping[str, str], predicates: Mapping[str, Mapping[str, str]] | None = None) -> list[str]:
-    """What is wrong with the options."""
+    """Return the faults in the options."""
     return transforms(chain(*steps, predicates=predicates)).faults
 
 
 def settings(options: Mapping[str, Any], **more: Any) -> EventSettings:
-    """Settings with these transforms, as they come to a worker."""
+    """Return settings with these transforms, as they reach a worker."""
     found = transforms({"replace.null.with.default": more.get("replace_null_with_default", True), **options})
     assert not found.faults
     shown = {"key_schemas_enable": False, "value_schemas_enable": False, "header_schemas_enable": False}
@@ -62,7 +62,7 @@ def rows(
     predicates: Mapping[str, Mapping[str, str]] | None = None,
     **more: Any,
 ) -> list[dict[str, Any]]:
-    """The rows of the changes after the transforms, with keys, values and headers read."""
+    """Return the rows of the changes after the transforms, with keys, values and headers read."""
     chosen = settings(chain(*steps, predicates=predicates), **more)
     found = [row for part in to_rows(batch(schema, changes), chosen, FORM) for row in part.to_pylist()]
     for row in found:

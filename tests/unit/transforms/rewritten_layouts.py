@@ -1,4 +1,4 @@
-"""Layouts through a chain of transforms, which its options name; no events are made, and no table is needed."""
+"""Layouts through a chain of transforms, which its options name, without events and without a table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Steps = Mapping[str, str] | tuple[Mapping[str, str], ...]
 
 
 class Seen(NamedTuple):
-    """A record as it is delivered: its payloads without schemas, and the schemas of key and value."""
+    """A record as delivered: its payloads without schemas, and the schemas of key and value."""
 
     topic: str
     key: Any
@@ -57,7 +57,7 @@ def record_of(
 
 
 def made_of(steps: Steps, predicates: Mapping[str, Mapping[str, str]] | None = None, **options: Any) -> tuple[Any, ...]:
-    """Return the transforms of a chain as they come to a worker."""
+    """Return the transforms of a chain as they reach a worker."""
     given = (steps,) if isinstance(steps, Mapping) else steps
     found = transforms(chain(*given, predicates=predicates) | options)
     assert not found.faults, found.faults
@@ -73,7 +73,7 @@ def seen(
     predicates: Mapping[str, Mapping[str, str]] | None = None,
     **options: Any,
 ) -> list[Seen | None]:
-    """Return what becomes of each record of the block; None for one that is left out.
+    """Return the result for each record of the block; None for one that is left out.
 
     Without a block all values are known, and there is one record.
     """
@@ -90,21 +90,21 @@ def seen(
 
 
 def one(steps: Steps, record: RecordLayout, **more: Any) -> Seen:
-    """Return what becomes of a record whose values are all known; it may not be left out."""
+    """Return the result for a record whose values are all known. Fails if it is left out."""
     (found,) = seen(steps, record, **more)
     assert found is not None
     return found
 
 
 def values(steps: Steps, value: Node, block: LayoutBlock | None = None, **more: Any) -> list[Any]:
-    """Return the values of records, which may not be left out."""
+    """Return the values of records. Fails if one is left out."""
     found = seen(steps, record_of(value), block, **more)
     assert None not in found
     return [record.value for record in found if record is not None]
 
 
 def left_out(steps: Steps, record: RecordLayout) -> str:
-    """Return why records of the layout are left out, as the log says it."""
+    """Return why records of the layout are left out, in the words of the log."""
     found = rewritten(record, made_of(steps))
     assert isinstance(found, LeftOut)
     return found.reason
@@ -150,7 +150,7 @@ def _delivered(record: RecordLayout, block: LayoutBlock, records: npt.NDArray[np
 
 
 def _is_known(node: Node) -> bool:
-    """Return True where all values of a node are constants."""
+    """Return True if all values of a node are constants."""
     if isinstance(node, Computed):
         return False
     return (

@@ -1,5 +1,7 @@
-"""Records that a transform or a converter cannot take: one error that says which and where, or, with
-errors.tolerance=all, all other records and a count."""
+"""A record that a transform or a converter cannot handle gives one error that names it and its place.
+
+With errors.tolerance=all, all other records are delivered, and the failed ones counted.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ def settings(*chain: dict[str, str], **more: str) -> EventSettings:
 
 
 def records(changes: Sequence[Change], schema: Any, chosen: EventSettings) -> list[tuple[str, Any]]:
-    """Op and key of each record."""
+    """Return op and key of each record."""
     rows = (row for part in to_rows(batch(schema, changes), chosen, FORM) for row in part.to_pylist())
     return [(row["op"], row["key"] and json.loads(row["key"])) for row in rows]
 
@@ -124,7 +126,7 @@ def test_tolerance_drops_the_record_alone_and_tells_how_many(
 
 
 def test_of_a_change_the_records_that_a_transform_takes_are_kept(caplog: pytest.LogCaptureFixture) -> None:
-    """A delete's tombstone has no value that a field could be taken of."""
+    """A delete's tombstone has no value that a field could be taken from."""
     keep = {"type": f"{DEBEZIUM}Filter", "language": "jsr223.groovy", "condition": "value.op != 'x'"}
     keep["null.handling.mode"] = "evaluate"
     changes: list[Change] = [("d", ("1", "a"), None), ("c", None, ("2", "b")), ("u", ("2", "b"), ("3", "b"))]
@@ -179,7 +181,7 @@ def test_records_beside_changes_are_tolerated_too(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_change_that_is_no_event_is_not_a_matter_of_tolerance() -> None:
-    """event.processing.failure.handling.mode decides of it."""
+    """event.processing.failure.handling.mode decides about it."""
     dates = table("dates", [Column("id", "int4", 23, nullable=False), Column("d", "date", 1082)], "id")
     chosen = settings(errors_tolerance="all", **{"event.converting.failure.handling.mode": "fail"})
     with pytest.raises(ConversionError, match=r"column d of public\.dates"):
@@ -187,7 +189,7 @@ def test_a_change_that_is_no_event_is_not_a_matter_of_tolerance() -> None:
 
 
 def test_what_is_dropped_beside_a_record_that_is_too_large_counts_once() -> None:
-    # as JSON it is six times as large as its text
+    # As JSON it is six times as large as its text.
     large: Change = ("c", None, ("4", "order", "9", "\x01" * 300))
     chosen = settings(
         {"type": f"{DEBEZIUM}Filter", "language": "jsr223.groovy", "condition": "value.after.aggregateid != 'x'"},

@@ -1,4 +1,4 @@
-"""PartitionRouting: partitions by the hashes of fields, as Java hashes them and as Infinispan's murmur hash does."""
+"""PartitionRouting selects partitions by hashes of fields, as Java hashes them and as Infinispan's murmur hash does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.layout_blocks import LayoutBlock, change_event, struct_of
 from tests.unit.transforms.rewritten_layouts import debezium, record_of, refused, seen
 
 MOST = 2**31 - 1
-"""So many partitions that the partition is the hash itself, its sign bit cleared."""
+"""With this many partitions, the partition is the hash itself without its sign bit."""
 CONNECT = "org.apache.kafka.connect.data."
 DECIMAL = semantic(BYTES, CONNECT + "Decimal", scale="2", connect__decimal__precision="5")
 
@@ -46,13 +46,13 @@ def routed(
 
 
 def hashes(kind: LogicalType, *values: Any, **options: str) -> list[Any]:
-    """Return the partitions that values alone have; `None` where the record asks for none."""
+    """Return the partitions for single values; `None` if the record asks for none."""
     block = LayoutBlock(len(values))
     return routed(block.column("v", kind.with_optional(True), *values), block, **options)
 
 
 def cleared(number: int) -> int:
-    """Return a hash without its sign; the largest is 0, as Debezium has it."""
+    """Return a hash without its sign; the smallest becomes 0, as in Debezium."""
     found = number & 0x7FFFFFFF
     return 0 if found == 0x7FFFFFFF else found
 
@@ -79,7 +79,7 @@ TEXTS = ["", "a", "ab", "hello world, hello world", "é", "東京", "😀a", "po
 
 def test_texts_are_hashed_by_their_utf_16_units() -> None:
     assert java_text("ab") == 3105
-    # a text whose hash is the least of all, so that its absolute value is below 0
+    # A text with the smallest hash, so that its absolute value is below 0.
     assert java_text("polygenelubricants") == -(2**31)
     assert hashes(STRING, *TEXTS, None) == [*(cleared(java_text(text)) % MOST for text in TEXTS), None]
 
@@ -94,13 +94,13 @@ def test_texts_are_hashed_by_their_utf_16_units() -> None:
         (INT64, [-(2**63), -1, 12_345_678_901], [java_long(-(2**63)), 0, java_long(12_345_678_901)]),
         (FLOAT, [1.5, 0.0], [0x3FC00000, 0]),
         (DOUBLE, [1.5, -0.0, "NaN"], [0x3FF80000, -(2**31), 0x7FF80000]),
-        # Arrays.hashCode of signed bytes, last first: java.nio.ByteBuffer
+        # Arrays.hashCode of signed bytes, last first, as in java.nio.ByteBuffer.
         (BYTES, ["", "AQ==", "AQI=", "/w=="], [1, 32, 31 * (31 + 2) + 1, 30]),
-        # 31 times the unscaled number, and the scale
+        # 31 times the unscaled number, and the scale.
         (DECIMAL, ["APo=", "/w=="], [7752, -29]),
         (array(INT32), [[], [1], [1, 2]], [1, 32, 994]),
         (mapping(INT32), [{}, {"a": 1}, {"a": 1, "b": 2}], [0, 97 ^ 1, (97 ^ 1) + (98 ^ 2)]),
-        # java.util.Date by its milliseconds
+        # java.util.Date by its milliseconds.
         (semantic(INT32, CONNECT + "Date"), [1, 0], [86_400_000, 0]),
         (semantic(INT64, CONNECT + "Timestamp"), [5, 2**32], [5, 1]),
         (semantic(INT64, "io.debezium.time.MicroTimestamp"), [5, 2**32], [5, 1]),
@@ -136,7 +136,7 @@ def test_numbers_are_hashed_by_their_bits() -> None:
     ],
 )
 def test_murmur_hashes_are_those_that_debezium_has_given(kind: LogicalType, value: Any, wanted: int) -> None:
-    """Recorded of Debezium 3.6.1."""
+    """The hashes were recorded from Debezium 3.6.1."""
     assert hashes(kind, value, partition_hash_function="murmur") == [cleared(wanted) % MOST]
 
 
@@ -147,7 +147,7 @@ def test_the_hashes_of_fields_are_summed_in_32_bits() -> None:
     step = debezium("partitions.PartitionRouting", partition_payload_fields="change.v, after.n,source.none",
                     partition_topic_num="1000")  # fmt: skip
     found = seen(step, record_of(change_event("c", None, row)), block)
-    # nulls do not count, and neither do fields that are not there
+    # Nulls do not count, and neither do missing fields.
     wrapped = cleared(signed((2**31 - 1 + 98) & 0xFFFFFFFF))
     assert [record and record.partition for record in found] == [wrapped % 1000, 98, None]
 

@@ -1,4 +1,4 @@
-"""Values of one of Connect's types as another, as Java casts and reads them."""
+"""Values of one of Connect's types become another type, as Java casts and reads them."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ DAY, TIME, MOMENT = (
 
 
 def changed(step: dict[str, str], kind: LogicalType, *given: Any) -> list[Any]:
-    """Return the field `v` after the transform, as a column and alone as a constant, which has to be the same."""
+    """Return the field `v` after the transform, as a column and as a single constant, which must agree."""
     kind = kind.with_optional(True)
     block = LayoutBlock(len(given) + 1)
     found = [value["v"] for value in values(step, struct_of("r", v=block.column("v", kind, *given, None)), block)]
@@ -55,11 +55,11 @@ def schema(step: dict[str, str], kind: LogicalType) -> LogicalType:
 @pytest.mark.parametrize(
     ("kind", "given", "to", "wanted"),
     [
-        # whole numbers lose their upper bits
+        # Whole numbers lose their upper bits.
         (INT64, [300, -1, 2**40 + 5, -(2**63)], "int8", [44, -1, 5, 0]),
         (INT32, [2**31 - 1, -(2**31)], "int16", [-1, 0]),
         (INT8, [-128, 127], "int64", [-128, 127]),
-        # others their fraction, and stay within int or long first
+        # Others lose their fraction, and are first clipped to int or long.
         (DOUBLE, [1.9, -1.9, 1e300, -1e300, "NaN"], "int32", [1, -1, 2**31 - 1, -(2**31), 0]),
         (DOUBLE, [1e300, -1e300, "Infinity"], "int64", [2**63 - 1, -(2**63), 2**63 - 1]),
         (DOUBLE, [300.7, 1e300], "int8", [44, -1]),
@@ -80,7 +80,7 @@ def schema(step: dict[str, str], kind: LogicalType) -> LogicalType:
         (DECIMAL, ["/w==", "AMg="], "string", ["-0.01", "2.00"]),
         (DECIMAL, ["APo=", "/w=="], "float64", [2.5, -0.01]),
         (DECIMAL, ["AMj=", "/gw="], "int32", [2, -5]),
-        # Connect's own moments: a time before the second day of 1970, a day at midnight, else both
+        # Connect's own instants: a time before the second day of 1970, a day at midnight, else both.
         (DAY, [0, 1, -1], "string", ["00:00:00.000Z", "1970-01-02", "00:00:00.000Z"]),
         (MOMENT, [86_400_001, 1], "string", ["1970-01-02T00:00:00.001Z", "00:00:00.001Z"]),
         (TIME, [3_723_004], "string", ["01:02:03.004Z"]),

@@ -1,4 +1,4 @@
-"""Predicates, their negation, and conditions in Groovy, JavaScript and SQL: which records a transform is for."""
+"""Predicates, their negation, and conditions in Groovy, JavaScript and SQL select the records of a transform."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CREATED = record_of(ROW)
 
 
 def marked(predicates: Any, record: Any, negate: str = "", block: LayoutBlock | None = None) -> list[bool]:
-    """Return which records the transform with the predicate `p` was done for."""
+    """Return the records that the transform with the predicate `p` has changed."""
     step = MARK | {"predicate": "p"} | ({"negate": negate} if negate else {})
     return [found is not None and ("marked", "yes") in found.headers for found in seen(step, record, block, predicates)]
 
@@ -93,7 +93,7 @@ def condition(text: str, language: str = "jsr223.groovy", **options: str) -> dic
 
 
 def kept(step: dict[str, str], block: LayoutBlock, **columns: Any) -> list[bool]:
-    """Return which changes stay, whose rows have these columns."""
+    """Return the changes that stay, whose rows have these columns."""
     row = struct_of(f"{TOPIC}.Value", **columns)
     record = record_of(change_event("u", row, row), struct_of("k", id=Constant(7, INT32)))
     return [found is not None for found in seen(step, record, block)]

@@ -1,4 +1,4 @@
-"""Kafka Connect's own transforms, over records of change events and over rows."""
+"""Kafka Connect's own transforms work on records of change events and on rows."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_masks_are_the_zero_of_the_type_where_there_is_a_value() -> None:
     ]
     found = values(of("MaskField$Value", fields="id,weight", replacement="7"))
     assert [(row["id"], row["weight"]) for row in found] == [(7, 7.0), (7, None)]
-    # a default takes the place of null before the mask does
+    # A default replaces null before the mask applies.
     assert [row["note"] for row in values(of("MaskField$Value", fields="note", replacement="*"))] == ["*", "*"]
     kept = of("MaskField$Value", fields="note", replacement="*") | {"replace.null.with.default": "false"}
     assert [row["note"] for row in values(kept)] == ["*", "none"]
@@ -159,7 +159,7 @@ def test_a_null_that_has_a_default_is_flat_as_its_default() -> None:
 
 
 def test_a_struct_that_is_null_is_flat_as_nulls_where_the_converter_leaves_them() -> None:
-    """As Kafka Connect 2.8, 3.6 and 4.3 do: a null beside other fields has its default all the same."""
+    """As in Kafka Connect 2.8, 3.6 and 4.3, a null beside other fields has its default all the same."""
     changes: tuple[Change, ...] = (("c", None, ["1", "A", None, None, None, None, None]),)
     (found,) = rows(of("Flatten$Value"), schema=GOODS, changes=changes, replace_null_with_default=False)
     assert (found["value"]["before.note"], found["value"]["after.note"]) == (None, "none")

@@ -1,4 +1,4 @@
-"""Moments as texts by the patterns of Java's SimpleDateFormat."""
+"""Instants become texts by the patterns of Java's SimpleDateFormat."""
 
 from __future__ import annotations
 

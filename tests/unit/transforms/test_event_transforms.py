@@ -95,7 +95,7 @@ def test_the_columns_that_an_update_changed_are_named() -> None:
         (none, ["id", "name", "region", "age"]),
         (none, none),
         (none, none),
-        # a tombstone has its headers in the same place as its delete
+        # A tombstone has its headers at the same place as its delete.
         (none, none),
     ]
 

@@ -1,4 +1,4 @@
-"""Kafka Connect's transforms of fields: taken out, left out, renamed, inserted, hoisted, flattened and made keys."""
+"""Kafka Connect's transforms extract, drop, rename, insert, hoist and flatten fields, and make keys of them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_null_that_has_a_default_is_this_unless_the_option_says_otherwise(on: 
 
 
 def _bare(leaf: Any) -> Node:
-    """Return the column as a converter has it that leaves nulls as they are."""
+    """Return the column in the form of a converter that keeps nulls."""
     found: Node = replace(leaf, column=replace(leaf.column, null=b"null"))
     return found
 
@@ -211,7 +211,7 @@ def test_structs_are_flattened_under_the_names_of_their_paths() -> None:
     assert found.value == {"id": 1, "name": "é", "place_x": 1.5, "place_at_y": None}
     assert found.value_schema is not None
     optional = {part.name: part.type.optional for part in found.value_schema.fields}
-    # what is in a struct that may be null may be null
+    # A field of a nullable struct is nullable.
     assert optional == {"id": False, "name": True, "place_x": True, "place_at_y": True}
     assert list(one(connect("Flatten$Value"), record_of(ROW)).value)[2:] == ["place.x", "place.at.y"]
 

@@ -1,4 +1,4 @@
-"""Transforms of columns whose values Python has no form for, or that are no columns of texts: dates in lists, maps."""
+"""Transforms work on columns whose values Python cannot represent, or that are not texts: dates in lists, maps."""
 
 from __future__ import annotations
 

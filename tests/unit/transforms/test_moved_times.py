@@ -1,4 +1,4 @@
-"""TimezoneConverter: instants at a zone's offset, and wall times read as the zone's."""
+"""TimezoneConverter shows instants at a zone's offset, and reads wall times as the zone's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def zone(name: str = "Europe/Berlin", **options: str) -> dict[str, str]:
 
 
 def moved(step: dict[str, str], kind: LogicalType, *given: Any, image: str = "after") -> list[Any]:
-    """Return the column `v` of the rows after the transform; it has a null behind all else."""
+    """Return the column `v` of the rows after the transform, with a null as the last value."""
     block = LayoutBlock(len(given) + 1)
     row = struct_of("r.Value", v=block.column("v", kind.with_optional(True), *given, None))
     event = change_event("c", None, row) if image == "after" else change_event("d", row, None)

@@ -1,4 +1,4 @@
-"""ExtractNewRecordState: rows in the place of events, and what becomes of deletes in every generation."""
+"""ExtractNewRecordState replaces events by rows, and handles deletes as in every generation."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, str], said: st
 
 
 def test_a_tombstone_has_the_headers_of_its_delete_too() -> None:
-    """Debezium's two records have their headers in one place, which the transform adds to."""
+    """Debezium's two records share the headers to which the transform adds."""
     kept = unwrap(delete_tombstone_handling_mode="rewrite-with-tombstone", add_headers="op,table")
     chosen = settings([kept], extended_headers_enabled=False)
     (rows,) = to_rows(batch(CUSTOMERS, CHANGES[2:3]), chosen, FORM)

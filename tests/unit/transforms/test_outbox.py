@@ -1,4 +1,4 @@
-"""EventRouter: rows of an outbox as messages."""
+"""EventRouter turns rows of an outbox into messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EventRouter and DecodeLogicalDecodingMessageContent: messages of an application, of its rows or of the log."""
+"""EventRouter and DecodeLogicalDecodingMessageContent make an application's messages from its rows or from the log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UUID = semantic(STRING, "io.debezium.data.Uuid")
 
 
 def row(block: LayoutBlock, payloads: list[Any], kind: LogicalType = TEXT, **more: Node) -> Node:
-    """Return rows of an outbox with these payloads; their routing values are `a`."""
+    """Return rows of an outbox with these payloads and the routing values `a`."""
     count = len(payloads)
     columns: dict[str, Node] = {
         "id": block.column("id", UUID, *(f"id-{place}" for place in range(count))),
@@ -92,7 +92,7 @@ def test_the_time_of_a_message_may_be_a_column(name: str, moment: int, ms: int) 
     [
         ({"route_topic_replacement": "events.${routedByValue}"}, "events.a"),
         ({"route_topic_regex": "(.)", "route_topic_replacement": "$1$1"}, "aa"),
-        # what does not match is the value itself
+        # A value that does not match is used unchanged.
         ({"route_topic_regex": "z", "route_topic_replacement": "never"}, "a"),
         ({"route_by_field": "payload"}, "outbox.event.p"),
     ],
@@ -140,7 +140,7 @@ def test_bytes_that_are_empty_are_a_payload() -> None:
         ),
         ('{"n":null,"l":[],"k":{"n":null}}', {"k": {}}),
         ('{"l":[1,2],"o":[{"a":1},{"b":2}]}', {"l": [1, 2], "o": [{"a": 1, "b": None}, {"a": None, "b": 2}]}),
-        # mixed types, lists at the top and what is no JSON stay text
+        # Mixed types, lists at the top and text that is no JSON stay text.
         ('{"l":[1,"a"]}', '{"l":[1,"a"]}'),
         ("[1]", "[1]"),
         ("{", "{"),

@@ -1,4 +1,4 @@
-"""Which records a transform is for."""
+"""Predicates select the records of a transform."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_topic_that_depends_on_values_counts_record_by_record() -> None:
 
 
 def groups(*steps: dict[str, str], tables: str) -> list[list[str]]:
-    """The tables that are read together."""
+    """Return the tables that are read together."""
     made = transforms(chain(*steps, predicates={"p": TOMBSTONES})).transforms
     ids = [TableId("d", "public", name) for name in tables.split()]
     found: dict[str, list[str]] = {}
@@ -71,7 +71,7 @@ def groups(*steps: dict[str, str], tables: str) -> list[list[str]]:
 def test_tables_that_may_come_together_in_any_topic_are_read_together() -> None:
     longer = {"type": f"{CONNECT}RegexRouter", "regex": "(.*t.*)", "replacement": "$1x", "predicate": "p"}
     assert groups(longer, tables="txx u tx t tyx") == [["txx", "tx", "t"], ["u"], ["tyx"]]
-    # some of a stay where all of b go
+    # Some records of a stay where all of b go.
     away = {"type": f"{CONNECT}RegexRouter", "regex": "(.*)[.]a", "replacement": "$1.elsewhere", "predicate": "p"}
     moved = {"type": f"{CONNECT}RegexRouter", "regex": "(.*)[.]b", "replacement": "$1.a"}
     assert groups(away, moved, tables="a b c") == [["a", "b"], ["c"]]

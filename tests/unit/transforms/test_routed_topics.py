@@ -1,4 +1,4 @@
-"""The topics of records: by expressions, by their time, by the table that they are to be of, and by their values."""
+"""Topics of records follow from expressions, from their time, from their table, and from their values."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a_topic_may_be_chosen_by_an_expression(language: str, expression: str, 
     step = debezium("ContentBasedRouter", language=language) | {"topic.expression": expression}
     assert topics(step) == [topic]
     assert routed(TOPIC, TABLE, made_of(step)) == (ANY_TOPIC,)
-    # a tombstone stays where it is
+    # A tombstone keeps its topic.
     assert topics(step, record_of(None, KEY)) == [TOPIC]
     assert topics(step | {"null.handling.mode": "drop"}, record_of(None, KEY)) == [None]
 
@@ -183,7 +183,7 @@ def test_a_route_of_values_is_taken_record_by_record() -> None:
     step = debezium("ContentBasedRouter", language="groovy") | {"topic.expression": "value.after.v"}
     record = record_of(change_event("c", None, row))
     assert topics(step, record, block) == ["a", TOPIC, "b"]
-    # what an earlier transform has chosen is what a later one goes by
+    # A later transform sees the topic that an earlier one has chosen.
     later = connect("RegexRouter", regex="([ab])", replacement="$1$1")
     assert topics((step, later), record, block) == ["aa", TOPIC, "bb"]
     only = step | {"topic.regex": "none"}

@@ -1,4 +1,4 @@
-"""ExtractNewRecordState and ExtractChangedRecordState: rows in the place of events, and what an update changed."""
+"""ExtractNewRecordState and ExtractChangedRecordState replace events by rows, and show what an update changed."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_other_changes_have_empty_lists(op: str, before: Node | None, after: Nod
 
 @pytest.mark.parametrize(("compatible", "columns"), [("true", ["id", "same"]), ("false", ["same"])])
 def test_unchanged_columns_may_be_dropped_by_their_header(compatible: str, columns: list[str]) -> None:
-    """Only those that may be null, unless the schema need not stay compatible."""
+    """Only nullable columns are dropped, unless the schema need not stay compatible."""
     block = LayoutBlock(1)
     integer = families.integers.integer(32)
 

@@ -1,4 +1,4 @@
-"""Conditions in Groovy and JavaScript: what they mean, where they are not understood, and what they do to records."""
+"""Conditions in Groovy and JavaScript have the right meaning and effect, or are refused."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def of(condition: str, language: str = GROOVY, **options: str) -> dict[str, str]
 
 
 def kept(condition: str, language: str = GROOVY) -> list[int]:
-    """The ids of the rows that a condition over rows keeps."""
+    """Return the ids of the rows that a condition over rows keeps."""
     found = rows(UNWRAP, of(condition, language), schema=DATA, changes=ROWS)
     return [row["value"]["id"] for row in found]
 
 
 def refusal(condition: str, language: str = GROOVY) -> str:
-    """The error with which a condition ends the query; it names the table."""
+    """Return the error with which a condition ends the query; it names the table."""
     with pytest.raises(TransformError) as error:
         kept(condition, language)
     assert "public.data" in str(error.value)
@@ -184,7 +184,7 @@ def test_what_a_language_does_not_have_is_refused_when_it_is_read(condition: str
 
 
 def test_what_the_layout_decides_is_never_computed() -> None:
-    """A field of a row that is not there is a fault in those records alone whose condition comes to it."""
+    """A missing field of a row is an error only in records whose condition reaches it."""
     condition = "value.op == 'c' || (value.op == 'd' && value.before.id == 1)"
     assert [row["op"] for row in rows(of(condition))] == ["c", "d", "tombstone"]
     with pytest.raises(TransformError) as error:

@@ -26,7 +26,7 @@ def wkb(kind: int, *numbers: float, order: str = "<", srid: int | None = None, c
 
 
 def changed(step: dict[str, str], kind: LogicalType, data: bytes, srid: int | None) -> bytes:
-    """Return the bytes of a geometry after the transform, which are the same in an event and in a row alone."""
+    """Return the bytes of a geometry after the transform, which are the same in an event and in a single row."""
     value = {"wkb": base64.b64encode(data).decode(), "srid": srid}
     found = []
     for event in (True, False):
@@ -59,7 +59,7 @@ def test_the_axes_of_points_are_swapped(kind: LogicalType, order: str) -> None:
     ("before", "after"),
     [
         (wkb(2, 1, 2, 3, 4, count=2), wkb(2, 2, 1, 4, 3, count=2)),
-        # heights and measures stay where they are
+        # Heights and measures keep their places.
         (wkb(0x80000001, 1, 2, 9), wkb(0x80000001, 2, 1, 9)),
         (wkb(0xC0000001, 1, 2, 8, 9), wkb(0xC0000001, 2, 1, 8, 9)),
         (wkb(1001, 1, 2, 9), wkb(1001, 2, 1, 9)),
@@ -89,7 +89,7 @@ def test_what_is_no_geometry_is_refused(data: bytes) -> None:
 
 
 def test_spatial_references_go_in_and_out() -> None:
-    """Debezium's two formats have each other's effect."""
+    """Debezium's two formats have opposite effects."""
     bare, extended = wkb(1, 1.0, 2.0, order=">"), wkb(1, 1.0, 2.0, order=">", srid=4326)
     into, out = (debezium("GeometryFormatTransformer", format=name) for name in ("wkb", "ewkb"))
     assert changed(into, GEOMETRY, bare, 4326) == changed(into, GEOMETRY, extended, 4326) == extended
@@ -134,13 +134,13 @@ def test_long_values_are_cut_until_a_record_fits() -> None:
     data = block.column("d", BYTES.with_optional(True), base64.b64encode(bytes(5000)).decode(), "AA==", None, None)
     found = cut(block, 6000, t=texts, d=data)
     kept = [len(found[0]["t"]), len(base64.b64decode(found[0]["d"]))]
-    # the two have one length, and share what is too much
+    # Both have one length, and share the excess.
     assert kept[0] == kept[1]
     assert 0 < kept[0] < 3000
     assert [row["t"] for row in found[1:3]] == ["b" * 9, None]
     assert set(found[3]["t"]) == {"é"}
     assert len(found[3]["t"]) < 3000
-    # what fits stays
+    # Values that fit stay.
     assert [len(row["t"] or "") for row in cut(block, 60_000, t=texts, d=data)] == [5000, 9, 0, 3000]
 
 

@@ -1,4 +1,4 @@
-"""Conditions in Spark SQL: what they do to records, and where they are not understood."""
+"""Conditions in Spark SQL have the right effect on records, or are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""TimescaleDb: chunks as their hypertables, by what the planner was told. Its recordings are the cases hypertables*."""
+"""TimescaleDb shows chunks as their hypertables, by the planner's information. Recordings are the
+cases hypertables*."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def event(schema: str, name: str, *headers: str) -> RecordLayout:
 
 
 def of(record: RecordLayout) -> tuple[object, ...]:
-    """Topic, what the source block says, and the headers."""
+    """Return topic, source block and headers of a record."""
     assert isinstance(record.value, Struct)
     source = record.value.part("source")
     assert isinstance(source, Struct)

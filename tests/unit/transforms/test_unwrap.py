@@ -1,8 +1,8 @@
-"""ExtractNewDocumentState, plain and by shapes, against what Debezium's own gave for the same events.
+"""ExtractNewDocumentState, plain and by shapes, equals Debezium's own for the same events.
 
-`unwrap.jsonl.gz` was recorded with Debezium 1.1.2 (format 1.1) and 3.6.1 (format 3): what is put into the event of its
-operation in `unwrap_events.json`, the transform's options, and the record that came out; null where none came,
-"error" where Debezium ended.
+`unwrap.jsonl.gz` was recorded with Debezium 1.1.2 (format 1.1) and 3.6.1 (format 3). A line holds the parts to put into
+the operation's event of `unwrap_events.json`, the transform's options, and the resulting record: null for none, "error"
+if Debezium ended.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def transform(options: dict[str, str], form: str, schemas: Schemas = Schemas()) 
 
 
 def event(vector: dict[str, Any], schemas: bool = True) -> tuple[bytes, bytes | None]:
-    """The key and the value of the event that a vector describes."""
+    """Return key and value of the event that a vector describes."""
     form, operation = vector["format"], vector["op"]
     key, value = (json.loads(json.dumps(part)) for part in EVENTS[form][operation if operation in "cud" else "c"])
     key["payload"]["id"] = vector["key"]
@@ -98,7 +98,7 @@ PARTS = ("after", "before", "updated", "removed", "patch")
 
 
 def by_shape(vectors: list[dict[str, Any]], schemas: str) -> tuple[Any, Any]:
-    """What the plain transform and the one by shapes make of changes as the vectors describe, all in one segment."""
+    """Return the results of the plain transform and of the one by shapes, for all vectors in one segment."""
     form, options = vectors[0]["format"], vectors[0]["options"]
     documents, ops = [], ""
     for vector in vectors:
@@ -124,13 +124,13 @@ def by_shape(vectors: list[dict[str, Any]], schemas: str) -> tuple[Any, Any]:
 
 
 def is_refused(vector: dict[str, Any]) -> bool:
-    """Tell whether a vector has no record; an oplog has no rows of a snapshot."""
+    """Return True if a vector has no record; an oplog has no rows of a snapshot."""
     return vector["result"] == "error" or (vector["format"], vector["op"]) == ("1.1", "r")
 
 
 @pytest.mark.parametrize("schemas", ["true", "false"])
 def test_documents_by_their_shapes_give_the_same_records(schemas: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All together, and each alone: in the short extent every fourth of them, from one that is drawn anew."""
+    """Vectors are converted together and one by one: in the short extent every fourth of them, from a random one."""
     monkeypatch.setattr(time, "time_ns", lambda: 1_558_965_516_000_000_000)
     apart = sized(4, 1)
     for vector in VECTORS[secrets.randbelow(apart) :: apart]:
@@ -147,7 +147,7 @@ def test_documents_by_their_shapes_give_the_same_records(schemas: str, monkeypat
 
 
 def rows(*given: tuple[str, bytes | None, bytes | None]) -> pa.RecordBatch:
-    """Rows of op, key and value; the other columns say which row it was."""
+    """Return rows of op, key and value, with further columns that identify the row."""
     columns: dict[str, list[Any]] = {field.name: [None] * len(given) for field in ROW_SCHEMA}
     columns |= {"op": [row[0] for row in given], "key": [row[1] for row in given], "value": [row[2] for row in given]}
     columns["ordinal"] = list(range(len(given)))
@@ -169,7 +169,7 @@ CLASS = "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"
 
 
 def made(options: dict[str, str], kind: str = CLASS) -> Any:
-    """What a configuration with these options of the transform has."""
+    """Return the settings of a configuration with these options of the transform."""
     given = {f"transforms.u.{name}": text for name, text in options.items()} | {"event.format": "3"}
     return transforms({"transforms": ["u"], "transforms.u.type": kind, **given}, CONNECTOR.traits.transforms)
 

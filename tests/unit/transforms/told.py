@@ -26,13 +26,13 @@ CUSTOMERS = table(
     ],
     "id",
 )
-"""A table with columns that may be null, may not be, and have a default."""
+"""A table with nullable columns, NOT NULL columns, and columns with a default."""
 
 PLACES = ("partition", "timestamp")
 
 
 class Told(NamedTuple):
-    """A record: payloads without schemas, the headers that are no context, its partition and its time."""
+    """A record: payloads without schemas, the headers outside of the context, its partition and its time."""
 
     op: str
     topic: str
@@ -44,7 +44,7 @@ class Told(NamedTuple):
 
 
 def settings(chain: Sequence[dict[str, str]], form: str = TODAY, **more: Any) -> EventSettings:
-    """The settings of a chain, each of whose transforms is given by its options; they go through pickle."""
+    """Return the settings of a chain, each of whose transforms is given by its options; they pass through pickle."""
     options: dict[str, Any] = {"transforms": [f"t{place}" for place in range(len(chain))], "event.format": form}
     for place, given in enumerate(chain):
         options |= {f"transforms.t{place}.{name}": text for name, text in given.items()}
@@ -63,7 +63,7 @@ def told(
     form: str = TODAY,
     **more: Any,
 ) -> list[Told]:
-    """What becomes of changes of a table."""
+    """Return the records for changes of a table."""
     found = []
     for part in to_rows(batch(of, changes), settings(chain, form, **more), FORM):
         for row in part.to_pylist():
@@ -75,12 +75,12 @@ def told(
 
 
 def read(data: bytes | None) -> Any:
-    """JSON as values; the text TOMBSTONE where there are no bytes."""
+    """Return JSON as values; the text TOMBSTONE for missing bytes."""
     return "TOMBSTONE" if data is None else json.loads(data)
 
 
 def faults(chain: Sequence[dict[str, str]]) -> list[str]:
-    """What is wrong with the options of a chain."""
+    """Return the faults in the options of a chain."""
     options: dict[str, Any] = {"transforms": [f"t{place}" for place in range(len(chain))]}
     for place, given in enumerate(chain):
         options |= {f"transforms.t{place}.{name}": text for name, text in given.items()}
@@ -88,6 +88,6 @@ def faults(chain: Sequence[dict[str, str]]) -> list[str]:
 
 
 def notices(given: dict[str, str]) -> list[str]:
-    """What a user is told of a transform's options."""
+    """Return the notices about a transform's options."""
     options: dict[str, Any] = {"transforms": ["t"], **{f"transforms.t.{name}": text for name, text in given.items()}}
     return transforms(options).notices

@@ -1,4 +1,4 @@
-"""Texts of the server through a conversion: what events show of them, and what Arrow holds."""
+"""Conversions of the server's texts, into JSON for events and into Arrow."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tailrace.values.json_text import dumps
 from tests.layout_blocks import plan_of, text_column
 
 NOTHING = "nothing"
-"""In the place of the value of a text that the type does not have."""
+"""Stands for the value of a text that the type does not have."""
 
 
 class Converted(NamedTuple):
-    """`shown` is the JSON of each text, `held` what Arrow has of it; NOTHING stands for a text that is lost."""
+    """The results of a conversion: `shown` in JSON, `held` in Arrow. NOTHING stands for a lost text."""
 
     shown: list[str]
     held: list[Any]
 
 
 def converted(conversion: Conversion, *texts: str | bytes | None) -> Converted:
-    """Return what becomes of texts.
+    """Return the results for texts.
 
-    A conversion has two ways to JSON, by columns and by single values, and both have to agree on every text. A column
-    may be a slice of a longer one, and what is lost in it may not move the others.
+    A conversion has two ways to JSON, by columns and by single values, which must agree on every text. A column may be
+    a slice of a longer one, and a lost text must not move the others.
     """
     plan = plan_of(conversion)
     column = text_column(*texts)
@@ -58,7 +58,7 @@ def _text(data: bytes | None) -> str:
 
 
 def python_values(array: pa.Array) -> list[Any]:
-    """Return the values of an array: of dates, times, timestamps and durations the numbers."""
+    """Return the values of an array; dates, times, timestamps and durations as numbers."""
     if pa.types.is_temporal(array.type):
         array = array.cast(pa.int32() if array.type.bit_width == 32 else pa.int64())
     found: list[Any] = array.to_pylist()
@@ -66,15 +66,15 @@ def python_values(array: pa.Array) -> list[Any]:
 
 
 def shown(conversion: Conversion, *texts: str | bytes | None) -> list[Any]:
-    """Return what events show of texts, read from JSON."""
+    """Return the JSON of texts in events, parsed."""
     return [one if one == NOTHING else json.loads(one) for one in converted(conversion, *texts).shown]
 
 
 def held(conversion: Conversion, *texts: str | bytes | None) -> list[Any]:
-    """Return what Arrow holds of texts."""
+    """Return the values of texts in Arrow."""
     return converted(conversion, *texts).held
 
 
 def zero_of(conversion: Conversion) -> str:
-    """Return what a default is that only the server could compute, as JSON."""
+    """Return the JSON of a default that only the server could compute."""
     return dumps(conversion.zero)

@@ -1,4 +1,4 @@
-"""What semantic types are in Arrow, and families of other packages."""
+"""Semantic types have the right Arrow types, including families of other packages."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_an_offset_is_taken_off() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Halves(Family):
-    """Numbers in units of a half; texts are whole numbers."""
+    """Numbers in units of one half; texts are whole numbers."""
 
     def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
         numbers = [None if text is None else int(text) / 2 for text in texts.column.to_pylist()]

@@ -54,7 +54,7 @@ def test_a_date_may_be_its_parts(strict: bool) -> None:
     [
         ("infinity", 2**31 - 1, "+5881580-07-11Z", "POSITIVE_INFINITY"),
         ("-infinity", -(2**31), "-5877641-06-23Z", "NEGATIVE_INFINITY"),
-        # the server's first and last, and the ides of March
+        # The server's first and last dates, and the ides of March.
         ("4714-11-24 BC", -2_440_588, "-4713-11-24Z", [-4713, 11, 24]),
         ("5874897-12-31", 2_145_042_905, "+5874897-12-31Z", [5874897, 12, 31]),
         ("0044-03-15 BC", -735_160, "-0043-03-15Z", [-43, 3, 15]),

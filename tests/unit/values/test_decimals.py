@@ -33,7 +33,7 @@ def test_a_number_has_the_scale_of_its_column_halves_away_from_zero(scale: int) 
 
 
 def test_bytes_are_as_few_as_hold_the_sign() -> None:
-    """As BigInteger.toByteArray gives them."""
+    """As BigInteger.toByteArray returns them."""
     cases = {"0": "00", "127": "7f", "128": "0080", "-128": "80", "-129": "ff7f", "255": "00ff", "-32768": "8000"}
     found = shown(decimals.fixed(0, 10), *cases)
     assert [base64.b64decode(text).hex() for text in found] == list(cases.values())

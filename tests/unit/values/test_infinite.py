@@ -1,4 +1,4 @@
-"""Infinite dates and timestamps in copies: two days that Spark and Python can read."""
+"""Infinite dates and timestamps become two days in copies that Spark and Python can read."""
 
 from __future__ import annotations
 

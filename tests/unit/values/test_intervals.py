@@ -20,7 +20,7 @@ CASES: dict[str, tuple[Any, str]] = {
     "1 mon": (MONTH, "P0Y1M0DT0H0M0S"),
     "1 day 25:00:00": (DAY + 90_000_000_000, "P0Y0M1DT25H0M0S"),
     "-00:00:00.000001": (-1, "P0Y0M0DT0H0M-0.000001S"),
-    # beyond 64 bits of microseconds are their ends
+    # Intervals beyond 64 bits of µs become the limits.
     "178000000 years": (2**63 - 1, "P178000000Y0M0DT0H0M0S"),
     "-178000000 years": (-(2**63), "P-178000000Y0M0DT0H0M0S"),
     "2562047788:00:54.775807": (2**63 - 1, "P0Y0M0DT2562047788H0M54.775807S"),

@@ -20,7 +20,7 @@ def test_whole_numbers_reach_to_the_ends_of_their_type(bits: int) -> None:
     assert conversion.logical == LogicalType(f"int{bits}")
     ends = [-(2 ** (bits - 1)), -1, 0, 1, 2 ** (bits - 1) - 1]
     assert shown(conversion, *map(str, ends)) == held(conversion, *map(str, ends)) == ends
-    # a number beyond the type's ends has no place in Arrow
+    # A number beyond the type's limits has no place in Arrow.
     beyond = str(2 ** (bits - 1)), str(-(2 ** (bits - 1)) - 1)
     assert held(conversion, *beyond, "7") == [NOTHING, NOTHING, 7]
 
@@ -58,7 +58,7 @@ def test_floating_numbers_are_shown_as_java_prints_them(text: str, java: str) ->
 
 
 def test_the_smallest_and_the_largest_numbers() -> None:
-    """Of the smallest ones Java prints two digits, the nearest to what they are."""
+    """Java prints two digits of the smallest ones, the nearest to the value."""
     double = ("1.7976931348623157e+308", "2.2250738585072014e-308", "5e-324", "1e-323", "1.5e-323")
     assert converted(floats.floating(False), *double).shown == [
         "1.7976931348623157E308", "2.2250738585072014E-308", "4.9E-324", "9.9E-324", "1.5E-323",

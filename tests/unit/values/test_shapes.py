@@ -1,4 +1,4 @@
-"""Shapes: values cut, masked and hashed before events show them."""
+"""Values are cut, masked and hashed before events show them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.layout_blocks import text_column
 
 
 def shaped(shape: Shape, *texts: str | bytes | None) -> list[Any]:
-    """Return the texts shaped as a column, which has to be what each is alone."""
+    """Return the texts shaped as a column, which must equal each text shaped alone."""
     column = shape.column(text_column("before", *texts).slice(1))
     alone = [None if text is None else shape.text(text) for text in text_column(*texts).to_pylist()]
     assert column.to_pylist() == alone
@@ -25,7 +25,7 @@ def shaped(shape: Shape, *texts: str | bytes | None) -> list[Any]:
     [
         (3, ("abcd", "abc", "", None), ["abc", "abc", "", None]),
         (2, ("éàü", "東京都"), ["éà", "東京"]),
-        # two units make one character, which does not fit into one
+        # Two units make one character, which does not fit into one.
         (2, ("a😀b", "😀x"), ["a", "😀"]),
         (3, ("a😀b",), ["a😀"]),
         (0, ("a", "😀"), ["", ""]),
@@ -69,7 +69,7 @@ def test_a_digest_is_of_the_salt_and_the_text(algorithm: str) -> None:
     ],
 )
 def test_an_older_digest_is_of_the_text_as_java_serialises_it(text: str, modified: bytes) -> None:
-    """Behind the header of a stream: TC_STRING, a length of two bytes, and UTF-8 as Java modifies it."""
+    """After the header of a stream come TC_STRING, a length of two bytes, and UTF-8 as modified by Java."""
     data = b"\xac\xed\x00\x05t" + struct.pack(">H", len(modified)) + modified
     wanted = hashlib.sha256(b"salt" + data).hexdigest()
     assert shaped(Digest("sha256", "salt", 1, 64), text) == [wanted]

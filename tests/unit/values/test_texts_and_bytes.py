@@ -1,4 +1,4 @@
-"""Texts as they are, and bytes under each binary.handling.mode."""
+"""Texts stay unchanged, and bytes follow each binary.handling.mode."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_texts_are_escaped_as_jackson_does_it() -> None:
 
 @pytest.mark.parametrize("data", [b"\xff", b"\xc3", b"a\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\x80", b"\x80"])
 def test_what_is_no_utf_8_is_lost(data: bytes) -> None:
-    """Surrogates, overlong forms and what is beyond the last character are none."""
+    """Surrogates, overlong forms and bytes beyond the last character are not UTF-8."""
     assert shown(strings.text(), "é", data, "b") == held(strings.text(), "é", data, "b") == ["é", NOTHING, "b"]
 
 

@@ -41,7 +41,7 @@ def test_a_time_is_a_number_of_its_modes_unit(mode: str, digits: int, name: str,
     assert conversion.logical == semantic(INT32 if unit == MILLIS else INT64, name)
     wanted = [*(in_unit(us, unit) for us in CLOCKS.values()), *[NOTHING] * len(NONE)]
     assert shown(conversion, *CLOCKS, *NONE) == held(conversion, *CLOCKS, *NONE) == wanted
-    # the end of a day is a time of the server, and none of Arrow
+    # 24:00:00 is a time of the server, and not of Arrow.
     assert shown(conversion, "24:00:00") == [in_unit(86_400_000_000, unit)]
     assert held(conversion, "24:00:00", "00:00:00") == [NOTHING, 0]
     assert zero_of(conversion) == "0"
@@ -49,7 +49,7 @@ def test_a_time_is_a_number_of_its_modes_unit(mode: str, digits: int, name: str,
 
 @pytest.mark.parametrize("fine", [False, True])
 def test_a_time_may_be_iso_text(fine: bool) -> None:
-    """With as many digits as it needs; the end of a day is its beginning."""
+    """It has as many digits as needed; 24:00:00 becomes the beginning of the day."""
     conversion = times.time(6, "isostring", fine)
     assert conversion.logical == semantic(STRING, DEBEZIUM + "IsoTime")
     texts = ("00:00:00", "12:34:56.700", "23:59:59.999999", "24:00:00", "25:00:00")

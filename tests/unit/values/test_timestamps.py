@@ -16,7 +16,7 @@ MOMENTS = (
     "1970-01-01 00:00:00", "1970-01-01 00:00:00.000001", "1969-12-31 23:59:59.999999", "1900-02-28 12:00:00.5",
     "2000-02-29 23:59:59.123", "2020-01-02 03:04:05.678901",
 )  # fmt: skip
-"""Moments that every unit of 64 bits counts."""
+"""Instants that every unit of 64 bits can represent."""
 NONE = (
     "2020-01-02",
     "2020-01-02T00:00:00",
@@ -57,7 +57,7 @@ def test_a_timestamp_is_a_number_of_its_modes_unit(mode: str, digits: int, name:
     wanted = [*(in_unit(micros(text), unit) for text in MOMENTS), *[NOTHING] * len(NONE)]
     assert shown(conversion, *MOMENTS, *NONE) == held(conversion, *MOMENTS, *NONE) == wanted
     assert zero_of(conversion) == "0"
-    # the end of a day is the beginning of the next
+    # The end of a day is the beginning of the next.
     assert shown(conversion, "2020-12-31 24:00:00") == [in_unit(micros("2021-01-01 00:00:00"), unit)]
 
 
@@ -84,7 +84,7 @@ def test_a_timestamp_that_64_bits_do_not_count_is_lost(mode: str, text: str, num
 @pytest.mark.parametrize(
     ("text", "ms", "us", "ns"),
     [
-        # Debezium's own constants
+        # Debezium's own constants.
         ("infinity", 9_223_372_036_825_200, 9_223_372_036_825_200_000, 2**63 - 1),
         ("-infinity", -9_223_372_036_832_400, -9_223_372_036_832_400_000, -(2**63)),
         ("0044-03-15 00:00:00 BC", -63_517_824_000_000, -63_517_824_000_000_000, NOTHING),
@@ -97,7 +97,7 @@ def test_infinite_timestamps_and_those_beyond_four_digits_of_the_year(text: str,
     for mode, wanted in (("connect", ms), ("microseconds", us), ("nanoseconds", ns)):
         conversion = timestamps.timestamp(6, mode, False)
         assert shown(conversion, text, MOMENTS[0]) == held(conversion, text, MOMENTS[0]) == [wanted, 0]
-        # a server whose texts have more digits has no such years
+        # A server whose texts have more digits does not have these years.
         assert shown(timestamps.timestamp(7, mode, True), text, MOMENTS[0])[0] == NOTHING
 
 
@@ -167,7 +167,7 @@ INSTANTS = {
     "0044-03-15 00:00:00+00 BC": ("-0043-03-15T00:00:00", "", -63_517_824_000_000_000),
     "9999-12-31 23:59:59-01": ("+10000-01-01T00:59:59", "", 253_402_304_399_000_000),
 }
-"""Texts with an offset: to the second in UTC, the digits behind that, and microseconds since 1970."""
+"""Texts with an offset: the UTC time to the second, the further digits, and µs since 1970."""
 
 
 @pytest.mark.parametrize("digits", [0, 1, 3, 6])
