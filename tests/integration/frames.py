@@ -1,4 +1,4 @@
-"""Frames given to a sink batch by batch, as Spark's query gives them, without a query: for sinks that take batches."""
+"""Frames passed to a sink batch by batch, as by Spark's query but without a query, for sinks that accept batches."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Step = Callable[[DataFrame], DataFrame]
 
 
 class Frames:
-    """The frame of a stream and its writer, as far as a sink of batches calls them.
+    """The parts of a stream's frame and writer that a sink of batches calls.
 
-    `awaitTermination` does what a query does that ends with what there is: each batch that the checkpoint has not
-    committed is planned, written and committed, one after another.
+    `awaitTermination` works like a query up to the present: each batch that the checkpoint has not committed is
+    planned, written and committed, one after another.
     """
 
     def __init__(self, frames: Sequence[DataFrame], steps: Sequence[Step] = ()) -> None:
@@ -24,7 +24,7 @@ class Frames:
         self._write: Callable[[DataFrame, int], None] | None = None
         self._checkpoint = Path()
         self.id = "c0ffee"
-        self.isActive = True  # Spark's name
+        self.isActive = True  # Spark's name.
 
     @property
     def sparkSession(self) -> SparkSession:

@@ -1,4 +1,4 @@
-"""The sink `tables` beside tables that are altered: at the place of the log, in every mode, after crashes too."""
+"""The sink `tables` follows altered tables at the right place of the log, in every mode, also after crashes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.fix_postgres import Database
 
 
 def test_latest_follows_its_source(lake: Callable[..., Lake], database: Database) -> None:
-    """Added, dropped, renamed and widened, names that wander, and another key, with rows before and after each."""
+    """Columns are added, dropped, renamed and widened, names are reused, and the key changes, with rows before and
+    after."""
     database.execute(
         "create table t (id int primary key, v int, w int, code text not null, n numeric(8,2), day date)",
         "insert into t select i, i, -i, 'c' || i, i / 3.0, '2024-02-03' from generate_series(1, 6) i",
@@ -24,7 +25,7 @@ def test_latest_follows_its_source(lake: Callable[..., Lake], database: Database
         "update t set v = 10 where id = 1",
         "alter table t add column extra text",
         "insert into t values (7, 7, -7, 'c7', 7, null, 'new')",
-        # names that wander: what was w is v, and what was v is w
+        # Names are exchanged: w is now called v, and v is called w.
         "alter table t rename column v to x",
         "alter table t rename column w to v",
         "alter table t rename column x to w",
@@ -92,7 +93,8 @@ def test_what_is_ignored_and_what_stops(lake: Callable[..., Lake], database: Dat
 def test_a_table_of_iceberg_follows_its_source(
     lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With rows before and after, and a new start between the alterations and their rows; what it does not allow."""
+    """There are rows before and after, and a restart between the alterations and their rows; unsupported ones are
+    refused."""
     database.execute(
         "create table t (id int primary key, v int, w text, r real, n numeric(8,2), tags int[])",
         "insert into t select i, i, 'w' || i, i / 4.0, i / 3.0, array[i] from generate_series(1, 6) i",
@@ -154,7 +156,7 @@ def test_changes_and_versions_follow_their_source(streamed: Callable[..., Lake],
 
 
 def test_a_new_column_has_the_value_that_old_rows_have(lake: Callable[..., Lake], database: Database) -> None:
-    """A default that goes in the same transaction; one that only the statement knew ends the run."""
+    """A default that is dropped in the same transaction is used; one that only the statement contained ends the run."""
     database.execute("create table t (id int primary key, v text)", "insert into t values (1, 'a'), (2, 'b')")
     made = lake()
     made.run()

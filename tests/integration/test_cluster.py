@@ -1,4 +1,4 @@
-"""A pipeline on a stand-alone cluster: tasks run on executors, and one that is lost loses and repeats nothing."""
+"""A pipeline on a stand-alone cluster runs tasks on executors, and a lost executor loses and repeats nothing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.servers.spark_cluster import SparkCluster
 from tests.waiting import until
 
 SECONDS = 240
-"""Nothing takes so long unless it never ends."""
+"""Seconds after which a run counts as never ending."""
 
 
 def until_done(done: Callable[[], object], run: subprocess.Popen[str], what: str) -> None:
-    """Wait for something, as long as the run goes on."""
+    """Wait for a condition, as long as the run goes on."""
 
     def is_done() -> bool:
         assert run.poll() is None, run.stderr and run.stderr.read()
@@ -62,7 +62,7 @@ def test_a_pipeline_on_a_cluster_outlives_its_executors(database: Database, tmp_
         )
         try:
             until_done(lambda: len(delivered(tmp_path)) >= 10_000, run, "the snapshot")
-            # its tasks ran there, not in the driver
+            # Its tasks ran there, not in the driver.
             assert cluster.processes("python")
             for number in range(3):
                 for executor in cluster.processes("executor")[: 1 if number else 2]:

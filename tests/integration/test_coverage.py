@@ -1,4 +1,4 @@
-"""Tables that are kept of a PostgreSQL of whose tables the log carries less than a SELECT gives."""
+"""Tables kept of a PostgreSQL are right also if the log carries less of its tables than a SELECT gives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TABLES = (
 
 
 def write(number: int) -> tuple[str, ...]:
-    """Rows for each table; the key tells the round. Rows of the round before are changed."""
+    """Insert rows into each table, whose key names the round, and update rows of the round before."""
     before = number - 1
     return (
         f"insert into generated (id, a) values ({number}, {number})",
@@ -99,7 +99,7 @@ def test_what_no_copy_can_follow_ends_the_start(lake: Callable[..., Lake], datab
 
 
 def test_old_rows_are_as_the_partition_has_them(lake: Callable[..., Lake], database: Database) -> None:
-    """A root whose identity is FULL over partitions with the default one, and the other way round; large values."""
+    """A root with identity FULL is over partitions with the default identity, and the reverse; values are large."""
     database.execute(
         *TABLES[3:6],
         "alter table p alter v set storage external",

@@ -1,4 +1,4 @@
-"""The sink `jdbc` into a real PostgreSQL: rows, keys, tables that grow, replays, and what the server refuses."""
+"""The sink `jdbc` into a real PostgreSQL handles rows, keys, tables that grow, replays, and refusals of the server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def struct(*fields: Any, **more: Any) -> dict[str, Any]:
 
 
 def event(op: str, number: int, after: dict[str, Any] | None = None, *fields: Any, topic: str = TOPIC) -> Row:
-    """An envelope of a row with the fields id, V and `fields`."""
+    """Return an envelope of a row with the fields id, V and `fields`."""
     image = struct(ID, V, *fields, name="Value", optional=True)
     source = struct({"type": "string", "field": "schema"}, {"type": "string", "field": "table"}, field="source")
     envelope = struct({**image, "field": "after"}, source, {"type": "string", "field": "op"}, name="t.Envelope")
@@ -150,7 +150,7 @@ HIDDEN = "__debezium_unavailable_value"
 
 
 def moved(old: int, new: int, *, big: str = HIDDEN) -> list[Row]:
-    """The records of a change of the key, beside which the log does not carry the value of `big`."""
+    """Return the records of a key change for which the log does not carry the value of `big`."""
     headers = [
         [{"key": f"__debezium.{kind}", "value": document(struct(ID), {"id": number})}]
         for kind, number in (("newkey", new), ("oldkey", old))
@@ -171,7 +171,7 @@ def test_a_row_that_changes_its_key_keeps_what_the_log_leaves_out(
     stream.batch([big("c", 1, "one"), big("c", 2, "two"), *moved(1, 5), big("c", 1, "another")])
     wanted = [(1, "v", "another"), (2, "v", "two"), (5, "moved", "one")]
     assert rows_of(database) == wanted
-    # a row in whose place another one comes, and the whole batch after a crash
+    # A row that another row replaces, and the whole batch after a crash.
     batch = [event("d", 2), tombstone(2), *moved(1, 2), *moved(5, 1)]
     stream.batch(batch)
     wanted = [(1, "moved", "one"), (2, "moved", "another")]
@@ -205,7 +205,7 @@ def test_an_update_leaves_a_value_that_may_not_be_null(
 def test_what_was_inserted_before_a_crash_is_not_inserted_again(
     database: Database, stream_to: Callable[..., Stream], keyed: bool
 ) -> None:
-    """The process ends after some groups of a batch, and after its last one, before Spark has committed it."""
+    """The process ends after some groups of a batch, and after its last group, before Spark has committed the batch."""
     mode = {"primary.key.mode": "record_key"} if keyed else {"primary.key.mode": "none"}
     options = {"insert.mode": "insert", "schema.evolution": "basic", **mode}
     batch = [put("c", number, "a") for number in range(1, 6)]
@@ -217,7 +217,7 @@ def test_what_was_inserted_before_a_crash_is_not_inserted_again(
     stream.batch([put("c", 6, "a")])
     assert len(rows_of(database)) == 6
     if keyed:
-        # rows of a snapshot are read anew, and may be others
+        # Snapshot rows are read anew, and may be others.
         stream.batch([put("r", 8, "a"), put("c", 9, "a")], 9)
         again = stream_to(database, options)
         again.query.id = "one query"
@@ -425,8 +425,8 @@ VALUES = (
 
 
 def test_a_pipeline_copies_a_table_of_many_types(spark: SparkSession, database: Database, tmp_path: Path) -> None:
-    """From one table into another that the sink makes, and into one whose types are there already: both are the same
-    to the server, but for intervals and timetz, which events show otherwise."""
+    """The target is a table that the sink creates, and one that exists with the right types. Both equal the source on
+    the server, except for intervals and timetz, which events show differently."""
     database.execute(
         f"create table wide ({TYPES})", f"insert into wide values {VALUES}",
         "create schema copies", f"create table copies.p_public_wide ({TYPES})",

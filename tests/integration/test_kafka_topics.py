@@ -1,4 +1,4 @@
-"""Where records go in Kafka: topics that are made before them, partitions and times that a transform has given."""
+"""Records go to the right place in Kafka: topics created before them, partitions and times from a transform."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def row(topic: str, number: int, **more: Any) -> dict[str, Any]:
 
 
 def stream(spark: SparkSession, folder: Path, *batches: Rows, places: Sequence[str] = ()) -> DataFrame:
-    """Rows as a source gives them, a batch at a time."""
+    """Return rows as from a source, one batch at a time."""
     folder.mkdir()
     for number, rows in enumerate(batches):
         path = folder / f"{number}.parquet"
@@ -47,7 +47,7 @@ def stream(spark: SparkSession, folder: Path, *batches: Rows, places: Sequence[s
 
 
 def frames(spark: SparkSession, *batches: Rows) -> Frames:
-    """The same without a query, for a sink that makes topics: it takes batches."""
+    """Return the same without a query, for a sink that creates topics, which accepts batches."""
     return Frames(
         [spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=row_schema(COLUMNS))) for rows in batches]
     )
@@ -74,7 +74,7 @@ class Topic:
 
 
 def described(spark: SparkSession, kafka: Kafka, topic: str, *settings: str) -> Topic:
-    """A topic as the broker knows it."""
+    """Return a topic's description from the broker."""
     jvm: Any = spark._jvm
     properties = jvm.java.util.Properties()
     properties.put("bootstrap.servers", kafka.servers)
@@ -91,7 +91,8 @@ def described(spark: SparkSession, kafka: Kafka, topic: str, *settings: str) -> 
 
 
 def test_topics_are_made_before_the_first_records_go_to_them(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
-    """Those of the first batch, and later ones; what other topics get in such a batch comes once and in order."""
+    """Topics of the first batch and later ones are created; records of other topics in such a batch come once and in
+    order."""
     first = [row("made.a", 1), row("made.wide", 2), row("made.a", 1, value=b"3")]
     second = [
         row("made.a", 1, value=b"4"),
@@ -155,7 +156,7 @@ def test_a_name_that_kafka_refuses_is_one_clear_error_without_creation_too(
 def test_brokers_that_do_not_answer_are_a_lost_connection(
     spark: SparkSession, tmp_path: Path, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the start, and while a batch is written."""
+    """This holds at the start, and while a batch is written."""
     source = parse(
         "postgres", OPTIONS | {f"topic.creation.default.{name}": "1" for name in ("partitions", "replication.factor")}
     )
@@ -201,7 +202,7 @@ def test_a_record_goes_where_a_transform_has_placed_it(
 
 
 class Placing:
-    """A transform that places what it is given."""
+    """A transform that sets given places."""
 
     places_partitions = places_times = True
 

@@ -1,4 +1,4 @@
-"""Tables at moments of a real PostgreSQL: transfers of a bank, shards in one table, tables rebuilt from a log."""
+"""Tables are right at moments of a real PostgreSQL: transfers of a bank, shards in one table, a rebuild from a log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ACCOUNTS, OPENING = 12, 100
 
 
 def transfers(dice: random.Random, count: int) -> list[str]:
-    """Transactions between accounts of two tables: amounts, accounts that get another number, and those that close."""
+    """Run transactions between accounts of two tables: transfers, accounts that get another number, and closed ones."""
     found = []
     for number in range(count):
         here, there = dice.sample(("a", "b"), 2)
@@ -48,7 +48,7 @@ def transfers(dice: random.Random, count: int) -> list[str]:
 def test_the_sum_of_a_bank_is_the_same_at_every_moment(
     lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Small batches, and a pipeline that is killed between two tables and before the row of a moment."""
+    """Batches are small, and the pipeline is killed between two tables and before the row of a moment."""
     for name in ("a", "b"):
         database.execute(
             f"create table {name} (id int primary key, amount int)",
@@ -100,7 +100,7 @@ def test_the_sum_of_a_bank_is_the_same_at_every_moment(
 
 
 def test_shards_are_one_table_and_the_catalog_knows_it(lake: Callable[..., Lake], database: Database) -> None:
-    """Rows of the same key in two tables are two rows; values stored apart are those of the own table."""
+    """Rows with the same key in two tables are two rows; values stored apart belong to their own table."""
     for shard in (1, 2):
         database.execute(
             f"create table orders_{shard} (id int primary key, v text, big text)",

@@ -1,4 +1,4 @@
-"""A pipeline whose post-processor reads values again, as Spark runs it: what comes out, and what is counted."""
+"""A pipeline whose post-processor reads values again delivers them in Spark, and counts them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.fix_postgres import Database
 
 
 def drain(spark: SparkSession, database: Database, folder: Path) -> list[dict[str, Any]]:
-    """Run a pipeline to the present; the metrics of its batches."""
+    """Run a pipeline up to the present. Return the metrics of its batches."""
     options = database.options(topic_prefix="shop", slot_name=database.name.lower()) | {
         "checkpoint.location": str(folder / "checkpoint"),
         "post.processors": "again",
         "again.type": "io.debezium.processors.reselect.ReselectColumnsPostProcessor",
         "again.reselect.null.values": "false",
-        # what the slot has seen since it was made
+        # The changes since the slot was created.
         "snapshot.mode": "no_data",
     }
     entries = {f"debezium.source.{name}": text for name, text in options.items()} | {

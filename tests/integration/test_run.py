@@ -1,4 +1,4 @@
-"""The command `run` from a file: in a process of its own, as its users do, and over the tests' session."""
+"""The command `run` works from a file, in a process of its own as for users, and over the tests' session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.fix_postgres import Database
 from tests.waiting import until
 
 PATIENCE_S = 240
-"""Nothing takes so long unless it never ends."""
+"""Seconds after which a run counts as never ending."""
 
 
 def write(folder: Path, database: Database, **more: str) -> Path:
@@ -59,7 +59,7 @@ def command(folder: Path, database: Database, *arguments: str) -> subprocess.Pop
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: Database) -> Path:
-    """The directory that a command of this process runs in, with the password in its environment."""
+    """Return the directory in which a command of this process runs, with the password in its environment."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DB_PASSWORD", database.server.password)
     return tmp_path
@@ -67,7 +67,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: Database) ->
 
 @pytest.fixture
 def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where a command puts what is temporary: a short path, as sockets need one."""
+    """Return the directory for a command's temporary files: a short path, as sockets need one."""
     folder = Path(tempfile.mkdtemp(prefix="tr-", dir="/tmp"))
     monkeypatch.setenv("TMPDIR", str(folder))
     yield folder
@@ -84,7 +84,7 @@ def ops(folder: Path) -> list[object]:
 
 
 def until_written(number: int, folder: Path, running: subprocess.Popen[str]) -> None:
-    """Wait until a run has written so many records."""
+    """Wait until a run has written a number of records."""
 
     def is_written() -> bool:
         assert running.poll() is None, running.communicate()[1]
@@ -104,13 +104,13 @@ def is_left_alone(group: int) -> bool:
 
 
 def jvm(parent: int) -> int:
-    """The process id of the JVM that a command has started."""
+    """Return the process id of the JVM that a command has started."""
     (found,) = (one.pid for one in psutil.Process(parent).children() if one.name() == "java")
     return found
 
 
 def lines_of(said: str) -> list[str]:
-    """What a command has said, without its progress."""
+    """Return the output of a command without its progress."""
     return [line for line in said.splitlines() if "events/s" not in line]
 
 
@@ -122,7 +122,7 @@ def test_a_run_whose_jvm_is_killed_says_so_and_is_taken_up_again(
     running = command(here, database, str(path))
     until_written(2, here, running)
 
-    # The checkpoint is that of one run.
+    # The checkpoint has one run at a time.
     assert cli.main(["run", str(path), "--once"]) == 1
     said = capsys.readouterr().err
     assert f"The checkpoint .tailrace/shop is in use by another run, process {running.pid}." in said
@@ -146,14 +146,14 @@ def test_a_run_whose_jvm_is_killed_says_so_and_is_taken_up_again(
     database.execute("update t set v = 'c' where id = 1", "delete from t where id = 2")
     again = command(here, database, str(path), "--conf", "spark.driver.memory=777m")
     until_written(5, here, again)
-    # a JVM keeps the heap that it was started with
+    # A JVM keeps its initial heap settings.
     assert "-Xmx777m" in psutil.Process(jvm(again.pid)).cmdline()
     os.kill(again.pid, signal.SIGTERM)
     _, said = again.communicate(timeout=PATIENCE_S)
     assert again.returncode == 0, said
     assert "Traceback" not in said
     assert ops(here) == ["r", "r", "u", "d", None], said
-    # The group was the command's own: nothing of it may be left.
+    # The group was the command's own, and must be empty.
     assert is_left_alone(again.pid)
 
 
@@ -183,7 +183,7 @@ def test_what_the_server_lacks_is_said_before_spark_has_started(
     abandoned = []
 
     class Launched:
-        """Stands for a JVM that is starting."""
+        """A stand-in for a JVM that is starting."""
 
         def abandon(self) -> None:
             abandoned.append(self)
@@ -198,10 +198,10 @@ def test_what_the_server_lacks_is_said_before_spark_has_started(
 
 
 def planner(parent: int) -> psutil.Process:
-    """The process in which a command's query plans its batches."""
+    """Return the process in which a command's query plans its batches."""
     found = []
     for one in psutil.Process(parent).children(recursive=True):
-        # those that have just ended have no command line any more
+        # Processes that have just ended have no command line any more.
         with suppress(psutil.Error):
             if runs(one, PARTS["planner"]):
                 found.append(one)

@@ -1,4 +1,4 @@
-"""Conditions in Groovy and JavaScript give what the languages' own engines give, or are refused."""
+"""Conditions in Groovy and JavaScript give the results of the languages' own engines, or are refused."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def cases() -> Iterator[tuple[str, str]]:
 
 
 def asked(language: str, text: str, theirs: Sequence[Answer]) -> list[Answer | None]:
-    """Return what a condition gives of each row, in the way in which the engine's answer can be had; None: refused."""
+    """Return a condition's result for each row, in the form of the engine's answer; None if it is refused."""
     found: list[Answer | None] = [None] * len(ROWS)
     if faults(UNWRAP, _step("Filter", "condition", text, language)):
         return found
@@ -123,7 +123,7 @@ def _told(language: str, text: str, way: str, places: Sequence[int]) -> list[Ans
     if way in ("text", "null"):
         step = _step("ContentBasedRouter", "topic.expression", text, language)
         topics = [row["topic"] for row in rows(UNWRAP, step, schema=DATA, changes=changes)]
-        # a null leaves the topic as it is
+        # A null leaves the topic unchanged.
         return [("null", "") if way == "null" and one == "s.public.data" else ("text", one) for one in topics]
     condition = text if way == "boolean" else f"({text}) == ({_literal(way, text, language)})"
     step = _step("Filter", "condition", condition, language)
@@ -163,7 +163,7 @@ def test_conditions_give_what_the_engines_give_or_are_refused(tmp_path: Path) ->
     for (language, text), wanted in zip(every, theirs, strict=True):
         for row, (own, answer) in enumerate(zip(asked(language, text, wanted), wanted, strict=True)):
             taken += own is not None
-            # zeros of both signs are the same number to a literal
+            # A literal does not distinguish zeros by sign.
             if own not in (None, answer) and not (answer[0] == "number" and answer[1] == "-0.0"):
                 wrong.append(f"{language}: {text} of row {row + 1} is {own}, and {answer} there")
     assert wrong == []

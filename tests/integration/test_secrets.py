@@ -1,6 +1,6 @@
-"""A marker in every secret of a pipeline at work: no page of Spark, no file of it and nothing printed shows it.
+"""With a marker in every secret of a running pipeline, no page of Spark, no file and no output shows the marker.
 
-Over the tests' session what is looked at are Spark's events, of which its pages are made, and its files.
+Over the tests' session, the tests search Spark's events, of which its pages are made, and its files.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PATIENCE_S = 600
 _JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{MARKER}";'
 _LINK = re.compile(r"""(?:href|src)=["'](?:http://[^/"']+)?(/[^"'#]*)""")
 _OTHERS = re.compile(r"kill|[sS]ort=|pageSize=")
-"""What ends a job, and the same table in another order."""
+"""Links that end a job, or show the same table in another order."""
 _PAGES = re.compile(r"/(?:jobs|stages|storage|environment|executors|SQL|StreamingQuery)(?:/|$)")
 
 
@@ -62,7 +62,7 @@ class Command:
             return str(answer.read().decode("utf-8", "replace"))
 
     def wait(self, expression: str, path: str) -> None:
-        """Wait until a page holds what the expression matches."""
+        """Wait until a page matches the expression."""
 
         def is_held() -> bool:
             if self.process.poll() is not None:
@@ -75,7 +75,7 @@ class Command:
         until(is_held, f"{expression} at {path}", PATIENCE_S, pace=0.1)
 
     def pages(self) -> dict[str, str]:
-        """Every page of Spark's that leads from one to the next, and what its REST interface says, by address."""
+        """Return all linked pages of Spark, and the answers of its REST interface, by address."""
         (application,) = json.loads(self.get("/api/v1/applications"))
         rest = f"/api/v1/applications/{application['id']}"
         asked = [f"{rest}/{name}" for name in ("environment", "jobs", "stages?details=true", "allexecutors")]
@@ -89,7 +89,7 @@ class Command:
             try:
                 found[path] = self.get(path)
             except urllib.error.HTTPError as error:
-                # a job that has ended meanwhile, or a page that this Spark has not
+                # A job that has ended meanwhile, or a page that this Spark does not have.
                 found[path] = error.read().decode("utf-8", "replace")
             links = {link.replace("&amp;", "&") for link in _LINK.findall(found[path])}
             asked += [link for link in sorted(links) if _PAGES.match(link) and not _OTHERS.search(link)]
@@ -97,14 +97,14 @@ class Command:
         return found
 
     def end(self) -> tuple[str, str]:
-        """Stop the run as an administrator does; what it has printed."""
+        """Stop the run like an administrator. Return its output."""
         os.kill(self.process.pid, signal.SIGTERM)
         return self.process.communicate(timeout=PATIENCE_S)
 
 
 @pytest.fixture
 def commands() -> Iterator[list[Command]]:
-    """Those that a test has started; none of them outlives it."""
+    """Yield the list of commands that a test starts, and end them after it."""
     made: list[Command] = []
     yield made
     for one in made:
@@ -114,7 +114,7 @@ def commands() -> Iterator[list[Command]]:
 
 
 def file_of(folder: Path, entries: dict[str, str]) -> Path:
-    """The file that describes a pipeline."""
+    """Write the file that describes a pipeline."""
     file = folder / "application.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in entries.items()).replace("\\", "\\\\"))
     return file
@@ -128,11 +128,11 @@ def run(commands: list[Command], folder: Path, entries: dict[str, str], *argumen
     shown = {
         "spark.ui.enabled": "true",
         "spark.ui.port": str(port),
-        # what Spark's history server shows of a run that has ended
+        # The source of Spark's history server about a finished run.
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": (folder / "events").as_uri(),
         "spark.eventLog.compress": "false",
-        # logical plans as well, which name the options of sources and sinks
+        # Logical plans as well, which name the options of sources and sinks.
         "spark.sql.ui.explainMode": "extended",
     }
     settings = [part for name, value in shown.items() for part in ("--conf", f"{name}={value}")]
@@ -156,19 +156,19 @@ def source(connector: str, options: dict[str, str]) -> dict[str, str]:
 
 
 def written(folder: Path) -> dict[str, bytes]:
-    """Every file of the checkpoint and of the sink, and Spark's log of events."""
+    """Return every file of the checkpoint and of the sink, and Spark's event log."""
     places = [folder / ".tailrace", folder / "out", folder / "events"]
     files = [file for place in places for file in place.rglob("*") if file.is_file()]
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
 def logged(files: dict[str, bytes]) -> bytes:
-    """Spark's log of events among `files`."""
+    """Return Spark's event log among `files`."""
     return b"".join(content for place, content in files.items() if place.startswith("events/"))
 
 
 def holding(texts: dict[str, str] | dict[str, bytes]) -> list[str]:
-    """The places of the texts that hold the marker."""
+    """Return the places of the texts that hold the marker."""
     found = []
     for place, text in texts.items():
         raw = text.encode() if isinstance(text, str) else text
@@ -178,7 +178,7 @@ def holding(texts: dict[str, str] | dict[str, bytes]) -> list[str]:
 
 
 def follow(command: Command, *kinds: str) -> None:
-    """A pipeline that has written a batch shows the marker nowhere, at work and after a regular end.
+    """Assert that a pipeline that has written a batch shows no marker, while it runs and after a regular end.
 
     `kinds` are files that it has written then, besides those of the checkpoint.
     """
@@ -187,7 +187,7 @@ def follow(command: Command, *kinds: str) -> None:
     until(lambda: commits.exists() or command.process.poll() is not None, "a commit", PATIENCE_S)
     command.wait(r"== Physical Plan ==", "/SQL/execution/?id=0")
     pages = command.pages()
-    # the pages are those of this query, with its settings, its plan and its progress
+    # The pages are those of this query, with its settings, its plan and its progress.
     assert any("spark.redaction.regex" in text for path, text in pages.items() if path.endswith("/environment"))
     assert any("== Physical Plan ==" in text for path, text in pages.items() if path.startswith("/SQL/execution"))
     assert any(path.startswith("/StreamingQuery/statistics") for path in pages)
@@ -204,7 +204,7 @@ def follow(command: Command, *kinds: str) -> None:
 
 
 def processes(command: Command) -> str:
-    """The command lines of the run's processes, as everybody on the machine may list them."""
+    """Return the command lines of the run's processes, which everybody on the machine may list."""
     listed = subprocess.run(["ps", "-ww", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()]
     found, family = [], {command.process.pid}
@@ -217,9 +217,9 @@ def processes(command: Command) -> str:
 
 
 def fails(commands: list[Command], folder: Path, entries: dict[str, str], code: int) -> None:
-    """A run that does not come about says nothing of the marker, whatever it is asked to say."""
+    """Assert that a run that fails at its start does not show the marker, with any verbosity."""
     for arguments in ((), ("--debug",)):
-        # one after the other: a run holds its checkpoint from its first moment on
+        # One after the other, because a run holds its checkpoint from the beginning.
         command = run(commands, folder, entries, *arguments)
         printed, said = command.process.communicate(timeout=PATIENCE_S)
         assert said
@@ -229,8 +229,8 @@ def fails(commands: list[Command], folder: Path, entries: dict[str, str], code: 
 
 @dataclass(frozen=True)
 class Told:
-    """The entries of a file that name a source whose secrets hold the marker; others that its server refuses, and the
-    exit code of that."""
+    """The entries of a file for a source whose secrets hold the marker, entries that its server refuses, and the exit
+    code for them."""
 
     entries: dict[str, str]
     refused: dict[str, str]
@@ -239,7 +239,7 @@ class Told:
 
 @pytest.fixture
 def postgres_told(database: Database, tmp_path: Path) -> Iterator[Told]:
-    """A table, for a user who has the marker for a password."""
+    """Return entries for a table, with a user whose password is the marker."""
     user = f"u_{secrets.token_hex(4)}"
     database.execute(
         "create table t (id int primary key, v text)",
@@ -263,7 +263,7 @@ def postgres_told(database: Database, tmp_path: Path) -> Iterator[Told]:
 
 @pytest.fixture
 def mongodb_told(make_secantus: Callable[..., Secantus]) -> Told:
-    """A collection, for a user who has the marker for a password."""
+    """Return entries for a collection, with a user whose password is the marker."""
     server = make_secantus()
     with running(server).client() as client:
         client.shop.t.insert_many([{"_id": 1}, {"_id": 2}])
@@ -286,7 +286,7 @@ def mongodb_told(make_secantus: Callable[..., Secantus]) -> Told:
 
 @pytest.fixture
 def db2_told(db2: Db2Database) -> Told:
-    """A table, for a user of Derby, which takes the marker for a password as it takes any."""
+    """Return entries for a table and a user of Derby, which accepts any password."""
     db2.execute("CREATE TABLE INVENTORY.T (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(10))")
     db2.capture.register("INVENTORY", "T")
     db2.capture.run("INSERT INTO INVENTORY.T VALUES (1, 'a')")
@@ -301,7 +301,7 @@ def db2_told(db2: Db2Database) -> Told:
 
 @pytest.fixture
 def sqlserver_told(sqlserver: TestServer, sqlserver_database: TestDatabase) -> Iterator[Told]:
-    """A table, for a login that has the marker for a password."""
+    """Return entries for a table, with a login whose password is the marker."""
     login = f"l_{secrets.token_hex(4)}"
     sqlserver.execute(f"create login [{login}] with password = '{MARKER}'")
     sqlserver_database.execute(
@@ -324,7 +324,7 @@ def sqlserver_told(sqlserver: TestServer, sqlserver_database: TestDatabase) -> I
 
 
 def producer(**options: str) -> dict[str, str]:
-    """Entries for the Kafka sink with the marker in each of the producer's secrets."""
+    """Return entries for the Kafka sink with the marker in each of the producer's secrets."""
     named = {name.replace("_", "."): text for name, text in options.items()}
     named |= {
         "sasl.mechanism": "PLAIN",
@@ -339,19 +339,19 @@ def producer(**options: str) -> dict[str, str]:
 
 
 def sunk(**options: str) -> dict[str, str]:
-    """Entries of a sink, with underscores for dots."""
+    """Return entries of a sink, with underscores for dots."""
     return {f"debezium.sink.{name.replace('__', '-').replace('_', '.')}": text for name, text in options.items()}
 
 
 @pytest.fixture
 def file_sink(tmp_path: Path) -> Told:
-    """Files, in a place that is refused where it is of no file system."""
+    """Return entries for files, and for a path that is refused because it belongs to no file system."""
     return Told(sunk(type="file", file_path=str(tmp_path / "out")), sunk(file_path="nowhere://x/out"), 8)
 
 
 @pytest.fixture
 def kafka_sink(kafka: Kafka) -> Iterator[Told]:
-    """Topics that are made; brokers that say no more than that they are there."""
+    """Return entries for created topics, and for brokers that only accept connections."""
     creation = {f"debezium.source.topic.creation.default.{name}": "1" for name in ("partitions", "replication.factor")}
     with listening(BROKER) as deaf:
         away = producer(bootstrap_servers=deaf, security_protocol="SASL_PLAINTEXT", max_block_ms="2000")
@@ -368,7 +368,7 @@ def redis_sink(redis_program: None) -> Iterator[Told]:
 
 @pytest.fixture
 def nats_sink(nats_program: None) -> Iterator[Told]:
-    """The login in the URL, which is no option that looks like a secret."""
+    """Return entries with the login in the URL, which is an option whose name does not reveal a secret."""
     with NatsServer(f"authorization {{ user: cdc, password: {MARKER} }}", user="cdc", password=MARKER) as server:
         url = f"nats://cdc:{MARKER}@127.0.0.1:{server.port}"
         given = {"url": url, "create-stream": "true", "subjects": "shop,shop.>"}
@@ -379,7 +379,8 @@ def nats_sink(nats_program: None) -> Iterator[Told]:
 
 @pytest.fixture
 def http_sink() -> Iterator[Told]:
-    """A server that gives a token for the marker; a path that it refuses, with the marker in its answer."""
+    """Return entries for a server that gives a token for the marker, and a path that it refuses with the marker in its
+    answer."""
 
     def answer(request: Request) -> tuple[int, bytes]:
         if request.path == "/token":
@@ -429,7 +430,7 @@ PAIRS = [
 
 @pytest.fixture
 def events(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[], None]]:
-    """Spark's log of the events of this test. The function waits until all that were told are there."""
+    """Return a function for Spark's log of the events of this test, which waits until all are written."""
     jvm: Any = spark._jvm
     context: Any = spark.sparkContext._jsc.sc()
     folder = tmp_path / "events"
@@ -459,7 +460,7 @@ def test_a_session_is_told_no_secret(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """By a run that delivers, by another that its sink ends, and by one that its server refuses."""
+    """A run delivers, another one is ended by its sink, and a third one is refused by its server."""
     told: Told = request.getfixturevalue(f"{connector}_told")
     place: Told = request.getfixturevalue(f"{sink}_sink")
     monkeypatch.setattr(pipeline, "Pipeline", lambda run, **_: Pipeline(run, spark))
@@ -506,7 +507,7 @@ def test_a_process_of_each_source_and_sink_shows_none(
 
 
 def ends(commands: list[Command], folder: Path, entries: dict[str, str], code: int) -> None:
-    """A run that its sink ends says nothing of the marker, and Spark keeps nothing of it."""
+    """Assert that a run that its sink ends does not show the marker, and that Spark keeps nothing of it."""
     folder.mkdir()
     command = run(commands, folder, entries)
     printed, said = command.process.communicate(timeout=PATIENCE_S)
@@ -517,7 +518,7 @@ def ends(commands: list[Command], folder: Path, entries: dict[str, str], code: i
 
 @pytest.mark.full
 def test_signals_of_kafka(commands: list[Command], sqlserver_told: Told, kafka: Kafka, tmp_path: Path) -> None:
-    # a client that the brokers refuse, beside a producer that they know
+    # A client that the brokers refuse, beside a producer that they accept.
     signals = {
         "signal.enabled.channels": "kafka",
         "signal.kafka.bootstrap.servers": "127.0.0.1:1",
@@ -532,7 +533,7 @@ def test_signals_of_kafka(commands: list[Command], sqlserver_told: Told, kafka: 
 
 @pytest.mark.full
 def test_brokers_that_are_away(commands: list[Command], sqlserver_told: Told, tmp_path: Path) -> None:
-    """The query ends by an error of Spark's, which tells of its plan."""
+    """The query ends with an error of Spark's, which shows its plan."""
     with listening(BROKER) as deaf:
         away = producer(bootstrap_servers=deaf, security_protocol="SASL_PLAINTEXT", max_block_ms="2000")
         command = run(commands, tmp_path, sqlserver_told.entries | away, "--debug")

@@ -1,4 +1,4 @@
-"""Signals of a Kafka topic, from a real broker."""
+"""Signals come from a Kafka topic of a real broker."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def create(kafka_servers: str, topic: str, partitions: int = 1) -> None:
 
 
 def polled(poll: Callable[[], Polled], count: int) -> Polled:
-    """Poll until there are `count` entries, and return those."""
+    """Poll until there are `count` entries, and return them."""
     found: Polled = []
 
     def is_there() -> bool:
@@ -60,7 +60,7 @@ def test_signals_come_in_order_from_the_position_that_is_given(kafka: Kafka) -> 
     send(named, TWO)
     assert polled(lambda: channel.poll(0), 2) == [(ONE, 1), (TWO, 2)]
     assert channel.poll(2) == []
-    # The first answer was lost: the same question has the same answer, also of another process.
+    # The first answer was lost: the same request gives the same answer, also to another process.
     assert polled(lambda: channel.poll(0), 2) == [(ONE, 1), (TWO, 2)]
     other = KafkaChannel(named)
     assert polled(lambda: other.poll(1), 1) == [(TWO, 2)]
@@ -82,7 +82,7 @@ def test_a_first_look_begins_at_the_end_or_where_the_option_says(kafka: Kafka) -
 
 
 def test_a_signal_that_is_sent_before_the_first_look_is_not_lost(kafka: Kafka) -> None:
-    """A snapshot may run for hours before signals are looked for."""
+    """A snapshot may run for hours before signals are read."""
     named = config(kafka.servers)
     create(kafka.servers, named["signal.kafka.topic"])
     send(named, ONE)

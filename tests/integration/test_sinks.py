@@ -59,13 +59,13 @@ BATCHES = [
 
 @pytest.fixture
 def stream(spark: SparkSession, tmp_path: Path) -> DataFrame:
-    """The rows of BATCHES, one batch each, with all columns."""
+    """Return a stream of the rows of BATCHES, one batch each, with all columns."""
     folder = tmp_path / "rows"
     folder.mkdir()
     for number, rows in enumerate(BATCHES):
         path = folder / f"{number}.parquet"
         pq.write_table(pa.Table.from_pylist(rows, schema=ROW_SCHEMA), path)
-        # Spark takes files in the order of their times, which two written at once may share.
+        # Spark reads files in the order of their times, which two files written at once may share.
         os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
     schema = spark.read.parquet(str(folder)).schema
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
@@ -73,7 +73,7 @@ def stream(spark: SparkSession, tmp_path: Path) -> DataFrame:
 
 @pytest.fixture
 def batches(spark: SparkSession, stream: DataFrame, tmp_path: Path) -> Frames:
-    """The same rows without a query, for a sink that takes batches."""
+    """Return the same rows without a query, for a sink that accepts batches."""
     return Frames([spark.read.schema(stream.schema).parquet(str(tmp_path / f"rows/{at}.parquet")) for at in (0, 1)])
 
 
@@ -83,12 +83,12 @@ def drain(sink: sinks.Sink, stream: DataFrame | Frames, checkpoint: Path) -> Non
 
 
 def files(out: Path) -> list[Path]:
-    """The files of records in the order of their names."""
+    """Return the files of records in the order of their names."""
     return sorted(path for path in out.iterdir() if not path.name.startswith(("_", ".")))
 
 
 def ids(out: Path, topic: str) -> list[int]:
-    """The keys of one topic's records, in the order in which a reader finds them."""
+    """Return the keys of one topic's records, in a reader's order."""
     records = [json.loads(line) for path in files(out) for line in path.read_text().split("\n") if line]
     return [record["key"]["id"] for record in records if record["topic"] == topic]
 
@@ -100,7 +100,7 @@ SINKS = ["file", "console", pytest.param("parquet", marks=pytest.mark.full)]
 def test_a_sink_reads_no_more_columns_than_it_says(
     name: str, stream: DataFrame, batches: Frames, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From rows of its own columns alone, in another order, comes what comes from rows of all of them."""
+    """Rows with only its columns, in another order, give the same output as rows with all columns."""
     written = []
     for number, columns in enumerate((stream.columns, reversed(sinks.KNOWN.load(name).columns))):
         out = tmp_path / f"out{number}"
@@ -118,7 +118,7 @@ def test_a_sink_reads_no_more_columns_than_it_says(
 
 
 def recorded(out: Path) -> list[Any]:
-    """Every record of a directory, as a reader finds it."""
+    """Return every record of a directory as a reader finds it."""
     if (out / "_spark_metadata").exists():
         spark = SparkSession.getActiveSession()
         assert spark is not None
@@ -149,7 +149,7 @@ def test_a_replayed_batch_leaves_what_the_sink_says(
 def test_json_lines_hold_the_records_in_the_order_of_their_names(stream: DataFrame, tmp_path: Path) -> None:
     out = tmp_path / "out"
     drain(sinks.open("file", {"path": str(out)}), stream, tmp_path / "checkpoint")
-    # What is no records has a name that Spark and others pass over.
+    # Files other than records have names that Spark and others ignore.
     assert {path.name for path in out.iterdir() if not path.name.startswith("batch-")} == {"_tailrace"}
     lines = [line for path in files(out) for line in path.read_text().split("\n") if line]
     expected = [record for batch in BATCHES for record in batch]
@@ -162,7 +162,7 @@ def test_json_lines_hold_the_records_in_the_order_of_their_names(stream: DataFra
         }
         for record in expected
     ]
-    # The JSON of a record goes in as it is, byte for byte.
+    # The JSON of a record is inserted byte for byte.
     assert expected[0]["value"].decode() in lines[0]
 
 
@@ -196,7 +196,7 @@ def test_a_replayed_batch_is_left_as_it_is(batches: Frames, tmp_path: Path) -> N
 
 @pytest.fixture
 def small_files(spark: SparkSession) -> Iterator[None]:
-    """Spark begins another file after each record of a task."""
+    """Let Spark begin another file after each record of a task."""
     spark.conf.set("spark.sql.files.maxRecordsPerFile", "1")
     yield
     spark.conf.unset("spark.sql.files.maxRecordsPerFile")
@@ -272,7 +272,7 @@ def test_an_error_in_a_batch_is_found_again_in_the_driver(stream: DataFrame, tmp
     sink = sinks.open("file", {"path": str(out)})
     drain(sink, stream, checkpoint)
     before = {path.name: path.read_text() for path in files(out)}
-    # Files of the second batch are there, and nothing that says that it was written.
+    # Files of the second batch exist, but no record that it was written.
     (checkpoint / "commits" / "1").unlink()
     (out / "_tailrace" / "batch-000000000001.json").unlink()
     with pytest.raises(StreamingQueryException) as failed:
@@ -338,7 +338,7 @@ def test_a_replayed_batch_is_sent_again_in_its_order(batches: Frames, server: We
     assert server.bodies == [*values[0], *values[1]]
     names = [request.header("webhook-id") for request in server.requests]
     assert len(set(names)) == len(names)
-    # As after a crash between the sink and the commit of the second batch; the next run has a sink of its own.
+    # As after a crash between the sink and the commit of the second batch; the next run has a new sink.
     (checkpoint / "commits" / "1").unlink()
     drain(sinks.open("http", {"url": server.url}), batches, checkpoint)
     assert server.bodies == [*values[0], *values[1], *values[1]]
@@ -394,7 +394,7 @@ def test_kafka_refuses_progress_that_is_tracked_asynchronously(name: str) -> Non
 
 
 def test_kafka_refuses_speculation(stream: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be changed in a session that runs: its settings are those of the test's."""
+    """The setting cannot be changed in a running session, whose settings are the test's."""
     settings = {"spark.speculation": "true"}
     monkeypatch.setattr(type(stream.sparkSession.sparkContext), "getConf", lambda self: settings)
     with pytest.raises(SinkError, match=r"spark\.speculation is on"):

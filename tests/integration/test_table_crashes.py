@@ -1,4 +1,4 @@
-"""What the sink `tables` leaves behind when it dies between any two of its commits, or finds what is not its own."""
+"""The sink `tables` loses and repeats nothing if it dies between any two commits, and refuses foreign tables."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.fix_lake import writes
 AT = datetime.datetime(2024, 2, 3, tzinfo=datetime.UTC)
 OLD = Form(("id", "v", "code"), (pa.int32(), pa.int32(), pa.string()), (0,), numbers=(1, 2, 3), relation=7)
 NEW = Form(("code", "id", "w"), (pa.string(), pa.int64(), pa.int32()), (0,), numbers=(3, 1, 2), relation=7)
-"""The column v is called w, id is wider, and the key is another one."""
+"""The column v is now called w, id is wider, and the key has another column."""
 
 
 def block(table: str, form: Form, place: int, *rows: Sequence[Any], snapshot: str = "") -> dict[str, Any]:
-    """A block of changes, each an operation and the row's values, one place of the log after another."""
+    """Return a block of changes, each an operation and the row's values, at consecutive places of the log."""
     told = [
         {"op": op, "position": f"{at:016X}", "ordinal": 0, "part": 0, "at": AT, "missing": None, "origin": None}
         | {f"c{index}": value for index, value in enumerate(values)}
@@ -43,7 +43,7 @@ def block(table: str, form: Form, place: int, *rows: Sequence[Any], snapshot: st
 
 
 class Lake:
-    """Tables under `path` that batches of blocks are written to, by a new writer for each: as after a restart."""
+    """Tables under `path` to which batches of blocks are written, each by a new writer, as after a restart."""
 
     def __init__(self, spark: SparkSession, path: Path, **options: str) -> None:
         self.spark, self.path = spark, path
@@ -72,12 +72,12 @@ class Lake:
         return sorted((tuple(row) for row in found.collect()), key=repr)
 
     def commits(self, table: str, mode: str) -> int:
-        """How many commits have appended rows, or put them in the place of others (Overwrite)."""
+        """Return the number of commits that have appended or replaced (Overwrite) rows."""
         return len(writes(self.path / table, mode))
 
 
 class Crashes:
-    """Dies behind those commits to tables under `path` whose numbers, from 0, `chosen` has."""
+    """A crash after each commit to tables under `path` whose number, from 0, is in `chosen`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
         self.chosen: Collection[int] = ()
@@ -118,8 +118,8 @@ class Crashes:
             raise OSError("died")
 
     def deaths(self, run: Callable[[], None], commits: int, few: int) -> int:
-        """How often it dies before it has made so many commits, each once: behind every one of them, or behind a few
-        of them by the day, where this is no full run."""
+        """Yield the chosen numbers of commits: a crash after every one of them, or in a run that is not full after a
+        few of them, by the day."""
         day = datetime.date.today().toordinal()
         self._before, self.chosen = (
             self._commits(),
@@ -133,7 +133,7 @@ class Crashes:
 
 
 def deaths(run: Callable[[], None]) -> int:
-    """How often it died before it came to its end."""
+    """Run to the end. Return the number of crashes."""
     for died in range(30):
         try:
             run()
@@ -162,20 +162,20 @@ SECOND = [
 
 
 def test_it_may_die_behind_any_commit(spark: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table that is altered, with another key in the middle of a batch, and one beside it: each is written once."""
+    """One table is altered, with another key in the middle of a batch, beside another table: each is written once."""
     lake, crashes = Lake(spark, path), Crashes(monkeypatch, path)
-    # the positions and both tables made, both written, the moment; of each table one commit in a run
+    # The positions and both tables created, both written, the moment; one commit for each table in a run.
     assert crashes.deaths(lambda: lake.write(0, *FIRST), 6, 1) == sized(1, 4)
-    # two parts of one table, with five commits of its alteration between them, the other table, and the moment; two
-    # tables may die in one run
+    # Two parts of one table, with five commits of its alteration in between, the other table, and the moment; two
+    # tables may die in one run.
     assert crashes.deaths(lambda: lake.write(1, *SECOND), 9, 2) in sized((1, 2), (8,))
-    # Spark's own commit is missing: the batch comes once more
+    # Spark's own commit is missing, so the batch is replayed.
     lake.write(1, *SECOND)
     assert lake.rows("s.a") == [(1, 1, "n"), (4, 4, "q"), (5_000_000_000, 11, "x")]
     assert lake.rows("s.b") == [(1, 2, "x")]
     assert [lake.commits(table, "Overwrite") for table in ("s.a", "s.b")] == [2, 1]
     assert [lake.commits(table, "Append") for table in ("s.a", "s.b", "tailrace_positions")] == [1, 1, 2]
-    # what others do behind a batch is not of its moment
+    # Later changes by others do not belong to the batch's moment.
     spark.sql(f"update delta.`{path / 's.b'}` set v = 0")
     moment = read_at(spark, str(path))
     assert [tuple(row) for row in moment.tables["s.b"].collect()] == [(1, 2, "x")]
@@ -220,7 +220,7 @@ LEFT: Sequence[Mapping[str, Sequence[str]]] = (
 
 @pytest.mark.parametrize("turn", range(len(LEFT)) if is_full() else [datetime.date.today().toordinal() % len(LEFT)])
 def test_it_may_die_while_tables_are_made(spark: SparkSession, path: Path, turn: int) -> None:
-    """Delta Lake makes the directory of the log before it writes the first commit into it: nothing is there yet, or
+    """Delta Lake creates the directory of the log before it writes the first commit into it: nothing is there yet, or
     half a commit."""
     for table, names in LEFT[turn].items():
         log = path / table / "_delta_log"

@@ -1,4 +1,4 @@
-"""The sink `tables` over each format that there is: the same rows, once, in every mode; and who else can read them."""
+"""The sink `tables` writes the same rows with each format, once, in every mode, readable by others."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ CHANGES = (
 
 @pytest.fixture(params=["iceberg", pytest.param("delta", marks=pytest.mark.full)])
 def stored(request: pytest.FixtureRequest, lake: Callable[..., Lake], spark: SparkSession) -> Callable[..., Lake]:
-    """A lake of one format. What holds for Delta Lake is in the other tests as well."""
+    """Yield a lake of one format. The other tests show the same for Delta Lake."""
     name = request.param
     return lambda **options: lake(sink_tables_format=name, **options)
 
 
 TURNS = ("history", "deletes that stay", "log")
-"""Of these one is taken in a run that is no full one, by the day."""
+"""Variants of which a run that is not full tests one, by the day."""
 _Test = TypeVar("_Test", bound=Callable[..., None])
 
 
 def turn(of: str) -> Callable[[_Test], _Test]:
-    """Mark a test as one of full runs, unless today it is its turn."""
+    """Mark a test as only for full runs, unless today is its turn."""
     is_today = TURNS.index(of) == date.today().toordinal() % len(TURNS)
     return lambda test: test if is_today else pytest.mark.full(test)
 
 
 def test_the_rows_that_the_source_has(stored: Callable[..., Lake], database: Database) -> None:
-    """Snapshot, changes, values that are not in the log, a truncate: read again after each."""
+    """There are a snapshot, changes, values missing in the log, and a truncate, with a read after each."""
     database.execute(*ROWS)
     made = stored()
     made.run()
@@ -138,7 +138,7 @@ def test_a_crash_behind_a_commit_leaves_the_batch_in_once(
     moments = made.rows("tailrace_positions", "batch, whole")
     assert [whole for _, whole in moments] == [False, True]
     made.equals("a", "b")
-    # an earlier moment than the newest: see test_table_maintenance, too
+    # An earlier moment than the newest; see test_table_maintenance, too.
     if is_full():
         database.execute("update a set v = 0 where id = 2")
         made.run()

@@ -1,4 +1,4 @@
-"""The sink `tables`: tables of Delta Lake that equal those of a real PostgreSQL, after crashes too."""
+"""The sink `tables` makes Delta Lake tables that equal those of a real PostgreSQL, also after crashes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ BIG = "lpad('', 9000, md5(random()::text) || md5(random()::text))"
 """A text that PostgreSQL stores apart from its row."""
 VERSIONS = "id, v, big, __valid_from, __valid_to"
 REPEATED = 47
-"""The changes of the batch that is repeated."""
+"""The number of changes in the batch that is replayed."""
 
 
 def killed_behind(does: Callable[..., Any], what: str) -> Callable[..., Any]:
-    """Does it, and dies."""
+    """Do it, and then die."""
 
     def done(*told: Any) -> Any:
         does(*told)
@@ -40,9 +40,9 @@ def killed_behind(does: Callable[..., Any], what: str) -> Callable[..., Any]:
 def test_latest_equals_the_source(
     streamed: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Snapshot, inserts, updates, deletes, key changes, truncates and values stored apart, batch by batch.
+    """There are a snapshot, inserts, updates, deletes, key changes, truncates and values stored apart, batch by batch.
 
-    One of the batches is repeated, since the pipeline is killed before Spark has written its commit.
+    One of the batches is replayed, because the pipeline is killed before Spark has written its commit.
     """
     database.execute(
         "create table t (id int primary key, v text, n numeric(12,3), big text, at timestamptz, day date)",
@@ -88,7 +88,7 @@ def test_latest_equals_the_source(
     assert made.counted == REPEATED + 1 + 5
     made.equals(*names)
     assert len(writes(made.path / "public.Odd name; x", "Overwrite")) == 1
-    # Parquet's own timestamps: INT96 would be read as ns
+    # Parquet's own timestamps, because INT96 would be read as ns.
     files = list((made.path / "public.t").glob("*.parquet"))
     assert {str(pq.read_schema(file).field("at").type) for file in files} == {"timestamp[us, tz=UTC]"}
 
@@ -97,7 +97,7 @@ def test_latest_equals_the_source(
 def test_a_crash_between_a_merge_and_its_commit_changes_nothing(
     lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed behind each of the writes of one batch: every one of them is in the tables once, and at one moment."""
+    """After a kill following each of a batch's writes, every write is in the tables once, and at one moment."""
     database.execute(
         "create table a (id int primary key, v int)",
         "create table b (id int primary key, v int)",
@@ -157,11 +157,11 @@ ALTERATIONS = (
     "alter table t drop constraint t_pkey, add primary key (id, u)",
     "delete from t where id = 2",
 )
-"""A column that has another name, whose old one another column gets; one that is gone; a wider type; another key."""
+"""A column is renamed, and another one gets its old name; one is dropped; one is widened; the key changes."""
 
 
 def test_the_log_has_every_change(lake: Callable[..., Lake], database: Database) -> None:
-    """Beside alterations too."""
+    """This also holds beside alterations."""
     database.execute(
         "create table t (id int primary key, v int, big text, w int)",
         "alter table t alter column big set storage external",
@@ -192,8 +192,8 @@ def test_the_log_has_every_change(lake: Callable[..., Lake], database: Database)
 
 
 def test_history_has_every_version(lake: Callable[..., Lake], database: Database) -> None:
-    """The current versions are the source's rows, and each one ends where the next of its key begins; beside
-    alterations too."""
+    """The current versions are the source's rows, and each version ends where the next of its key begins, also beside
+    alterations."""
     database.execute(
         "create table t (id int primary key, v int, big text, w int)",
         "alter table t alter column big set storage external",
@@ -223,7 +223,7 @@ def test_history_has_every_version(lake: Callable[..., Lake], database: Database
     versions = [row for row in found if row[0] == 1]
     starts, ends = {row[3] for row in versions}, {row[4] for row in versions}
     assert len(versions) == 6
-    # the version that the truncate has ended has none behind it
+    # The version that the truncate has ended has no successor.
     assert len(ends - starts - {None}) == 1
 
 
@@ -246,8 +246,8 @@ def test_a_value_that_nobody_has_stops(lake: Callable[..., Lake], database: Data
 def test_a_value_that_nobody_has_is_read_again(
     lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Rows that the table lacks, read when one of them has another key already and another one's key is a third row's:
-    once the log has shown that too, the table equals the source, and nothing more is asked."""
+    """Rows that the table lacks are read when one of them already has another key, whose own row was a third one's.
+    Once the log has shown that too, the table equals the source, and nothing more is read again."""
     later = [
         "update t set id = 30 where id = 5",
         "update t set id = 31 where id = 6",
@@ -275,7 +275,7 @@ def test_a_value_that_nobody_has_is_read_again(
     assert len(asked) == 1
     (commit,) = FORMATS[kind].table(made.spark, f"{made.path}/public.t").commits(1)
     assert json.loads(commit.metadata or "")["tailrace"]["read_again"] == 4
-    # 5 is left out, and what 6 has is another row's, which no moment may show
+    # 5 is left out, and the value of 6 is another row's, which no moment may show.
     assert made.rows("public.t", "id") == [(1,), (2,), (20,), (6,)]
     assert not made.moments()[-1]
     made.run()
@@ -291,7 +291,7 @@ def test_a_value_that_nobody_has_is_read_again(
 def test_a_large_value_that_updates_leave_alone_is_not_in_the_batch(
     lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A megabyte in each row stays whole through updates, key changes and deletes, and nobody asks the source."""
+    """A megabyte in each row stays complete through updates, key changes and deletes, without a query to the source."""
     megabyte = "lpad('', 1048576, (select string_agg(md5(random()::text), '') from generate_series(1, 64)) || i)"
     database.execute(
         "create table t (id int primary key, v int, big text)",
@@ -306,7 +306,7 @@ def test_a_large_value_that_updates_leave_alone_is_not_in_the_batch(
         "update t set id = 1 where id = 3",
         "delete from t where id = 4",
         "update t set id = id + 100 where id = 12",
-        # what this session has read counts from now on, and not when it has ended
+        # A session's reads count from now on, not only after its end.
         "select pg_stat_force_next_flush()",
     )
 
@@ -318,7 +318,7 @@ def test_a_large_value_that_updates_leave_alone_is_not_in_the_batch(
         read = "select seq_scan, idx_scan from pg_stat_user_tables where relname = 't'"
         with database.connect() as connection:
             connection.autocommit = True
-            # what a session has read counts when it has ended
+            # A session's reads count when it has ended.
             until(lambda: not connection.execute(others).fetchall(), "the ends of the other sessions")
             return connection.execute(read).fetchall()
 

@@ -1,4 +1,4 @@
-"""`tailrace verify`: what differs between a real PostgreSQL and its tables is found, named and mended."""
+"""`tailrace verify` finds, names and repairs differences between a real PostgreSQL and its tables."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def make(spark: SparkSession, database: Database, tmp_path: Path) -> Callable[..
 
 @pytest.fixture
 def stepped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Repairs run their pipeline without a query of Spark's, but for those of a full run."""
+    """Let repairs run their pipeline without a query of Spark, except in a full run."""
     monkeypatch.setattr(repair, "Pipeline", sized(SteppedPipeline, Pipeline))
 
 
@@ -64,7 +64,7 @@ def verification(made: Lake) -> Verification:
 
 
 def found(verified: Verified) -> dict[str, dict[Any, str]]:
-    """What differs of each table that is not clean; what is not decided in brackets."""
+    """Return the differences of each table that is not clean, with undecided ones in brackets."""
     return {
         str(table.table): table.differing | {key: f"({kind})" for key, kind in table.undecided.items()}
         for table in verified.tables
@@ -73,7 +73,7 @@ def found(verified: Verified) -> dict[str, dict[Any, str]]:
 
 
 def verify(made: Lake, *given: str) -> int:
-    """What the command returns."""
+    """Return the result of the command."""
     pipeline = pipeline_of(made)
     assert isinstance(pipeline.sink, TablesSink)
     parser = argparse.ArgumentParser()
@@ -82,7 +82,7 @@ def verify(made: Lake, *given: str) -> int:
 
 
 def repaired(made: Lake, *given: str) -> tuple[int, dict[tuple[Any, ...], str]]:
-    """What the command returns that mends, and what it has reported before: of each table and key what is wrong."""
+    """Return the result of a repair, and its report: for each table and key the difference."""
     report = made.path.parent / "report"
     code = verify(made, "--repair", "--report", str(report), *given)
     entries = [json.loads(line) for line in report.read_text().splitlines()]
@@ -94,11 +94,11 @@ def repaired(made: Lake, *given: str) -> tuple[int, dict[tuple[Any, ...], str]]:
 def test_what_differs_is_named_and_mended(
     make: Callable[..., Lake], database: Database, capsys: pytest.CaptureFixture[str], kept: bool
 ) -> None:
-    """Rows that are taken away, changed, added and doubled in the tables by hand, beside changes that are not read.
+    """Rows are removed, changed, added and duplicated in the tables by hand, beside changes that are not read.
 
-    One of those ends the pipeline: it has left alone the large value of a row that is lost, and nobody has that, so
-    that the pipeline cannot come to the signal. Rows that the tables alone have are marked as deleted where deleted
-    ones stay; tables of Iceberg are plain ones always.
+    One of these changes ends the pipeline: it leaves unchanged the large value of a lost row, which nobody has, so that
+    the pipeline cannot reach the signal. Rows that only the tables have are marked as deleted if deleted rows are kept;
+    tables of Iceberg never keep them.
     """
     name = '"Odd name; x"'
     database.execute(
@@ -126,7 +126,7 @@ def test_what_differs_is_named_and_mended(
         "case `a b` when 2 then array(0, 1000) when 3 then array(0, 1000) when 5 then array(0, 0) else array(0) end) "
         f"more from {stored} where `a b` not in (10, 11) and not (`a b` > 40 and `a b` % 3 = 1))"
     )
-    # what the pipeline has not read yet does not count as damage, and is not called equal
+    # Changes that the pipeline has not read yet count neither as damage nor as equal.
     database.execute(
         f'update {name} set n = 0 where "a b" in (11, 24, 30)', f'delete from {name} where "a b" = 31'
     )  # fmt: skip
@@ -134,7 +134,7 @@ def test_what_differs_is_named_and_mended(
         assert verify(made) == 1
         capsys.readouterr()
     assert "the value of the column big of a row" in made.fails()
-    # they are equal in the end, it says
+    # The report says that they are equal in the end.
     code, told = repaired(made, "--limit", "1", "--wait", "300")
     assert code == 0
 
@@ -160,7 +160,7 @@ def test_what_differs_is_named_and_mended(
     rows = made.rows("public.Odd name; x", f"{columns}, __deleted, __op" if kept else columns)
     current = [row for row in rows if row[5:6] != ("true",)]
     assert [row[:5] for row in current] == made.source(name, columns.replace("`", '"'))
-    # 31 is gone by its own delete
+    # 31 is removed by its own delete.
     gone = [(row[0], *row[5:]) for row in rows if row not in current]
     assert gone == ([(1002, "true", "d"), (1003, "true", "d"), (31, "true", "d")] if kept else [])
     with database.connect() as connection:
@@ -171,7 +171,7 @@ def test_what_differs_is_named_and_mended(
 
 
 def damaged(make: Callable[..., Lake], database: Database) -> Lake:
-    """Tables whose deleted rows stay, one of which lacks two rows and has one that is not the source's."""
+    """Return tables that keep deleted rows, one of which lacks two rows and has a row that is not the source's."""
     database.execute(
         SIGNALS, "create table t (id int primary key, v int)", "insert into t select i, i from generate_series(1, 50) i"
     )
@@ -188,7 +188,7 @@ def damaged(make: Callable[..., Lake], database: Database) -> Lake:
 def test_rows_that_a_table_alone_has_stay_while_the_pipeline_runs(
     make: Callable[..., Lake], database: Database
 ) -> None:
-    """The others are asked for, and come with its next batch. What it asks for: see tests/unit/test_verify.py."""
+    """The other rows are requested, and come with its next batch. For the requests see tests/unit/test_verify.py."""
     made = damaged(make, database)
     checked, said = verification(made), list[str]()
     verified = replace(checked.run((), 0), is_running=True)
@@ -219,7 +219,7 @@ def test_rows_are_mended_while_the_pipeline_runs(make: Callable[..., Lake], data
 def test_a_lost_row_is_mended_though_its_next_update_ends_the_pipeline(
     make: Callable[..., Lake], database: Database
 ) -> None:
-    """Nobody has the large value that the update has left alone, so that the pipeline cannot come to the signal."""
+    """Nobody has the large value that the update has left unchanged, so that the pipeline cannot reach the signal."""
     database.execute(
         SIGNALS,
         "create table t (id int primary key, v int, big text)",
@@ -235,7 +235,7 @@ def test_a_lost_row_is_mended_though_its_next_update_ends_the_pipeline(
     assert "the value of the column big of a row" in made.fails()
     assert verify(made, "--repair", "--wait", "300") == 0
     made.equals("t")
-    # the pipeline goes on by itself, also where a row moves that was read again: see test_tables
+    # The pipeline continues by itself, also if a row moves that was read again; see test_tables.
     database.execute("update t set id = 70 where id = 7", "update t set v = 1 where id = 8")
     made.run()
     made.equals("t")
@@ -296,8 +296,7 @@ def test_tables_of_iceberg_are_compared_and_mended(make: Callable[..., Lake], da
 def test_rows_that_the_role_may_not_see_are_not_deleted(
     make: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a table whose rows a policy hides a comparison sees less than there is: from the start, or from its middle
-    on."""
+    """If a policy hides rows of a table, from the start or later, the comparison sees fewer rows than exist."""
     role = f"blind_{database.name}"
     database.execute(
         SIGNALS,

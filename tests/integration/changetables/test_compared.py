@@ -1,4 +1,5 @@
-"""What `tailrace verify` asks of SQL Server and Db2: rows, the keys that changes touch, and when the log tells all."""
+"""`tailrace verify` reads rows of SQL Server and Db2, the keys that changes touch, and knows when
+the log is complete."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from tests.fix_db2 import Db2Database
 
 
 def opened(connector: str, options: dict[str, str]) -> Compared:
-    """What reads the source, not begun."""
+    """Return a reader of the source, not begun."""
     config = registry.parse(connector, options | {"topic.prefix": "p", "row.blocks": "last"})
     opening = registry.find(connector).load_compared()
     assert opening is not None
@@ -28,14 +29,14 @@ def opened(connector: str, options: dict[str, str]) -> Compared:
 
 
 def rows(of: Compared, table: TableSchema) -> list[tuple[Any, ...]]:
-    """The rows of a table, as they are compared."""
+    """Return the rows of a table in comparable form."""
     batches = [batch for task in of.of_table(table) for batch in task.read()]
     found = [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
     return sorted(found, key=repr)
 
 
 def keys(of: Compared, table: TableSchema, after: str) -> list[tuple[bytes, ...]]:
-    """The keys that are touched behind a position."""
+    """Return the keys that changes after a position touch."""
     touched = of.touched(table, after, of.position)
     assert not touched.everything
     return sorted(zip(*touched.columns, strict=True))
@@ -50,7 +51,7 @@ def wait_until_told(of: Compared) -> None:
 
 
 def test_sql_server(sqlserver_database: TestDatabase) -> None:
-    """Rows that were captured before the reading are in it; keys of all later changes are told, once all are there."""
+    """Rows captured before the read are in it; the keys of all later changes are reported once all are captured."""
     database = sqlserver_database
     database.execute(
         "CREATE TABLE dbo.signals (id VARCHAR(42) NOT NULL PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048))",
@@ -77,12 +78,12 @@ def test_sql_server(sqlserver_database: TestDatabase) -> None:
         shown = rows(found, t)
         assert shown == [("it", 0, "w"), ("it", 1, "x"), ("it", 4, "v4"), ("it", 9, "v2")]
         assert rows(found, other) == []
-        # rows that are asked for by their keys, of which one is of no row
+        # Rows requested by their keys, one of which belongs to no row.
         asked = found.condition(["part", "id"], [["it", 1], ["it", 9], ["it's", 4]])
         assert sorted(database.query(f"SELECT id FROM dbo.t WHERE {asked}")) == [(1,), (9,)]
         asked = found.condition(["raw"], [[b"\0\7"], [b"\0\t"]])
         assert [bytes(raw) for (raw,) in database.query(f"SELECT raw FROM dbo.[odd name] WHERE {asked}")] == [b"\0\7"]
-        # what is committed and not captured is not told of
+        # A change that is committed but not captured is not reported.
         assert not found.is_told()
         assert not found.is_told()
         database.start_agent()
@@ -90,10 +91,10 @@ def test_sql_server(sqlserver_database: TestDatabase) -> None:
         late = [(b"it", b"1"), (b"it", b"2"), (b"it", b"3"), (b"it", b"9")]
         assert keys(found, t, found.position) == late
         assert keys(found, other, found.position) == []
-        # from a moment that is before the reading
+        # From a time before the read.
         start = bytes(database.query("SELECT start_lsn FROM cdc.change_tables WHERE capture_instance = 'dbo_t'")[0][0])
         assert keys(found, t, start.hex().upper() + "~") == [(b"it", b"0"), *late]
-        # from one of which nothing is known
+        # From a time of which nothing is known.
         assert found.touched(t, "00" * 10, found.position).everything
         assert database.query("SELECT type FROM dbo.signals") == [("snapshot-window-close",)]
     assert database.query("SELECT * FROM dbo.signals") == []
@@ -112,7 +113,7 @@ def test_a_later_commit_tells_without_a_signal_table(sqlserver_database: TestDat
         database.capture()
         assert not found.is_told()
         for number in range(200):
-            # its time may be that of the reading: the clock of commits has steps of 3 ms
+            # Its time may equal that of the read, because the clock of commits has steps of 3 ms.
             database.execute(f"UPDATE dbo.t SET v = {number + 3}")
             database.capture()
             if found.is_told():

@@ -1,4 +1,4 @@
-"""spark.read of SQL Server and Db2: all rows as they were at one position, however late a task reads them."""
+"""spark.read of SQL Server and Db2 gives all rows at one position, however late a task reads them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sessions() -> Iterator[None]:
 
 @pytest.fixture
 def server(sqlserver_database: TestDatabase) -> TestDatabase:
-    """A database with a table to which rows are written."""
+    """Return a database with a table to which rows are written."""
     sqlserver_database.execute(SIGNALS.format("dbo.marks"))
     sqlserver_database.enable("dbo.marks")
     return sqlserver_database
@@ -52,7 +52,7 @@ def opened(database: TestDatabase, **more: str) -> HeldTables:
 
 
 def rows(snapshot: HeldTables, *names: str) -> list[tuple[Any, ...]]:
-    """Columns of the rows of all tasks, which are read twice, as Spark may do it."""
+    """Return columns of the rows of all tasks, which are read twice, as Spark may do."""
     from tests.fix_capture import strict
 
     tasks = pickle.loads(pickle.dumps(snapshot.tasks))
@@ -68,7 +68,8 @@ def rows(snapshot: HeldTables, *names: str) -> list[tuple[Any, ...]]:
 
 
 def test_changes_behind_the_position_are_undone(server: TestDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of every kind, in every part of the table, also of rows that were deleted, moved and made again."""
+    """Changes of every kind are undone, in every part of the table, also of rows that were deleted, moved and
+    recreated."""
     monkeypatch.setattr(opening, "PART_ROWS", 45)
     values = ", ".join(f"({number}, N'old {number}')" for number in range(100))
     server.execute(
@@ -90,13 +91,13 @@ def test_changes_behind_the_position_are_undone(server: TestDatabase, monkeypatc
         "DELETE FROM dbo.t WHERE id = 1000",
     )
     assert rows(snapshot, "id", "v") == expected
-    # what was committed before the next one is in it, captured or not
+    # A row committed before the next one is in it, captured or not.
     number = server.query("SELECT count(*) FROM dbo.t")[0][0]
     assert len(rows(opened(server), "id")) == number
 
 
 def test_values_that_change_tables_lack(server: TestDatabase) -> None:
-    """Large values that an update leaves alone are those of the table, or of a later change's old row."""
+    """Large values that an update leaves unchanged come from the table, or from a later change's old row."""
     server.execute(
         "CREATE TABLE dbo.t (id INT NOT NULL PRIMARY KEY, n INT, v NVARCHAR(MAX), note NTEXT)",
         "INSERT INTO dbo.t VALUES (1, 0, N'v1', N'n1'), (2, 0, N'v2', N'n2'), (3, 0, N'v3', NULL), (4, 0, NULL, N'n4')",
@@ -117,7 +118,7 @@ def test_values_that_change_tables_lack(server: TestDatabase) -> None:
 
 
 def test_the_position_is_right_while_others_write(spark: SparkSession, server: TestDatabase, tmp_path: Path) -> None:
-    """What a stream says behind the position is what the read lacks, and nothing else."""
+    """A stream after the position shows exactly the changes that the read lacks."""
     values = ", ".join(f"({number}, 0)" for number in range(50))
     server.execute("CREATE TABLE dbo.t (id INT NOT NULL PRIMARY KEY, v INT)", f"INSERT INTO dbo.t VALUES {values}")
     server.enable("dbo.t")
@@ -245,7 +246,7 @@ def test_db2(spark: SparkSession, db2: Db2Database) -> None:
     config = parse("db2", named | {"key.converter.schemas.enable": "false"})
     with db2.capture.working():
         snapshot = held(config, EventSettings.from_options(config))
-        # behind the position, before its tasks
+        # After the position, before its tasks.
         db2.execute(
             "UPDATE INVENTORY.T SET V = 'z', AMOUNT = 7 WHERE ID < 3",
             "UPDATE INVENTORY.T SET ID = 9 WHERE ID = 2",

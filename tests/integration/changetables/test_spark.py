@@ -1,4 +1,4 @@
-"""Whole pipelines over change tables, in Spark and into files: a first run, and one from its checkpoint.
+"""Whole pipelines over change tables, in Spark and into files, run first and from their checkpoint.
 
 In the short extent a golden case of Db2 runs through Spark.
 """
@@ -21,7 +21,7 @@ from tests.fix_db2 import Db2Database
 
 
 def run(spark: SparkSession, folder: Path, connector: str, options: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Run a pipeline to what is captured now; every record written so far, in the order of their positions."""
+    """Run a pipeline up to the captured changes. Return every record written so far, in the order of positions."""
     entries = {f"debezium.source.{name}": text for name, text in options.items()} | {
         "debezium.source.connector.class": connector,
         "debezium.source.checkpoint.location": str(folder / "checkpoint"),
@@ -63,7 +63,7 @@ def test_a_pipeline_of_sql_server(spark: SparkSession, sqlserver_database: TestD
     )
     database.capture()
     rows = run(spark, tmp_path, "io.debezium.connector.sqlserver.SqlServerConnector", options)
-    # one order over all tables, within a transaction as well
+    # One order over all tables, within a transaction as well.
     assert brief(rows)[2:] == [
         ("orders", "c", 10),
         ("customers", "u", 1),

@@ -1,4 +1,4 @@
-"""The sink `tables` over change tables: tables of Delta Lake that equal those of SQL Server and Db2."""
+"""The sink `tables` over change tables makes Delta Lake tables that equal those of SQL Server and Db2."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.fix_lake import Lake, step
 
 
 class Shop(Lake):
-    """A pipeline from a database, whose `source` options are given, into tables: by a query of Spark in a full run."""
+    """A pipeline from a database with the options `source` into tables; by a query of Spark in a full run."""
 
     def __init__(self, spark: SparkSession, path: Path, source: dict[str, str], **options: str) -> None:
         if "delta" not in spark.conf.get("spark.sql.extensions", "").lower():
@@ -52,7 +52,8 @@ def of_db2(database: Db2Database) -> dict[str, str]:
 
 
 def test_latest_of_sql_server(spark: SparkSession, sqlserver_database: TestDatabase, tmp_path: Path) -> None:
-    """Snapshot, updates, deletes, key changes, nulls of columns that change tables leave out; and moments."""
+    """There are a snapshot, updates, deletes, key changes, nulls of columns that change tables
+    leave out, and moments."""
     database = sqlserver_database
     database.execute(
         "CREATE TABLE dbo.t (id INT NOT NULL, part NCHAR(2) NOT NULL, v NVARCHAR(MAX), note NTEXT, n DECIMAL(9, 2), "
@@ -83,7 +84,7 @@ def test_latest_of_sql_server(spark: SparkSession, sqlserver_database: TestDatab
     database.execute("UPDATE dbo.t SET part = N'q' WHERE id = 5", "DELETE FROM dbo.t WHERE id = 2")
     database.capture()
     check()
-    # of commits that came when the snapshot was over
+    # Moments of commits that came after the snapshot.
     assert made.moments()[-1]
     moment = read_at(spark, str(made.path))
     assert moment.tables["dbo.t"].count() == 3

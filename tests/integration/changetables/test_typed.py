@@ -1,4 +1,4 @@
-"""Typed rows of change tables: structs of the newest capture table's columns."""
+"""Typed rows of change tables are structs of the newest capture table's columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.fix_db2 import Db2Database
 
 
 def run(source: DataFrame, checkpoint: Path) -> list[Any]:
-    """The rows of what there is, in order."""
+    """Return the present rows in order."""
     found: list[Any] = []
 
     def take(batch: DataFrame, number: int) -> None:

@@ -1,6 +1,6 @@
-"""`tailrace verify` over change tables: what differs from SQL Server and Db2 is found, named and mended.
+"""`tailrace verify` over change tables finds, names and repairs differences from SQL Server and Db2.
 
-The short extent has what these databases are asked for (test_compared.py), and the whole command over PostgreSQL
+The short extent has the queries to these databases (test_compared.py), and the whole command over PostgreSQL
 (integration/test_verify.py).
 """
 
@@ -32,7 +32,7 @@ def verification(made: Shop) -> tuple[Verification, Pipeline]:
 
 
 def repaired(made: Shop, wait_s: float = 300) -> dict[str, dict[object, str]]:
-    """What is left after a repair."""
+    """Return the differences that remain after a repair."""
     wanted, pipeline = verification(made)
     mended = Repair(made.spark, pipeline.run, wanted, print).run(wanted.run((), wait_s), wait_s)
     return found(mended)
@@ -40,7 +40,7 @@ def repaired(made: Shop, wait_s: float = 300) -> dict[str, dict[object, str]]:
 
 @pytest.mark.full
 def test_sql_server(spark: SparkSession, sqlserver_database: TestDatabase, tmp_path: Path) -> None:
-    """Rows that are taken away, changed and added in tables, beside changes that are not read, are told apart."""
+    """Rows removed, changed and added in tables are distinguished, beside changes that are not read."""
     database = sqlserver_database
     database.execute(
         "CREATE TABLE dbo.signals (id VARCHAR(42) NOT NULL PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048))",
@@ -56,7 +56,7 @@ def test_sql_server(spark: SparkSession, sqlserver_database: TestDatabase, tmp_p
     source = of_sql_server(database) | {"signal.data.collection": f"{database.name}.dbo.signals"}
     made = Shop(spark, tmp_path, source)
     made.run()
-    # the first moment that is whole is behind what the snapshot may have shown
+    # The first whole moment is after everything that the snapshot may have shown.
     for text in ("u", "w"):
         database.execute(f"UPDATE dbo.t SET v = N'{text}' WHERE id = 1")
         database.capture()
@@ -71,7 +71,7 @@ def test_sql_server(spark: SparkSession, sqlserver_database: TestDatabase, tmp_p
         f"update {odd} set v = 0 where v = 7",
     ):
         spark.sql(statement)
-    # not read yet
+    # Not read yet.
     database.execute("UPDATE dbo.t SET v = N'late' WHERE id = 7", "DELETE FROM dbo.t WHERE id = 9")
     seen = verification(made)[0].run((), 30)
     assert not seen.is_running
@@ -85,7 +85,7 @@ def test_sql_server(spark: SparkSession, sqlserver_database: TestDatabase, tmp_p
     assert repaired(made) == {}
     assert made.rows("dbo.t") == sorted(map(tuple, database.query("SELECT * FROM dbo.t")), key=repr)
     assert made.rows("dbo.odd name", "v") == [(i,) for i in range(9)]
-    # the row that marks where the reading ended is gone again
+    # The row that marked the end of the read is gone again.
     assert not database.query("SELECT id FROM dbo.signals WHERE id LIKE 'tailrace-%'")
 
 
@@ -112,7 +112,8 @@ def test_what_is_not_captured_yet_is_not_certain(
     assert found(verification(made)[0].run((), 0)) == undecided
     database.start_agent()
     database.capture()
-    # a commit behind the reading says that all before it is captured; without a signal table none is made for that
+    # A commit after the read shows that everything before it is captured; without a signal table, none is made for
+    # that.
     assert found(verification(made)[0].run((), 0)) == undecided
 
 

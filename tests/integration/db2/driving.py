@@ -1,4 +1,4 @@
-"""A query over a Db2 database in the test's own process: what Spark does with a planner, and the records it gets."""
+"""A query over a Db2 database in the test's own process, in place of Spark, and its records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.fix_positions import check_commit
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record; key and value as the JSON says, with their schemas where the query writes them."""
+    """One record, with key and value as parsed JSON, including schemas if the query writes them."""
 
     topic: str
     key: Any
@@ -39,7 +39,7 @@ class Record:
 
 
 class Query:
-    """One query with its commit log. `schemas` says whether records carry their schemas."""
+    """One query with its commit log. `schemas` is True if records carry their schemas."""
 
     def __init__(self, database: Db2Database, schemas: bool = False, **options: str) -> None:
         self.database = database
@@ -61,19 +61,19 @@ class Query:
         return planner(config, EventSettings.from_options(config, "00000000-0000-7000-8000-000000000000"))
 
     def restart(self) -> None:
-        """The planner is gone; what is in the commit log stays."""
+        """Replace the planner, and keep the commit log."""
         self.planner.close()
         self.planner = self.fresh()
 
     def plan(self, rows: int | None = None) -> dict[str, Any] | None:
-        """The end of the next batch, None when there is none."""
+        """Return the end of the next batch, None if there is none."""
         if self.start is None:
             self.start = json.loads(json.dumps(self.planner.initial_offset()))
         end: dict[str, Any] = json.loads(json.dumps(self.planner.latest_offset(self.start, rows, None)))
         return None if end == self.start else end
 
     def read(self, end: dict[str, Any]) -> list[Record]:
-        """The records of the batch that ends at `end`."""
+        """Return the records of the batch that ends at `end`."""
         assert self.start is not None
         found: list[Record] = []
         for task in self.planner.partitions(self.start, end):
@@ -83,7 +83,7 @@ class Query:
         return found
 
     def drain(self, rows: int | None = None) -> list[Record]:
-        """Every batch that there is now, committed one by one."""
+        """Read and commit every present batch."""
         found: list[Record] = []
         while (end := self.plan(rows)) is not None:
             found += self.read(end)
@@ -92,7 +92,7 @@ class Query:
         return found
 
     def newest(self) -> dict[str, bytes | None]:
-        """How far the capture program has read the log."""
+        """Return the position up to which the capture program has read the log."""
         return {self.database.name: self.database.capture.newest()}
 
     def close(self) -> None:

@@ -79,8 +79,8 @@ def test_types_have_the_schemas_of_the_reference(types: Db2Database, query: Make
 
 
 def test_large_objects_come_with_the_snapshot(db2: Db2Database, query: Make) -> None:
-    # With a column of bytes beside them, as in a change table, Derby cannot send them to this driver; nor can it
-    # where they may be larger than LOBCacheSize.
+    # With a column of bytes beside them, as in a change table, Derby cannot send them to this driver, and neither where
+    # they may be larger than LOBCacheSize.
     db2.execute(
         "CREATE SCHEMA MYSCHEMA",
         "CREATE TABLE MYSCHEMA.DOCS (ID INTEGER NOT NULL PRIMARY KEY, T CLOB(20K), B BLOB(20K))",
@@ -100,7 +100,7 @@ def test_a_snapshot_in_chunks_joins_the_stream_without_a_gap(customers: Db2Datab
     stream = query()
     end = stream.plan()
     assert end is not None
-    # while the snapshot is planned, but not read, rows change: captured before and after its first batch
+    # While the snapshot is planned but not read, rows change: captured before and after its first batch.
     customers.capture.run(
         "UPDATE MYSCHEMA.CUSTOMERS SET FIRST_NAME = 'x' WHERE ID < 10", "DELETE FROM MYSCHEMA.CUSTOMERS WHERE ID = 49"
     )

@@ -1,4 +1,4 @@
-"""The documented Db2 events, form 2.3: their parts, names, keys and values. Each test names what it shows."""
+"""The documented Db2 events, form 2.3, have the right parts, names, keys and values. Each test names its subject."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_names_that_differ_in_case_alone_are_told_apart_and_reported(db2: Db2Dat
     for table in ("CASED", "Cased"):
         db2.capture.register("MYSCHEMA", table, name=f"CD_{len(db2.capture.registered)}")
     db2.capture.run("INSERT INTO MYSCHEMA.CASED VALUES (1)", 'INSERT INTO MYSCHEMA."Cased" VALUES (2)')
-    # one entry of a list means both, as lists do not tell case
+    # One entry of a list matches both, because lists ignore case.
     records = query(table_include_list=r"MYSCHEMA\.cased").drain()
     assert [(record.topic, record.key) for record in records] == [
         ("mydatabase.MYSCHEMA.CASED", {"ID": 1}), ("mydatabase.MYSCHEMA.Cased", {"ID": 2}),

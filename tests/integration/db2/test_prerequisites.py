@@ -1,4 +1,4 @@
-"""What `tailrace check` tells of a Db2 database."""
+"""`tailrace check` reports the state of a Db2 database."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_short_retention_is_told(customers: Db2Database) -> None:
 
 
 def stored(query: Query, folder: Path) -> None:
-    """A checkpoint as Spark writes it, with the offset that the query has reached."""
+    """Write a checkpoint in Spark's form, with the offset that the query has reached."""
     (folder / "offsets").mkdir(exist_ok=True)
     (folder / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(query.start)}\n")
 
@@ -123,7 +123,7 @@ def test_the_checkpoint_is_compared_with_what_is_still_there(
     assert (level, text.startswith("The oldest unread change is 86")) == ("warning", True)
     customers.execute("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET AUTOPRUNE = 'N'")
     assert of(found(customers, **options), "checkpoint") == there
-    # what has been read may be pruned
+    # Changes that were read may be pruned.
     assert running.drain()
     stored(running, tmp_path)
     customers.capture.prune(last)
@@ -144,7 +144,7 @@ def test_a_checkpoint_that_pruning_has_passed_is_told(
     words = "Changes behind the checkpoint are cleaned up, or their change tables are gone: MYSCHEMA.CUSTOMERS."
     assert of(found(customers, **options), "checkpoint") == [("error", words)]
     assert of(found(customers, **options, snapshot_mode="when_needed"), "checkpoint") == [("warning", words)]
-    # The start leaves it to the planner, whose error says what is lost.
+    # The start leaves it to the planner, whose error names the loss.
     assert of(demand(parse("db2", customers.options(**options))), "checkpoint") == []
     customers.execute("UPDATE ASNCDC.IBMSNAP_REGISTER SET SYNCHPOINT = X'" + "00" * 16 + "', CD_NEW_SYNCHPOINT = NULL")
     ((level, text),) = of(found(customers, **options), "checkpoint")

@@ -30,14 +30,14 @@ SIGNALS = "MYSCHEMA.SIGNALS"
 
 @pytest.fixture(scope="module")
 def guarding(derby_jars: list[Path]) -> Iterator[Derby]:
-    """A server where everybody but the owner may do what was granted to him."""
+    """Run a server where everybody except the owner has only granted rights."""
     with Derby(derby_jars, guarded=True) as server:
         yield server
 
 
 @pytest.fixture
 def owned(guarding: Derby) -> Iterator[Db2Database]:
-    """A database with two customers and a signal table, through the eyes of its owner."""
+    """Return a database with two customers and a signal table, as its owner."""
     name = f"T{secrets.token_hex(3).upper()}"
     guarding.make(name)
     capture = Capture(dsn(guarding, name))
@@ -59,7 +59,7 @@ def added(name: str) -> str:
 
 
 class _Reader:
-    """The server through the eyes of the user TAILRACE."""
+    """The server as the user TAILRACE."""
 
     user, password = "tailrace", "pw-of-the-least"
 

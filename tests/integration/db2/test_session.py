@@ -1,4 +1,4 @@
-"""What a session with the database says of change tables, tables and keys."""
+"""A session with the database describes change tables, tables and keys."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_commit_times_are_those_of_the_units_of_work(customers: Db2Database, ses
     assert newest is not None
     times = session.commit_times(START, newest)
     assert times.positions.to_pylist() == [session.counts(only(session), START, newest)[0][0]]
-    # the server's clock has milliseconds
+    # The server's clock has milliseconds.
     assert before - 1000 <= times.at_us[0] <= after
     assert session.clock_offset_us() == 0
 
@@ -272,7 +272,7 @@ def test_change_tables_may_be_in_another_schema(db2: Db2Database) -> None:
     session = opened(db2)
     assert only(session).name == "CHANGES.CDC_INVENTORY_T"
     session.close()
-    # nor is it looked for anywhere else than where the option says
+    # It is not searched for elsewhere than where the option says.
     session = opened(db2, cdc_change_tables_schema="ASNCDC")
     with pytest.raises(PositionLost, match=r"ASNCDC\.CDC_INVENTORY_T of .*INVENTORY\.T is gone"):
         session.describe(session.captures())
@@ -314,7 +314,7 @@ def test_rows_are_read_under_every_isolation(customers: Db2Database, mode: str) 
     session = opened(customers, snapshot_isolation_mode=mode)
     table = session.describe([only(session)])[0].table
     assert [fetch[0].to_pylist() for fetch in session.rows(table, KeyRange(("ID",)))] == [[b"1"]]
-    # nothing stays locked
+    # No lock is left.
     customers.execute("UPDATE INVENTORY.CUSTOMERS SET FIRST_NAME = 'b'")
     session.close()
 
@@ -375,7 +375,7 @@ def test_a_session_ends_with_the_server_and_another_one_begins(customers: Db2Dat
     customers.server.halt()
     try:
         with ThreadPoolExecutor() as pool:
-            # the driver tries for 5 s, whatever it is told: both at once
+            # The driver tries for 5 s, whatever its options, so both run at once.
             refused = pool.submit(Connection, config(customers, driver_enableAcr="false"))
             with pytest.raises(ConnectionFailed):
                 session.newest()

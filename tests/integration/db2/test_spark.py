@@ -1,4 +1,4 @@
-"""The source `db2-cdc` in Spark: options through Spark's reader, batches, a checkpoint that goes on."""
+"""The source `db2-cdc` works in Spark: options through Spark's reader, batches, a checkpoint that continues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fix_db2 import Db2Database
 
 
 def deliver(spark: SparkSession, database: Db2Database, folder: Path) -> None:
-    """Read what there is into JSON lines below `folder`, going on from its checkpoint."""
+    """Read all present changes into JSON lines below `folder`, from its checkpoint."""
     register(spark)
     given = database.options(table_include_list=r"MYSCHEMA\..*", value_converter_schemas_enable="false")
     frame = spark.readStream.format("db2-cdc").options(**options(parse("db2", given).texts)).load()
@@ -24,7 +24,7 @@ def deliver(spark: SparkSession, database: Db2Database, folder: Path) -> None:
 
 
 def ops(folder: Path) -> list[str | None]:
-    """The operations of the table's records, in order; None for a tombstone."""
+    """Return the operations of the table's records in order; None for a tombstone."""
     lines = [line for path in sorted((folder / "out").glob("*.jsonl")) for line in path.read_text("utf-8").splitlines()]
     records = [json.loads(line) for line in lines]
     return [one["value"] and one["value"]["op"] for one in records if one["topic"].endswith(".CUSTOMERS")]

@@ -1,7 +1,7 @@
-"""Capture: a planner and its tasks run as Spark runs them, one batch at a time, in the test's own process.
+"""A planner and its tasks in the test's own process, run like Spark one batch at a time.
 
-Every batch is held to two invariants: its end is not behind its start, and not ahead of what a majority of the server's
-replica set has. That is asked after the batch was planned, and never goes back.
+Every batch must fulfil two invariants: its end is not before its start, and not ahead of the state of a majority of the
+server's replica set. The majority's state is read after the batch was planned, and never goes back.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from tests.fix_mongodb import Mongo
 Event = dict[str, Any]
 
 COMMENT = "what a majority has"
-"""The comment of the command that the invariant asks with."""
+"""The comment of the command that reads the majority's state."""
 
 
 class Ahead(AssertionError):
-    """A position went back, or stands ahead of what a majority has."""
+    """A position went back, or is ahead of a majority."""
 
 
 def reached(offset: Offset) -> tuple[int, int]:
-    """How far an offset has read the log, as numbers that can be compared."""
+    """Return the position up to which an offset has read the log, as comparable numbers."""
     seconds, increment = offset["log"]["time"]
     return seconds << 32 | increment, offset["log"]["number"]
 
 
 class Capture:
-    """One query; `offset` is what its checkpoint would hold."""
+    """One query. `offset` is the content of its checkpoint."""
 
     def __init__(self, offset: Offset | None = None, **options: str) -> None:
         named = {name if "." in name else name.replace("_", "."): text for name, text in options.items()}
         plain = {"poll.interval.ms": "50", "key.converter.schemas.enable": "false",
                  "value.converter.schemas.enable": "false", "cursor.max.await.time.ms": "50",
-                 # a server that went away is looked for as often
+                 # The client looks as often for a server that was unreachable.
                  "mongodb.heartbeat.frequency.ms": "500", "mongodb.server.selection.timeout.ms": "5000",
                  "retriable.restart.connector.wait.ms": "200"}  # fmt: skip
         config = parse("mongodb", plain | named)
@@ -54,7 +54,7 @@ class Capture:
 
     @property
     def offset(self) -> Offset:
-        """What was committed last."""
+        """The offset that was committed last."""
         return self._offset
 
     @offset.setter
@@ -64,13 +64,13 @@ class Capture:
         self._offset = offset
 
     def _hold(self, end: Offset) -> None:
-        """Raise Ahead where the offset is ahead of what a majority has now."""
+        """Raise Ahead if the offset is ahead of the majority's present state."""
         head = self._majority()
         if head is not None and reached(end)[0] > head:
             raise Ahead(f"{end['log']} is ahead of {head >> 32}:{head & 0xFFFFFFFF}, which a majority has")
 
     def _majority(self) -> int | None:
-        """The newest timestamp that a majority has; None where the server does not say, or is away."""
+        """Return the newest timestamp of a majority; None if the server does not tell it or is unreachable."""
         client = self.planner._source.connect()
         try:
             if self._reads_oplog:
@@ -85,7 +85,7 @@ class Capture:
         return None if at is None else int(at.time) << 32 | int(at.inc)
 
     def step(self, rows: int | None = None, size: int | None = None) -> list[Event] | None:
-        """The records of the next batch; None when there is none."""
+        """Return the records of the next batch; None if there is none."""
         end = self.plan(rows, size)
         if end is None:
             return None
@@ -95,7 +95,7 @@ class Capture:
         return found
 
     def plan(self, rows: int | None = None, size: int | None = None) -> Offset | None:
-        """The end of the next batch, as Spark stores it; None when nothing is new."""
+        """Return the end of the next batch in Spark's form; None if nothing is new."""
         end: Offset = json.loads(json.dumps(self.planner.latest_offset(self.offset, rows, size)))
         if end == self.offset:
             return None
@@ -103,16 +103,16 @@ class Capture:
         return end
 
     def read(self, start: Offset, end: Offset) -> list[Event]:
-        """The records of a batch, as plain values."""
+        """Return the records of a batch as plain values."""
         return [_event(row) for row in self.rows(start, end)]
 
     def rows(self, start: Offset, end: Offset) -> list[dict[str, Any]]:
-        """The records of a batch, as Spark gets them."""
+        """Return the records of a batch as Spark gets them."""
         tasks = [pickle.loads(pickle.dumps(task)) for task in self.planner.partitions(start, end)]
         return [row for task in tasks for batch in task.read() for row in batch.to_pylist()]
 
     def until(self, count: int, seconds: float = 40.0, **limits: int) -> list[Event]:
-        """The records of the next batches until there are `count`."""
+        """Return the records of the next batches until there are `count`."""
         found: list[Event] = []
         until = time.monotonic() + seconds
         while len(found) < count:
@@ -121,15 +121,15 @@ class Capture:
         return found
 
     def present(self) -> int:
-        """The end of the log that can be read; 0 where the server does not say, or is away."""
+        """Return the readable end of the log; 0 if the server does not tell it or is unreachable."""
         return self._majority() or 0
 
     def has_read(self, target: int) -> bool:
-        """Whether the planner holds, or has handed out, every change up to the timestamp `target`."""
+        """Return True if the planner holds, or has delivered, every change up to the timestamp `target`."""
         return self.planner._log is None or self.planner._log.has_read(target)
 
     def idle(self, times: int = 3) -> list[Event]:
-        """The records until nothing comes for some batches."""
+        """Return the records until some batches in a row are empty."""
         found: list[Event] = []
         still = 0
         while still < times:
@@ -143,9 +143,9 @@ class Capture:
 
 
 class Query:
-    """A query that may crash: of the format 3, or 1.1 with `mongodb.name` among the options.
+    """A query that may crash, in the format 3, or in 1.1 if `mongodb.name` is among the options.
 
-    `events` are those of the batches that were committed; `options` are read again at a restart.
+    `events` are the events of committed batches; `options` are read again at a restart.
     """
 
     def __init__(self, server: Mongo, **options: str) -> None:
@@ -161,12 +161,12 @@ class Query:
         self._capture = Capture(**self.options)
 
     def restart(self) -> None:
-        """A crash and a new start from the checkpoint, with a batch that was planned and not committed."""
+        """Crash and restart from the checkpoint, with a batch that was planned and not committed."""
         self.close()
         self._capture = Capture(self._capture.offset, **self.options)
 
     def step(self, commit: bool = True) -> list[fix_capture.Event]:
-        """One trigger: the events of its batch; none when nothing was new."""
+        """Run one trigger. Return the events of its batch; [] if nothing was new."""
         if self._planned is None:
             self._planned = self._capture.plan(None, 64 << 20)
         if self._planned is None:
@@ -180,14 +180,14 @@ class Query:
         return events
 
     def until(self, count: int, seconds: float = 20) -> list[fix_capture.Event]:
-        """Trigger until there are `count` events, and all that the server's log holds now: one too many is noticed."""
+        """Trigger until there are `count` events and the server's log holds no more now. Fails for more events."""
         target = self._capture.present()
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not (len(self.events) >= count and self._capture.has_read(target)):
             self.step()
         before = -1
         while before < len(self.events):
-            # what was read when the batch before was planned already
+            # Changes that were read when the batch before was already planned.
             before = len(self.events)
             self.step()
         return self.events
@@ -216,11 +216,11 @@ def _event(row: dict[str, Any]) -> Event:
 
 
 def after(event: Event) -> Any:
-    """The document after the change."""
+    """Return the document after the change."""
     text = event["value"]["after"]
     return None if text is None else json.loads(text)
 
 
 def keys(events: list[Event]) -> list[tuple[str, str]]:
-    """Operation and key of each event."""
+    """Return operation and key of each event."""
     return [(event["op"], event["key"]) for event in events]

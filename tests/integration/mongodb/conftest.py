@@ -1,4 +1,4 @@
-"""Makers of queries that are read batch by batch."""
+"""Factories of queries that are read batch by batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Make = Callable[..., Capture]
 
 @pytest.fixture
 def make_capture() -> Iterator[Make]:
-    """Makes queries of a server: of the 1.1 format with `old`, else of today's; all are closed after the test."""
+    """Yield a factory of queries of a server: in the 1.1 format with `old`, else in today's. All are closed after the
+    test."""
     made: list[Capture] = []
 
     def make(server: Mongo, old: bool = False, offset: object = None, **options: str) -> Capture:
@@ -33,7 +34,7 @@ def make_capture() -> Iterator[Make]:
 
 @pytest.fixture
 def mongo_query() -> Iterator[Callable[..., Query]]:
-    """Makes queries of a server that may crash; all are closed after the test."""
+    """Yield a factory of queries of a server that may crash. All are closed after the test."""
     made: list[Query] = []
 
     def make(server: Mongo, **options: str) -> Query:

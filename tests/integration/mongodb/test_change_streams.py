@@ -1,4 +1,4 @@
-"""Change streams: positions, events in parts, what interrupts them and what ends them."""
+"""Change streams have positions and events in parts, survive interruptions, and end with an error when lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Through = Callable[[Change], tuple[Mongo, Proxy]]
 
 
 def started(make: Make, server: Mongo, database: str, **options: str) -> Capture:
-    """A query that has a position and reads no snapshot."""
+    """Return a query that has a position and no snapshot."""
     capture = make(server, snapshot_mode="no_data", database_include_list=database, **options)
     capture.idle(1)
     return capture
@@ -142,7 +142,7 @@ def test_cursors_stay_with_one_of_several_routers(
         router.cursors.clear()
     mongo_database["c"].insert_one({"_id": "new"})
     assert keys(capture.until(1)) == [("c", '"new"')]
-    # the event may be in the answer to a command that came before
+    # The event may be in the answer to an earlier command.
     until = time.monotonic() + 20
     while not any(router.cursors for router in routers) and time.monotonic() < until:
         capture.step()
@@ -260,7 +260,7 @@ def test_parts_of_an_event_are_put_together() -> None:
 
 
 def test_the_time_of_a_token() -> None:
-    # from MongoDB's documentation of change streams
+    # From MongoDB's documentation of change streams.
     real = "82635019A0000000012B042C0100296E5A1004AB1154ACACD849A48C61756D70D3B21F463C6F7065726174696F6E54797065"
     assert token_time(bson.encode({"_data": real})) == 0x635019A0 << 32 | 1
     assert token_time(bson.encode({"_data": "no hexadecimal digits"})) is None
@@ -270,7 +270,7 @@ def test_the_time_of_a_token() -> None:
 def test_what_is_done_to_whole_collections_is_told(
     mongo_database: MongoDatabase, make_capture: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Events are those of documents alone; the warnings name the collections."""
+    """Events are only for documents; the warnings name the collections."""
     name = mongo_database.name
     mongo_database["a"].insert_one({"_id": 1})
     mongo_database["b"].insert_one({"_id": 2})

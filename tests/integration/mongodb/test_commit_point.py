@@ -1,6 +1,6 @@
-"""What a majority of the replica set does not have yet is neither read nor counted as read.
+"""Changes that a majority of the replica set does not have yet are neither read nor counted as read.
 
-SecantusDB has one member, so a majority always has everything there. A proxy shows the oplog as a primary does whose
+SecantusDB has one member, so a majority always has everything there. A proxy shows the oplog like a primary whose
 followers are behind.
 """
 
@@ -27,13 +27,13 @@ Through = Callable[[Change], tuple[Mongo, Proxy]]
 
 
 class Lagging(Oplog):
-    """A primary that knows of a majority only up to `committed`; None: that has everything."""
+    """A primary that knows of a majority only up to `committed`; None: the majority has everything."""
 
     def __init__(self) -> None:
         self.committed: Timestamp | None = None
         self.majority_reads = 0
         self.is_anew = True
-        """Whether a cursor was opened since `committed` changed: what it shows was asked for when it was opened."""
+        """True if a cursor was opened since `committed` changed: its contents are fixed when it is opened."""
 
     def request(self, document: Document) -> Document | None:
         asked = document.get("find") == "oplog.rs" and document.get("readConcern", {}).get("level") == "majority"
@@ -44,7 +44,7 @@ class Lagging(Oplog):
         return super().request(document)
 
     def answer(self, document: Document) -> Document | None:
-        # a client that was cut may go on with its cursor over another connection
+        # A disconnected client may continue its cursor over another connection.
         return error(43, "CursorNotFound", "cursor not found") if "getMore" in document and not self.is_anew else None
 
 
@@ -55,7 +55,7 @@ class Lagged(GenuineOplog):
     proxy: Proxy
 
     def commit(self, at: Timestamp | None) -> None:
-        """Let a majority have everything up to `at`; cursors begin anew, as after an election."""
+        """Let a majority have everything up to `at`. Cursors begin anew, as after an election."""
         self.change.committed = at
         self.change.is_anew = False
         self.proxy.cut()
@@ -77,7 +77,7 @@ def insert(at: int, id_: int, **more: Any) -> Document:
 
 
 def started(lagged: Lagged, make: Make, **options: str) -> Capture:
-    """A query that stands behind the first entry."""
+    """Return a query whose position is after the first entry."""
     lagged.append(insert(100, 0))
     capture = make(lagged.server, old=True, snapshot_mode="never", **options)
     capture.step()
@@ -119,7 +119,7 @@ def test_a_query_that_ends_at_the_present_reads_to_it(lagged: Lagged, make_captu
 
 
 def test_a_new_primary_is_asked_for_the_present_until_it_knows_it(lagged: Lagged, make_capture: Make) -> None:
-    """It has what was acknowledged before the election, and shows less than that at first."""
+    """It has everything acknowledged before the election, and at first shows less than that."""
     capture = started(lagged, make_capture)
     lagged.append(insert(101, 1), insert(102, 2), insert(103, 0, t=Int64(2), op="n", ns="", o={"msg": "new primary"}))
     lagged.change.committed = Timestamp(101, 1)
@@ -132,7 +132,7 @@ def test_a_new_primary_is_asked_for_the_present_until_it_knows_it(lagged: Lagged
 
     lagged.change.request = catching_up  # type: ignore[method-assign]
     capture.planner.stop_at_present()
-    # A cursor that was opened before goes on showing what it did: a server's own would show the rest.
+    # A cursor that was opened before continues to show the same; a server's own would show the rest.
     lagged.commit(None)
     found = []
     while (batch := capture.step()) is not None:
@@ -146,7 +146,7 @@ def test_a_start_is_behind_what_a_majority_has(lagged: Lagged, make_capture: Mak
     capture = make_capture(lagged.server, old=True, snapshot_mode="never")
     capture.step()
     assert capture.offset["log"]["time"] == [100, 1]
-    # An election has put another entry in the place of the one that no majority had.
+    # An election has replaced the entry that no majority had.
     lagged.collection.delete_one({"ts": Timestamp(101, 1)})
     lagged.append(insert(101, 2, t=Int64(2)))
     lagged.commit(None)
@@ -176,7 +176,7 @@ def test_a_replayed_batch_waits_for_all_of_it(lagged: Lagged, make_capture: Make
     capture.close()
     lagged.change.committed = Timestamp(101, 1)
     again = make_capture(lagged.server, old=True, snapshot_mode="never", offset=start)
-    # The commit point comes back when the log has been asked for a while.
+    # The commit point returns after some requests for the log.
     reads = lagged.change.majority_reads
     request = lagged.change.request
 
@@ -207,7 +207,7 @@ def test_a_replayed_batch_whose_range_is_gone_is_an_error_and_no_shorter_batch(
 
 
 def test_entries_that_fall_off_while_the_reader_rests_are_an_error(lagged: Lagged) -> None:
-    """It waits while its spool is full, however long that takes."""
+    """It waits while its spool is full, for any time."""
     lagged.append(insert(100, 0), insert(101, 1))
     feed = feed_of(lagged)
     try:
@@ -216,7 +216,7 @@ def test_entries_that_fall_off_while_the_reader_rests_are_an_error(lagged: Lagge
             feed.read()
         assert feed._reached.time == 101 << 32 | 1
         lagged.collection.delete_many({})
-        # 102 was written and fell off with the others
+        # 102 was written and fell off with the others.
         lagged.append(insert(103, 3))
         with pytest.raises(PositionLost, match="no longer reaches back"):
             feed.read()
@@ -242,7 +242,7 @@ def test_a_statement_does_not_need_the_one_before_it(lagged: Lagged, make_captur
     capture = started(lagged, make_capture)
     session = {"lsid": {"id": b"1" * 16}, "txnNumber": Int64(7), "multiOpType": 1}
     operations = [{"op": "i", "ns": "shop.c", "o": {"_id": 1}, "o2": {"_id": 1}}]
-    # that one has fallen off the log
+    # That one has fallen off the log.
     before = {"ts": Timestamp(99, 1), "t": Int64(1)}
     lagged.append(insert(101, 0, op="c", ns="admin.$cmd", o={"applyOps": operations}, prevOpTime=before, **session))
     assert keys(capture.until(1)) == [("c", "1")]
@@ -265,12 +265,12 @@ def test_the_invariant_sees_a_position_that_no_majority_has(lagged: Lagged, make
 
 
 def token(time: int) -> Document:
-    """A resume token as a mongod gives it: a key string that begins with the cluster time."""
+    """Return a resume token in the form of a mongod: a key string that begins with the cluster time."""
     return {"_data": f"82{time:016X}2B0229296E04"}
 
 
 class Answering(Change):
-    """Gives resume tokens of MongoDB's form, at the cluster time `at`, with operation times that are ahead of it."""
+    """A proxy that gives resume tokens of MongoDB's form, at the cluster time `at`, with later operation times."""
 
     replies = (b"postBatchResumeToken", b"setName")
 
@@ -336,7 +336,7 @@ def test_a_stream_from_a_chosen_time_on_gives_the_changes_that_are_there_already
 
 
 class Watching(Change):
-    """Notes the read concerns of what is asked of one collection."""
+    """A proxy that records the read concerns of the commands on one collection."""
 
     def __init__(self, collection: str) -> None:
         self.collection = collection
@@ -358,7 +358,7 @@ def test_documents_of_a_snapshot_are_a_majoritys_and_no_older_than_the_log_that_
     capture = make_capture(server, old=old, database_include_list=mongo_database.name)
     assert keys(capture.step() or []) == [("r", "1")]
     asked = [concern for concern in watching.concerns if concern and "afterClusterTime" in concern]
-    # whether there is a document, and the documents; what asks whether a majority can be read names no time
+    # The test for a document, and the documents; the test whether a majority can be read names no time.
     assert len(asked) >= 2
     assert len(watching.concerns) - len(asked) <= 1
     at = Timestamp(*capture.offset["log"]["time"])
@@ -382,7 +382,7 @@ def test_documents_of_a_window_are_a_majoritys_and_no_older_than_its_opening(
     found = [event for event in capture.idle(4) if event["topic"].endswith(".c")]
     assert keys(found) == [("r", "0"), ("r", "1"), ("r", "2")]
     asked = [concern for concern in watching.concerns if concern and "afterClusterTime" in concern]
-    # the greatest key, the documents, and that there are no more
+    # The greatest key, the documents, and the end.
     assert len(asked) >= 3
     client = mongo_database.server.client()
     signalled = client.local["oplog.rs"].find_one({"o._id": "s"})

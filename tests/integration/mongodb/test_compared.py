@@ -1,4 +1,4 @@
-"""What `tailrace verify` asks of MongoDB: documents as variants, and the keys that changes touch."""
+"""`tailrace verify` reads documents of MongoDB as variants, and the keys that changes touch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_documents_and_the_keys_of_changes(mongo_database: MongoDatabase) -> Non
         assert [row[0] for row in rows(found, c)] == ['"a\\"b"', "5", "7"]
         assert [row[0] for row in rows(found, other)] == ["1"]
         assert found.is_told()
-        # what comes later is not asked for
+        # Later changes are not requested.
         kept.insert_one({"_id": 8})
         touched = {key for (key,) in keys(found, c, found.position)}
         assert touched >= {b"5", b"7", b'{"$oid": "665f1f77bcf86cd799439011"}'}

@@ -1,4 +1,4 @@
-"""Document 003: the values of MongoDB connector 1.1, from entries as MongoDB 3.4 wrote them."""
+"""Document 003: entries as MongoDB 3.4 wrote them become the values of the MongoDB connector 1.1."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def entry(increment: int, op: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def events(genuine_oplog: GenuineOplog, make_capture: Make) -> list[Event]:
-    """A create, an update and a delete of document 1004, as the document has them."""
+    """Return a create, an update and a delete of document 1004, as in the documentation."""
     genuine_oplog.append({**entry(1, "n", o={"msg": "initiating set"}), "ns": ""})
     capture = make_capture(genuine_oplog.server, old=True, snapshot_mode="never")
     capture.idle(1)

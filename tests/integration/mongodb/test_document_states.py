@@ -1,4 +1,4 @@
-"""Documents rebuilt from a server's own change stream are the documents that the server has."""
+"""Documents rebuilt from a server's own change stream equal the server's documents."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def text(document: Any, form: Any) -> str:
 
 
 def event(change: dict[str, Any]) -> dict[str, Any]:
-    """The parts of an event of format 3 that a change stream without look-up gives."""
+    """Return the parts of an event of format 3 from a change stream without look-up."""
     operation = {"insert": "c", "replace": "u", "update": "u", "delete": "d"}[change["operationType"]]
     told = change.get("updateDescription")
     if told is None:
@@ -64,7 +64,7 @@ def test_documents_from_a_change_stream_are_those_of_the_server(mongo_database: 
             if chosen.random() < 0.1:
                 collection.replace_one({"_id": number}, WHOLE)
             else:
-                # An update may not fit what those before it left, as $push a field that is no array.
+                # An update may not fit the state that earlier ones left, as $push on a field that is not an array.
                 with suppress(WriteError):
                     collection.update_one({"_id": number}, chosen.choice(UPDATES))
         collection.delete_one({"_id": 3})
@@ -78,7 +78,7 @@ def test_documents_from_a_change_stream_are_those_of_the_server(mongo_database: 
         wanted = collection.find_one({"_id": number})
         assert (found is None) == (wanted is None), number
         if found is not None:
-            # Fields that were set anew may stand in another order than the server has them in.
+            # Fields that were set anew may be in another order than on the server.
             assert _sorted(found) == _sorted(read(text(wanted, STRICT))), number
 
 

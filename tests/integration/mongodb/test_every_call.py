@@ -1,9 +1,9 @@
-"""Whichever call to the server fails, the events are those of a run in which none does.
+"""Whichever call to the server fails, the events are those of a run without a failure.
 
 Each case is run once without a fault, to count its calls, and then once for each of them: the n-th call is refused, or
-carried out while its answer is lost. A short run spoils each seventh call, from one that is drawn anew, and each
-command at least once. What raises is tried again by the same planner, as nothing must have changed, or by a new one
-from the checkpoint, with the batch that was planned first, as after a crash.
+executed while its answer is lost. A short run disturbs every seventh call, from a random one, and each command at least
+once. A failed step is repeated by the same planner, whose state must not have changed, or by a new planner from the
+checkpoint, with the planned batch first, as after a crash.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from tests.servers.secantus import Secantus
 _QUIET = frozenset({"hello", "ismaster", "isMaster", "endSessions", "killCursors"})
 READS = ("getMore",)
 FEW = 3
-"""So many of the calls that read on a cursor are spoiled: how many there are is a matter of time."""
+"""Number of getMore calls that are disturbed; how many there are depends on time."""
 STRIDE = sized(7, 1)
-"""From one call that is spoiled to the next. It is odd: a new planner and the same one take turns."""
+"""Distance between disturbed calls. It is odd, so that a new planner and the same one take turns."""
 REFUSED = error(262, "ExceededTimeLimit", "operation exceeded time limit")
 
 
 class Nth(Change):
-    """Counts the commands, and spoils one of them: `lost` lets the server carry it out before the connection ends.
+    """A proxy that counts the commands and disturbs one: with `lost` the server executes it before the connection ends.
 
-    The calls that read on a cursor are counted by themselves, and so are those of a command that is `named`.
+    getMore calls are counted separately, and so are those of a `named` command.
     """
 
     def __init__(self, *, lost: bool) -> None:
@@ -51,9 +51,9 @@ class Nth(Change):
         self.arm(0)
 
     def arm(self, at: int) -> None:
-        """Count from now on: those `named`, or the calls that read on a cursor if `reads`, else the others.
+        """Count from now on: the calls `named`, or getMore calls if `reads`, else the others.
 
-        0 spoils nothing.
+        0 disturbs nothing.
         """
         self.at, self.count = at, 0
         self.spoiled: str | None = None
@@ -82,7 +82,7 @@ class Nth(Change):
 
 @dataclass
 class Run:
-    """One query through the faults: `events` are those of batches that were read to their end and committed."""
+    """One query through the faults. `events` holds the events of batches that were read completely and committed."""
 
     nth: Nth
     options: dict[str, str]
@@ -101,7 +101,8 @@ class Run:
         return made
 
     def step(self) -> bool:
-        """One trigger; False when nothing was new. The first one after the fault crashes where `restarts`."""
+        """Run one trigger. Return False if nothing was new. With `restarts`, the first trigger
+        after the fault crashes."""
         try:
             if self.ends and not self._is_aimed:
                 self._capture.planner.stop_at_present()
@@ -125,7 +126,7 @@ class Run:
         return True
 
     def _crash(self) -> None:
-        """A new planner from the checkpoint, with the batch that was planned."""
+        """Create a planner from the checkpoint, with the batch that was planned."""
         self.crashed = True
         self._capture.close()
         self._capture = self._new(self._capture.offset)
@@ -150,7 +151,7 @@ Begin = Callable[..., Run]
 
 @pytest.fixture
 def database(make_secantus: Callable[..., Secantus]) -> Iterator[MongoDatabase]:
-    """A database of a server that has served nothing else: each run looks through its oplog anew."""
+    """Return a database of a fresh server, because each run reads its oplog anew."""
     server = running(make_secantus("--enable-test-commands"))
     with server.client() as client:
         yield MongoDatabase(server, client["shop"])
@@ -158,7 +159,7 @@ def database(make_secantus: Callable[..., Secantus]) -> Iterator[MongoDatabase]:
 
 @pytest.fixture
 def begin(database: MongoDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
-    """Makes queries of the database."""
+    """Yield a factory of queries of the database."""
     monkeypatch.setattr(chunks.plan, "__defaults__", ((), 10))
     made: list[Run] = []
 
@@ -181,7 +182,7 @@ def begin(database: MongoDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 def told(events: list[Event]) -> Counter[tuple[str, str, str]]:
-    """The events as far as they do not depend on the run."""
+    """Return the parts of the events that do not depend on the run."""
     return Counter(
         (event["op"], event["key"], json.dumps(event["value"] and (after(event) or event["value"].get("patch"))))
         for event in events
@@ -190,7 +191,7 @@ def told(events: list[Event]) -> Counter[tuple[str, str, str]]:
 
 
 def state(events: list[Event]) -> dict[str, Any]:
-    """What a consumer holds in the end."""
+    """Return a consumer's final state."""
     found: dict[str, Any] = {}
     for event in events:
         if event["op"] in ("d", "tombstone"):
@@ -206,14 +207,14 @@ Case = Callable[[Begin, Mongo, MongoDatabase, Nth, bool, int], Run]
 def initial(
     begin: Begin, server: Mongo, database: MongoDatabase, nth: Nth, restarts: bool, at: int, **more: str
 ) -> Run:
-    """A snapshot of several batches, changes beside it, and the log behind it."""
+    """Run a snapshot of several batches, with changes beside it, and the log after it."""
     database["c"].insert_many([{"_id": number, "v": 0} for number in range(45)])
     database["e"].insert_one({"_id": 100})
     nth.arm(at)
     run = begin(server, nth, restarts, **more)
     while not run.events:
         run.step()
-    # a collection of which the snapshot knows nothing: its documents come with the log alone
+    # A collection unknown to the snapshot: its documents come only with the log.
     database["f"].insert_many([{"_id": number, "v": 1} for number in range(200, 205)])
     database["f"].delete_one({"_id": 201})
     run.until("204")
@@ -225,10 +226,10 @@ def initial(
 def streaming(
     begin: Begin, server: Mongo, database: MongoDatabase, nth: Nth, restarts: bool, at: int, **more: str
 ) -> Run:
-    """Changes of the log, in several batches."""
+    """Run changes of the log in several batches."""
     nth.arm(0)
     run = begin(server, nth, restarts, **{"snapshot.mode": "never" if "old" in more else "no_data"}, **more)
-    # the log is opened with the first position
+    # The log is opened with the first position.
     nth.arm(at)
     run.until_begun()
     for first in (0, 10, 20):
@@ -240,7 +241,7 @@ def streaming(
 
 
 def window(begin: Begin, server: Mongo, database: MongoDatabase, nth: Nth, restarts: bool, at: int, **more: str) -> Run:
-    """An incremental snapshot of several windows, with changes between them."""
+    """Run an incremental snapshot of several windows, with changes between them."""
     database["c"].insert_many([{"_id": number, "v": 0} for number in range(10)])
     database.database.create_collection("signals")
     nth.arm(0)
@@ -266,7 +267,7 @@ def window(begin: Begin, server: Mongo, database: MongoDatabase, nth: Nth, resta
 def present(
     begin: Begin, server: Mongo, database: MongoDatabase, nth: Nth, restarts: bool, at: int, **more: str
 ) -> Run:
-    """A query that ends at the present: a snapshot the first time, then what was changed."""
+    """Run a query that ends at the present: a snapshot the first time, then the changes."""
     database["c"].insert_many([{"_id": number, "v": 0} for number in range(25)])
     nth.arm(at)
     run = begin(server, nth, restarts, True, **more)
@@ -318,7 +319,7 @@ def test_no_failing_call_changes_what_is_delivered(
         assert len(missed) > 1
 
         def spoil(at: int) -> bool:
-            """One run without its n-th call; False where there was none to spoil."""
+            """Run once with a fault at the n-th call. Return False if there is no such call."""
             # Each call meets both over the two kinds of faults.
             restarts = (at % 2 == 0) == lost
             made = run(at, restarts)
@@ -327,7 +328,7 @@ def test_no_failing_call_changes_what_is_delivered(
             missed.discard(nth.spoiled)
             where = (at, nth.spoiled, restarts)
             if case is window and made.crashed:
-                # The last window is read again, and what was changed since may come in its place.
+                # The last window is read again, and later changes may replace its rows.
                 assert state(made.events) == state(whole.events), where
                 assert wanted - told(made.events) == Counter(), where
             else:
@@ -335,11 +336,11 @@ def test_no_failing_call_changes_what_is_delivered(
             return True
 
         for nth.reads in (False, True):
-            # A run with fewer calls than asked for has met them all.
+            # A run with fewer calls than requested has met them all.
             for at in range(1, FEW + 1) if nth.reads else itertools.count(1 + secrets.randbelow(STRIDE), STRIDE):
                 if not spoil(at):
                     break
-        # Two threads call. Which of them calls first changes from run to run, and so does the number of a call.
+        # Two threads call. Their order changes from run to run, and so does the number of a call.
         for nth.named in sorted(missed):
             assert spoil(1), nth.named
         assert not missed

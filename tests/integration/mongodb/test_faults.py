@@ -1,7 +1,7 @@
-"""Lost connections, elections, rollbacks, positions that are gone, a sharded cluster: nothing lost, nothing twice.
+"""Lost connections, elections, rollbacks, lost positions and a sharded cluster lose and repeat nothing.
 
-SecantusDB has one member and knows no elections. What a client sees of them comes from proxies and from entries that
-are written as other servers write them.
+SecantusDB has one member and knows no elections. A client's view of them comes from proxies, and from entries that are
+written like another server's.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ FORMS = pytest.mark.parametrize("form", [{"mongodb_name": "p"}, {}], ids=["oplog
 
 
 def ids(query: Query) -> list[str]:
-    """The ids of the documents that were inserted, read or updated, in the order of their events."""
+    """Return the ids of the inserted, read or updated documents, in the order of their events."""
     return [event.id["id"] for event in query.events if event.value is not None]
 
 
 def is_read(command: Document) -> bool:
-    """Whether a command of the query's own reads the log: opens a cursor over it, or asks for more."""
+    """Return True if a command of the query itself reads the log: it opens a cursor over it, or continues one."""
     if command.get("comment") == COMMENT:
         return False
     return command.get("find") == "oplog.rs" or "getMore" in command or "$changeStream" in str(command.get("pipeline"))
@@ -201,7 +201,7 @@ def entry(at: int, number: int, *, term: int = 1, op: str = "i", h: int | None =
 
 
 def genuine(oplog: GenuineOplog, mongo_query: Queries) -> Query:
-    """A query that has read one entry after its start."""
+    """Return a query that has read one entry after its start."""
     oplog.append(entry(0, 0))
     query = mongo_query(oplog.server, mongodb_name="p", snapshot_mode="never")
     query.begin()

@@ -1,4 +1,4 @@
-"""The oplog of every MongoDB's shape: positions, transactions, and what is lost."""
+"""The oplog in the form of every MongoDB version: positions, transactions, and losses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SESSION = {"id": Binary(b"0123456789abcdef", 4), "uid": Binary(b"u" * 32, 0)}
 
 
 def entry(at: int, op: str, ns: str = "inventory.customers", increment: int = 1, **more: Any) -> dict[str, Any]:
-    """An entry as MongoDB 4.2 and later write it, at `at` seconds."""
+    """Return an entry in the form of MongoDB 4.2 and later, at `at` seconds."""
     return {"ts": Timestamp(at, increment), "t": Int64(1), "v": 2, "op": op, "ns": ns, **more}
 
 
@@ -29,7 +29,7 @@ def insert(at: int, id_: int, **more: Any) -> dict[str, Any]:
 
 
 def applied(at: int, *ids: int, ns: str = "inventory.customers", **more: Any) -> dict[str, Any]:
-    """A part of a transaction that inserts documents."""
+    """Return a part of a transaction that inserts documents."""
     operations = [{"op": "i", "ns": ns, "o": {"_id": id_}} for id_ in ids]
     inside = {name: more.pop(name) for name in ("partialTxn", "prepare", "count") if name in more}
     return entry(at, "c", "admin.$cmd", lsid=SESSION, txnNumber=Int64(7), o={"applyOps": operations, **inside}, **more)
@@ -44,7 +44,7 @@ NOWHERE = {"ts": Timestamp(0, 0), "t": Int64(-1)}
 
 @pytest.fixture
 def started(genuine_oplog: GenuineOplog, make_capture: Make) -> Capture:
-    """A query that has a position behind the first entry."""
+    """Return a query whose position is after the first entry."""
     genuine_oplog.append(entry(100, "n", "", o={"msg": "initiating set"}))
     capture = make_capture(genuine_oplog.server, old=True, snapshot_mode="never")
     capture.idle(1)
@@ -157,7 +157,7 @@ def test_a_batch_that_is_planned_again_holds_the_same(
     genuine_oplog.append(*(insert(101 + number, number) for number in range(20)))
     handed_out = []
     while sum(len(found) for *_, found in handed_out) < 20:
-        # one batch with entries, as many as have been read
+        # One batch with entries, as many as have been read.
         found = started.until(1, rows=5)
         handed_out.append((*started.batches[-1], found))
     started.close()
@@ -173,7 +173,7 @@ def test_a_batch_that_is_planned_again_holds_the_same(
 def test_a_position_that_was_rolled_back_is_lost(
     genuine_oplog: GenuineOplog, started: Capture, make_capture: Make, hashed: bool
 ) -> None:
-    """After an election another entry stands where reading stopped, or none at all."""
+    """After an election another entry is at the position, or none at all."""
     genuine_oplog.append(insert(101, 1) | ({"h": Int64(11)} if hashed else {}))
     started.until(1)
     started.close()
@@ -235,7 +235,7 @@ def test_an_empty_oplog_is_read_from_its_start(genuine_oplog: GenuineOplog, make
 def test_what_is_written_while_the_tail_begins_is_read(
     genuine_oplog: GenuineOplog, make_capture: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some servers fix the point where a tailable cursor goes on after they have looked for its first answer."""
+    """Some servers fix the point where a tailable cursor continues after they have searched for its first answer."""
     monkeypatch.setattr(
         oplog.OplogFeed.__init__, "__kwdefaults__", {**(oplog.OplogFeed.__init__.__kwdefaults__ or {}), "batch_size": 2}
     )
@@ -276,7 +276,8 @@ def test_an_entry_that_follows_itself_or_a_later_one_is_an_error(
 def test_a_transaction_of_many_entries_stays_within_the_spool(
     genuine_oplog: GenuineOplog, started: Capture, make_capture: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One entry of it is held at a time, beside what the spool may hold; a restart goes on in the middle of it."""
+    """Only one of its entries is held at a time, beside the spool's content; a restart continues in
+    the middle of it."""
     entries = [applied(200, *range(10), partialTxn=True, prevOpTime=NOWHERE)]
     for number in range(1, 20):
         before, ids = at(199 + number), range(10 * number, 10 * number + 10)

@@ -1,4 +1,4 @@
-"""Options of the MongoDB connector show in the events of a query over two databases."""
+"""Options of the MongoDB connector have their effect on the events of a query over two databases."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_options_choose_what_is_captured(
 
 
 class Recorded(Change):
-    """Keeps the limits of time that the commands for more of the log have."""
+    """A proxy that records the time limits of commands for more of the log."""
 
     def __init__(self) -> None:
         self.limits: set[int | None] = set()

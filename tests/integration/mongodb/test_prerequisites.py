@@ -1,4 +1,4 @@
-"""`tailrace check` for MongoDB: what it finds on a server, and what it refuses."""
+"""`tailrace check` for MongoDB reports the state of a server, and refuses unsuitable ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Through = Callable[[Change], tuple[Mongo, Proxy]]
 
 
 def config(server: Mongo, folder: Path, **options: str) -> Config:
-    """A configuration of the form 3, or of 1.1 with mongodb_name."""
+    """Return a configuration of the form 3, or of 1.1 with mongodb_name."""
     named = {name.replace("_", "."): text for name, text in options.items()}
     base = {"mongodb.hosts": server.hosts} if "mongodb.name" in named else {"mongodb.connection.string": server.uri}
     if "mongodb.name" not in named:
@@ -139,7 +139,7 @@ def test_a_refused_login_and_a_missing_server(make_secantus: Callable[..., Secan
 
 
 def checkpoint(folder: Path, seconds: int) -> None:
-    """A checkpoint of a query that has read up to a moment."""
+    """Write a checkpoint of a query that has read up to a time."""
     offsets = folder / "checkpoint" / "offsets"
     offsets.mkdir(parents=True)
     log = {"log": {"number": 1, "time": [seconds, 1]}}

@@ -1,4 +1,4 @@
-"""spark.read of MongoDB: all documents as they were at one timestamp."""
+"""spark.read of MongoDB gives all documents at one timestamp."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tests.servers.mongo_proxy import Change, Document, Mongos, Proxy, error
 
 
 class Past(Change):
-    """Answers reads at a time from the oplog, as MongoDB 5 does; SecantusDB reads what there is now.
+    """A proxy that answers reads at a time from the oplog, as MongoDB 5 does; SecantusDB reads only the present.
 
-    `batch` documents are an answer, and the cursor is lost behind it; `fails` are the errors of the first reads.
+    An answer has `batch` documents, and the cursor is lost after it. `fails` holds the errors of the first reads.
     """
 
     def __init__(self, client: pymongo.MongoClient[Document], *fails: Document, batch: int = 1 << 30) -> None:
@@ -55,7 +55,7 @@ class Past(Change):
         return {"cursor": cursor | {"atClusterTime": at}, "ok": 1.0, "operationTime": at}
 
     def documents(self, namespace: str, at: bson.Timestamp) -> list[Document]:
-        """The documents of a collection at a time, in the order of their numbers."""
+        """Return the documents of a collection at a time, in the order of their numbers."""
         found: dict[Any, Document] = {}
         for entry in self.client.local["oplog.rs"].find({"ns": namespace, "ts": {"$lte": at}}):
             change = entry["o"]
@@ -75,7 +75,7 @@ class Past(Change):
 
 @pytest.fixture
 def past(mongo_database: MongoDatabase, mongo_proxy_to: Callable[[Change], tuple[Mongo, Proxy]]) -> Past:
-    """A proxy that keeps the past; the database is reached through it by `server` of what this returns."""
+    """Return the change of a proxy that keeps the past; its `server` reaches the database through the proxy."""
     change = Past(mongo_database.database.client)
     change.server, _ = mongo_proxy_to(change)  # type: ignore[attr-defined]
     return change
@@ -105,7 +105,7 @@ def documents(task: Any) -> list[Any]:
 def test_a_read_is_of_one_moment_while_others_write(
     spark: SparkSession, mongo_database: MongoDatabase, past: Past, tmp_path: Path
 ) -> None:
-    """What a stream says behind the position is what the read lacks, and nothing else."""
+    """A stream after the position shows exactly the changes that the read lacks."""
     mongo_database["c"].insert_many([{"_id": number, "v": 0} for number in range(200)])
     mongo_database["d"].insert_one({"_id": 1})
     streams = {"snapshot.mode": "no_data", "capture.mode": "change_streams"}
@@ -154,7 +154,7 @@ def test_a_read_is_of_one_moment_while_others_write(
 
 
 def test_tasks_read_the_moment_of_the_opening_however_late(mongo_database: MongoDatabase, past: Any) -> None:
-    """Also again, also behind changes of every kind, and over answers that are lost."""
+    """This includes repeated reads, reads after changes of every kind, and lost answers."""
     mongo_database["c"].insert_many([{"_id": number, "v": 0} for number in range(10)])
     snapshot = opened(mongo_database, past.server)
     assert not snapshot.stays
@@ -170,7 +170,7 @@ def test_tasks_read_the_moment_of_the_opening_however_late(mongo_database: Mongo
         assert {row["position"] for row in rows} == {snapshot.position}
         assert all(b'\\"v\\": 0' in row["value"] for row in rows)
         assert [command.get("skip", 0) for command in past.asked] == [0, 4, 8]
-    # what passes by itself, before the first answer
+    # Transient errors before the first answer.
     past.fails = [error(112, "WriteConflict", "conflict")] * 2
     assert len(documents(task)) == 10
 
@@ -213,7 +213,7 @@ def test_servers_without_a_past_are_refused(
     mongo_database: MongoDatabase, past: Any, mongo_proxy_to: Callable[[Change], tuple[Mongo, Proxy]]
 ) -> None:
     mongo_database["c"].insert_one({"_id": 1})
-    # SecantusDB passes over atClusterTime, and says at which time it has read
+    # SecantusDB ignores atClusterTime, and reports the time at which it has read.
     (task,) = opened(mongo_database, mongo_database.server).tasks
     mongo_database["c"].insert_one({"_id": 2})
     assert isinstance(task, HeldTask)

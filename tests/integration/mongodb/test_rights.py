@@ -1,4 +1,4 @@
-"""Users: `check` warns of those that may do too much, and what it shows makes one that runs every part."""
+"""`check` warns of users with too many rights, and its statements create a user that runs every part."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Through = Callable[[Change], tuple[Mongo, Proxy]]
 
 @pytest.fixture
 def server(make_secantus: Callable[..., Secantus]) -> Secantus:
-    """A server without a login yet, with two databases; `guarded` makes it ask for one."""
+    """Return a server without logins yet, with two databases; `guarded` makes it require logins."""
     started = make_secantus()
     with pymongo.MongoClient(started.uri) as client:
         client.shop.t.insert_many([{"_id": number} for number in range(3)])
@@ -36,7 +36,7 @@ def server(make_secantus: Callable[..., Secantus]) -> Secantus:
 
 
 def guarded(server: Secantus, statements: list[str], *more: dict[str, Any]) -> None:
-    """Run what the check has shown, and start the server again with logins."""
+    """Run the statements of the check, and restart the server with logins."""
     with pymongo.MongoClient(server.uri) as client:
         for statement in statements:
             name, text = re.fullmatch(r'db\.getSiblingDB\("admin"\)\.(\w+)\((.*)\);', statement, re.DOTALL).groups()  # type: ignore[union-attr]
@@ -62,7 +62,7 @@ def options(server: Secantus, folder: Path, **more: str) -> dict[str, str]:
 
 
 def shown(server: Secantus, given: dict[str, str]) -> list[str]:
-    """The statements that the check shows where nobody is logged in."""
+    """Return the statements that the check shows if nobody is logged in."""
     (found,) = of(check(parse("mongodb", given | {"mongodb.connection.string": server.uri})), "login")
     assert found.level == "warning"
     text = found.remedy.partition(": ")[2].replace("…", PASSWORD)
@@ -107,7 +107,7 @@ def test_the_user_that_is_shown_runs_every_part(
     named = {name: text for name, text in given.items() if name not in ("mongodb.connection.string", "topic.prefix")}
     capture = make_capture(user, **named)
     assert sorted(event["key"] for event in capture.until(3)) == ["0", "1", "2"]
-    # the signal is the administrator's, who may do what the connector may not
+    # The signal is the administrator's, who has rights that the connector lacks.
     with user.client() as client:
         data = {"type": "incremental", "data-collections": ["shop.t"]}
         client.shop.signals.insert_one({"_id": "s", "type": "execute-snapshot", "data": data})
@@ -144,7 +144,7 @@ def test_an_administrator_is_warned_of(server: Secantus, tmp_path: Path) -> None
     assert found.level == "warning"
     assert found.text == "The user tailrace has more rights than capture needs: root on admin."
     assert found.remedy.startswith('Use a user of its own: db.getSiblingDB("admin").createUser({ user: "tailrace"')
-    # advice is for `tailrace check`, not for each start
+    # Advice is for `tailrace check`, not for each start.
     assert [one.level for one in of(demand(parse("mongodb", given)), "rights")] == ["ok"]
 
 
@@ -177,7 +177,7 @@ def test_roles_and_privileges_as_mongodb_tells_them(
     privileges: list[dict[str, Any]],
     told: str,
 ) -> None:
-    """The answer has the form of MongoDB's manual, "connectionStatus"; SecantusDB tells no privileges."""
+    """The answer has the form of "connectionStatus" in MongoDB's manual; SecantusDB reports no privileges."""
     answer = {
         "authInfo": {
             "authenticatedUsers": [{"user": "cdc", "db": "admin"}],

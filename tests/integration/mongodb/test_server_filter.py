@@ -1,4 +1,5 @@
-"""What the lists and skipped.operations leave out does not cross the network, and the position moves all the same."""
+"""Changes that the lists and skipped.operations leave out do not cross the network, and the position moves all the
+same."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ Make = Callable[..., Capture]
 
 
 def read_bytes(capture: Capture) -> int:
-    """How much of the stream has come so far."""
+    """Return the number of bytes of the stream so far."""
     assert isinstance(capture.planner._log, MongoLogSession)
     return capture.planner._log.reader.read_bytes
 
@@ -29,7 +30,7 @@ def read_bytes(capture: Capture) -> int:
         ({"collection.exclude.list": "{0}[.]LARGE.*,other[.].*"}, False),
         ({"database.include.list": "{1}.*", "collection.include.list": r".*\.c"}, False),
         ({"filters.match.mode": "literal", "collection.include.list": "{0}.c"}, False),
-        # an expression that the server may read in another way stays here
+        # An expression that the server may read differently stays here.
         ({"database.include.list": "{0}", "collection.exclude.list": r".*\.(?!c$).*"}, True),
     ],
 )
@@ -67,7 +68,7 @@ def test_skipped_operations_stay_on_the_server_and_signals_do_not(
 
 
 def test_a_document_read_beside_a_skipped_change_is_given(mongo_database: MongoDatabase, make_capture: Make) -> None:
-    """With stages of the user alone the server sends every operation; a skipped one must not take a read's place."""
+    """With only the user's stages, the server sends every operation; a skipped one must not replace a read."""
     name = mongo_database.name
     mongo_database["c"].insert_one({"_id": 1})
     capture = make_capture(

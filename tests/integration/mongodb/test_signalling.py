@@ -1,4 +1,4 @@
-"""`tailrace signal` writes into the signal collection what the running query obeys."""
+"""`tailrace signal` writes signals into the signal collection, and the running query carries them out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Through = Callable[[Change], tuple[Mongo, Proxy]]
 
 
 def file_of(folder: Path, server: Mongo, database: str) -> str:
-    """A configuration with a signal collection."""
+    """Write a configuration with a signal collection."""
     path = folder / "connector.properties"
     path.write_text(
         "connector.class=io.debezium.connector.mongodb.MongoDbConnector\n"
@@ -105,7 +105,7 @@ def test_a_blocking_snapshot_whose_condition_the_server_refuses_ends_nothing(
         assert cli.main(["signal", "execute-snapshot", file, *arguments]) == 0
     told = [event["value"] for event in capture.idle(5) if event["topic"] == "notifications"]
     kinds = [one["type"] for one in told if one["aggregate_type"] == "Initial Snapshot"]
-    # the start has skipped a snapshot of its own
+    # The start has skipped its own snapshot.
     assert [kind for kind in kinds if kind != "SKIPPED"] == ["ABORTED"]
     mongo_database["c"].insert_one({"_id": 2})
     assert ("c", "2") in keys(capture.until(1))
@@ -115,7 +115,7 @@ def test_a_blocking_snapshot_whose_condition_the_server_refuses_ends_nothing(
 def test_a_signal_that_was_read_before_a_crash_is_carried_out_once(
     mongo_database: MongoDatabase, make_capture: Make, tmp_path: Path, planned: bool
 ) -> None:
-    """Spark may have kept the end of the batch that holds the signal, or not."""
+    """Spark may or may not have kept the end of the batch with the signal."""
     mongo_database["c"].insert_many([{"_id": number} for number in range(3)])
     options = {
         "snapshot_mode": "no_data", "database_include_list": mongo_database.name, "signal_enabled_channels": "file",

@@ -1,4 +1,4 @@
-"""Snapshots of MongoDB: chunks of `_id` ranges, restarts, filters, and documents read beside the stream."""
+"""Snapshots of MongoDB read chunks of `_id` ranges, survive restarts, filter, and read documents beside the stream."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_snapshot_goes_on_where_it_was_left(
 def test_the_last_document_that_is_there_ends_a_snapshot(
     mongo_database: MongoDatabase, make_capture: Make, old: bool
 ) -> None:
-    """Debezium marks the last record that it has read, whatever collections without documents follow."""
+    """Debezium marks the last record that it has read, whatever empty collections follow."""
     for name in ("a", "b", "c", "d"):
         mongo_database[name].insert_many([{"_id": number} for number in range(3)])
     capture = make_capture(mongo_database.server, old=old, database_include_list=mongo_database.name)
@@ -149,7 +149,7 @@ def test_a_heartbeat_tells_that_the_query_lives(mongo_database: MongoDatabase, m
 
 
 def test_a_document_that_has_no_event_is_put_aside(mongo_database: MongoDatabase, make_capture: Make) -> None:
-    """Debezium 1.1 ends at a timestamp as `_id`: its keys have no text for one."""
+    """Debezium 1.1 ends at a timestamp as `_id`, because its keys have no text for one."""
     mongo_database["c"].insert_many([{"_id": 1}, {"_id": Timestamp(5, 6)}, {"_id": 3}])
     options = {"database_include_list": mongo_database.name}
     with pytest.raises(ConversionError, match=r"c at .*cannot become an event.*event.format=3"):
@@ -235,7 +235,7 @@ def test_a_window_is_read_though_its_watermarks_fill_the_spool(
         make_capture, mongo_database, max_queue_size_in_bytes="1", incremental_snapshot_window_chunks="1"
     )
     ask(mongo_database, "s", "c")
-    # the signal, and five windows with two watermarks and four documents
+    # The signal, and five windows with two watermarks and four documents.
     found = capture.until(1 + 5 * 6) + capture.idle(5)
     assert keys(documents(found)) == [("r", str(number)) for number in range(20)]
 
@@ -296,7 +296,7 @@ def test_a_snapshot_is_paused_resumed_and_stopped(mongo_database: MongoDatabase,
 def test_a_window_is_read_again_after_a_start_whose_first_call_fails(
     mongo_database: MongoDatabase, make_capture: Make, mongo_proxy_to: Through
 ) -> None:
-    """Nobody knows yet whether the documents of the last window were delivered."""
+    """Whether the documents of the last window were delivered is not known yet."""
     mongo_database["c"].insert_many([{"_id": number} for number in range(12)])
     capture = signalled(make_capture, mongo_database, incremental_snapshot_window_chunks="1")
     ask(mongo_database, "s", "c")
@@ -304,7 +304,7 @@ def test_a_window_is_read_again_after_a_start_whose_first_call_fails(
         start = capture.offset
         end = capture.plan()
         if end is not None:
-            # a crash: the batch with the window is read by a planner that knows nothing of it
+            # After a crash, a new planner reads the batch with the window.
             if "before" not in end["progress"]:
                 capture.read(start, end)
             capture.offset = end

@@ -1,4 +1,4 @@
-"""The sink `tables` over MongoDB: tables of documents as variants."""
+"""The sink `tables` over MongoDB makes tables of documents as variants."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def shop(spark: SparkSession, path: Path, database: MongoDatabase, **options: st
 
 
 def documents(made: Shop, database: MongoDatabase, columns: str = "") -> list[Any]:
-    """Key and document of each row of the table, and other columns."""
+    """Return key and document of each row of the table, and other columns."""
     frame = made.spark.read.format("delta").load(str(made.path / f"{database.name}.c"))
     found = frame.selectExpr("_id", "to_json(document) as document", *filter(None, columns.split(", "))).collect()
     return sorted(((row[0], row[1] and json.loads(row[1]), *row[2:]) for row in found), key=repr)
 
 
 def test_latest(spark: SparkSession, mongo_database: MongoDatabase, tmp_path: Path) -> None:
-    """The snapshot, updates that are looked up, one of a document that is gone by then, and deletes."""
+    """There are the snapshot, updates that are looked up, one of a document that is gone by then, and deletes."""
     number, kept = bson.ObjectId(), mongo_database["c"]
     kept.insert_many([{"_id": number, "v": 1}, {"_id": "x", "list": [1, {"y": None}]}, {"_id": 5, "v": "five"}])
     made = shop(spark, tmp_path, mongo_database)

@@ -1,4 +1,4 @@
-"""Typed rows of MongoDB: documents as variants."""
+"""Typed rows of MongoDB hold documents as variants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.fix_mongodb import MongoDatabase
 
 
 def run(source: DataFrame, checkpoint: Path) -> list[Any]:
-    """The rows of what there is, in order."""
+    """Return the present rows in order."""
     found: list[Any] = []
 
     def take(batch: DataFrame, number: int) -> None:

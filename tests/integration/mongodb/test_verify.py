@@ -1,4 +1,4 @@
-"""`tailrace verify` over MongoDB: documents that differ from those of a collection are found, named and mended."""
+"""`tailrace verify` over MongoDB finds, names and repairs documents that differ from those of a collection."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def test_documents(spark: SparkSession, mongo_database: MongoDatabase, tmp_path:
     kept.insert_many([{"_id": number, "v": 1.0}, {"_id": "it's"}, *({"_id": i, "v": {"a": [i]}} for i in range(20))])
     made = shop(spark, tmp_path, mongo_database)
     made.set(source_signal_data_collection=f"{name}.signals")
-    # documents that are looked up are of a later moment than the batch, which is not whole then
+    # Looked-up documents are from a later time than the batch, which is then not whole.
     made.entries["debezium.source.capture.mode"] = "change_streams_update_full"
     made.set(source_capture_mode_full_update_type="post_image")
     made.run()
-    # the first moment that is whole is behind what the snapshot may have shown
+    # The first whole moment is after everything that the snapshot may have shown.
     for value in (1, 2):
         kept.update_one({"_id": 1}, {"$set": {"v": value}})
         made.run()

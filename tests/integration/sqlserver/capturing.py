@@ -1,4 +1,4 @@
-"""A query over a test database without Spark: the planner and its tasks, batch by batch, and what a consumer reads."""
+"""A query over a test database without Spark: planner and tasks, batch by batch, and a consumer's view."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tests.fix_positions import check_commit
 
 
 class Capture:
-    """One query, named as in the documents: its server is `server1`, in the 1.0 format unless the options say else."""
+    """One query with the names of the documents: the server is `server1`, in the 1.0 format unless the options say
+    else."""
 
     def __init__(self, databases: list[TestDatabase], options: dict[str, str]) -> None:
         names = {"database.server.name": "server1"} if "topic.prefix" not in options else {}
@@ -38,17 +39,17 @@ class Capture:
         self.planner = find(config.connector).load_planner()(config, EventSettings.from_options(config, "run"))
 
     def restart(self, **options: str) -> None:
-        """End the planner and make another, which goes on from what was committed."""
+        """End the planner and create another one, which continues from the last commit."""
         self.planner.close()
         self.options |= {name.replace("_", "."): text for name, text in options.items()}
         self.start()
 
     def plan(self) -> dict[str, Any]:
-        """The end of the next batch, which is not committed."""
+        """Return the end of the next batch, which is not committed."""
         return self.planner.latest_offset(self.committed, self.max_rows, None)
 
     def read(self, end: dict[str, Any]) -> list[Event]:
-        """The events of the batch that ends there."""
+        """Return the events of the batch that ends there."""
         return [
             Event(strict(row["key"]), strict(row["value"]), row)
             for task in self.planner.partitions(self.committed, end)
@@ -57,7 +58,7 @@ class Capture:
         ]
 
     def step(self) -> None:
-        """Plan a batch, read it and commit it; nothing when nothing is new."""
+        """Plan a batch, read it and commit it; do nothing if nothing is new."""
         end = self.plan()
         if end != self.committed:
             self.events += self.read(end)
@@ -65,11 +66,11 @@ class Capture:
             self.committed = end
 
     def newest(self) -> dict[str, bytes | None]:
-        """How far each database is captured."""
+        """Return the position up to which each database is captured."""
         return {one.name: one.query("select sys.fn_cdc_get_max_lsn()")[0][0] for one in self.databases}
 
     def take(self, count: int, seconds: float = 120) -> list[Event]:
-        """The next `count` events, and no more than those: a moment longer is waited for one too many."""
+        """Return the next `count` events. Waits a moment longer, and fails if one more comes."""
         for database in self.databases:
             database.capture()
         deadline = time.monotonic() + seconds

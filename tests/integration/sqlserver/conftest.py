@@ -1,4 +1,4 @@
-"""A maker of queries over one fresh database."""
+"""A factory of queries over one fresh database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tests.integration.sqlserver.capturing import Capture
 
 @pytest.fixture
 def capture(sqlserver_database: TestDatabase) -> Iterator[Any]:
-    """Makes queries; they stream from after `statements` on. Names of options have underscores for dots."""
+    """Yield a factory of queries, which stream the changes after `statements`. Names of options have underscores for
+    dots."""
     made: list[Capture] = []
 
     def make(*statements: str, others: tuple[TestDatabase, ...] = (), **options: str) -> Capture:

@@ -1,4 +1,4 @@
-"""Sessions of the dialect with a test database, and what tests want of them."""
+"""Sessions of the dialect with a test database, and their use in tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def config(database: TestDatabase, options: dict[str, str] | None = None) -> Con
 
 @contextmanager
 def connected(database: TestDatabase, options: dict[str, str] | None = None) -> Iterator[SqlServerSession]:
-    """A session, closed at the end."""
+    """Yield a session, which is closed at the end."""
     session = SqlServerDialect(config(database, options)).connect(database.name)
     try:
         yield session
@@ -32,20 +32,20 @@ def connected(database: TestDatabase, options: dict[str, str] | None = None) -> 
 
 
 def only(session: SqlServerSession) -> tuple[CaptureTable, TableSchema]:
-    """The one capture instance of the database, and its table."""
+    """Return the only capture instance of the database, and its table."""
     (capture,) = session.captures()
     (described,) = session.describe([capture])
     return capture, described.table
 
 
 def values(columns: list[Any]) -> list[tuple[str | None, ...]]:
-    """Columns of text as rows."""
+    """Return columns of text as rows."""
     lists = [[None if v is None else v.decode() for v in column.to_pylist()] for column in columns]
     return list(zip(*lists, strict=True))
 
 
 def changed(session: SqlServerSession, after: bytes = START) -> list[tuple[Any, ...]]:
-    """The changes of the one capture instance: operation and values."""
+    """Return the changes of the only capture instance: operation and values."""
     capture, table = only(session)
     newest = session.newest()
     assert newest is not None
@@ -57,5 +57,5 @@ def changed(session: SqlServerSession, after: bytes = START) -> list[tuple[Any, 
 
 
 def read(session: SqlServerSession, table: TableSchema, rows: KeyRange, statement: str | None = None) -> list[Any]:
-    """Rows of a source table."""
+    """Return rows of a source table."""
     return [row for batch in session.rows(table, rows, statement) for row in values(batch)]

@@ -1,4 +1,4 @@
-"""The whole connector over the TDS test server: what goes wrong in databases, and that nothing is lost by it."""
+"""The whole connector over the TDS test server loses nothing, whatever goes wrong in databases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ READY = (TABLE, *BEGIN, enabled("t"))
 
 
 def shown(events: list[Event]) -> list[tuple[Any, ...]]:
-    """Op, key and value of each event; a tombstone is its key alone."""
+    """Return op, key and value of each event; a tombstone is only its key."""
     return [
         (event.payload["op"], *(event.payload["after"] or event.payload["before"]).values())
         if event.value is not None
@@ -64,7 +64,7 @@ def test_a_text_that_did_not_change_is_the_placeholder(
         "insert into d values (1, 1, 'kept')", "update d set v = 2", "insert into d (id) values (2)"
     )
     sqlserver_database.capture()
-    # as the capture job writes them where they did not change; the test server gives their values
+    # As the capture job writes unchanged values; the test server gives their values.
     sqlserver_database.execute("update cdc.dbo_d_CT set words = null where [__$operation] in (3, 4)")
     created, updated, bare = query.take(3)
     assert created.payload["after"]["words"] == "kept"
@@ -197,7 +197,7 @@ def test_a_second_instance_takes_over_where_it_begins(sqlserver_database: TestDa
         ("u", 2, "b", 9),
         ("u", 3, "c", 9),
     ]
-    # The first one may go when it is read.
+    # The first one may be removed when it is read.
     sqlserver_database.execute(
         "exec sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N't', @capture_instance = N'dbo_t'",
         "insert into t values (4, N'd', 10)",
@@ -311,7 +311,7 @@ def test_the_servers_time_zone_is_taken_off() -> None:
             began = time.time() * 1000
             database.execute(f"insert into t values ({len(options)}, null)")
             (event,) = query.take(1)
-            # a datetime of the server is a third of a hundredth of a second off at most
+            # A datetime of the server differs by at most 1/300 s.
             assert began - 4 <= event.source["ts_ms"] <= time.time() * 1000 + 4
             query.planner.close()
 

@@ -1,4 +1,4 @@
-"""Rows for copies: what changes carry of a table, and what is said of what they do not tell."""
+"""Rows for copies have what changes carry of a table, and warnings name what they do not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMPUTED = "create table dbo.t (id int not null primary key, a int, b as (a * 2)
 
 @pytest.mark.parametrize("copy", [False, True])
 def test_computed_columns_are_no_part_of_a_copy(capture: Any, sqlserver_database: TestDatabase, copy: bool) -> None:
-    """Events have the value in the snapshot and null in changes, as Debezium's have."""
+    """As in Debezium, events have the value in the snapshot and null in changes."""
     sqlserver_database.execute(COMPUTED)
     sqlserver_database.enable("dbo.t")
     sqlserver_database.execute("insert into dbo.t values (1, 1)")
@@ -38,7 +38,7 @@ def test_a_key_with_a_computed_column_ends_a_copy(capture: Any, sqlserver_databa
 def test_a_table_that_is_captured_late_is_told(
     capture: Any, sqlserver_database: TestDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of an empty one nothing is missing; a second capture instance is no late table."""
+    """An empty table lacks nothing; a second capture instance is not a late table."""
     sqlserver_database.execute(
         "create table dbo.t (id int not null primary key)",
         "create table dbo.filled (id int not null primary key)",
@@ -63,7 +63,7 @@ def test_a_table_that_is_captured_late_is_told(
 def test_a_table_that_is_renamed_goes_on_under_the_name_that_the_lists_capture(
     capture: Any, sqlserver_database: TestDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No change comes under two names, and both names are told."""
+    """No change comes under two names, and both names are reported."""
     sqlserver_database.execute("create table dbo.t (id int not null primary key)", "insert into dbo.t values (1)")
     sqlserver_database.enable("dbo.t")
     made = capture(snapshot_mode="initial")
@@ -103,7 +103,7 @@ def test_a_column_of_another_type_is_told(
 
 
 def test_capture_that_was_set_up_anew_is_an_error(capture: Any, sqlserver_database: TestDatabase) -> None:
-    """Also where the change table has the name of the old one: rows between are in none."""
+    """This includes a change table with the name of the old one, because the rows in between are in neither."""
     sqlserver_database.execute("create table dbo.t (id int not null primary key)", "insert into dbo.t values (1)")
     sqlserver_database.enable("dbo.t")
     made = capture(snapshot_mode="initial")

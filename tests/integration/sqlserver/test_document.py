@@ -1,5 +1,5 @@
-"""The documented SQL Server events, form 1.0: their parts, their names, their positions. Each test names what it
-shows."""
+"""The documented SQL Server events, form 1.0, have the right parts, names and positions. Each test
+names its subject."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LSN = r"[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}"
 
 
 def moved(number: int, to: int) -> tuple[str, ...]:
-    """A change of a row's key; an identity column cannot be updated."""
+    """Change a row's key; an identity column cannot be updated."""
     return (f"update people set id = {to} where id = {number}",)
 
 
@@ -118,7 +118,7 @@ def test_a_snapshot_has_op_r_no_positions_and_its_own_time(sqlserver_database: T
     for event in read:
         assert event.payload["before"] is None
         assert event.source["change_lsn"] is event.source["event_serial_no"] is None
-        # What was captured when the snapshot began; null only where that was nothing.
+        # The newest captured position when the snapshot began; null only without one.
         assert event.source["commit_lsn"].replace(":", "") == newest
         assert began - 1000 <= event.source["ts_ms"] <= time.time() * 1000
     assert [event.source["snapshot"] for event in read] == ["true", "last"]
@@ -129,7 +129,7 @@ def test_a_snapshot_has_op_r_no_positions_and_its_own_time(sqlserver_database: T
     for event in changes:
         assert re.fullmatch(LSN, event.source["commit_lsn"])
         assert re.fullmatch(LSN, event.source["change_lsn"])
-        # a datetime of the server is a third of a hundredth of a second off at most
+        # A datetime of the server differs by at most 1/300 s.
         assert began - 4 <= event.source["ts_ms"] <= time.time() * 1000 + 4
 
 

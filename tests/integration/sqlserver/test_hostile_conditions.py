@@ -1,4 +1,4 @@
-"""Conditions of signals that would do more than select: refused before they are sent, and the stream goes on."""
+"""Conditions of signals that would do more than select are refused before they are sent, and the stream continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`check` finds what the server lacks, says what to do, and never says the password."""
+"""`check` finds what the server lacks, names the remedy, and never shows the password."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def found(findings: list[Finding], subject: str) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def weak(sqlserver: TestServer, sqlserver_database: TestDatabase) -> Iterator[dict[str, str]]:
-    """Options of a login that may open the database, and nothing else."""
+    """Return options of a login that may only open the database."""
     name = f"weak_{secrets.token_hex(3)}"
     sqlserver.execute(f"create login [{name}] with password = 'pw-of-weak'")
     sqlserver_database.execute(f"create user [{name}] for login [{name}]")
@@ -205,7 +205,7 @@ def test_the_command_says_it_too(
     assert main(["check", str(path)]) == 0
     printed = capsys.readouterr().out
     assert "sqlserver to console, format 3, at least once." in printed
-    # the table without a capture instance, and the login
+    # The table without a capture instance, and the login.
     assert "0 errors, 2 warnings." in printed
     assert given["database.password"] not in printed
 
@@ -255,7 +255,7 @@ def test_the_checkpoint_is_compared_with_what_is_still_there(sqlserver_database:
     assert "cleaned up, or their change tables are gone: dbo.t." in text
     mending = options | {"snapshot.mode": "when_needed"}
     assert found(check(config(sqlserver_database, mending)), "checkpoint")[0][0] == "warning"
-    # The start leaves it to the planner, whose error says what is lost.
+    # The start leaves it to the planner, whose error names the loss.
     assert found(demand(config(sqlserver_database, options)), "checkpoint") == []
 
 
@@ -303,7 +303,8 @@ def test_a_server_without_tls_is_refused_unless_told_otherwise(sqlserver_databas
 
 
 def test_what_changes_do_not_carry_is_told_by_check_and_by_a_run(sqlserver_database: TestDatabase) -> None:
-    """Computed columns, those that were never captured, and those that were dropped, or dropped and made again."""
+    """These are computed columns, columns that were never captured, dropped columns, and columns dropped and created
+    again."""
     sqlserver_database.execute(
         "create table t (id int not null primary key, a int, b as (a * 2), c int, d int, e int)",
         "exec sys.sp_cdc_enable_db",

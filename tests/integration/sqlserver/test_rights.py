@@ -1,4 +1,4 @@
-"""Logins: `check` warns of those that may do too much, and what it shows makes one that runs every part."""
+"""`check` warns of logins with too many rights, and its statements create a login that runs every part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PASSWORD = "pw-of-the-least"
 
 @pytest.fixture
 def shop(sqlserver_database: TestDatabase) -> TestDatabase:
-    """A database with a table behind a gating role, one without, and a signal table."""
+    """Return a database with a table with a gating role, one without, and a signal table."""
     sqlserver_database.execute(
         "create table t (id int not null primary key)",
         "create table [odd name] (id int not null primary key)",
@@ -37,7 +37,7 @@ def shop(sqlserver_database: TestDatabase) -> TestDatabase:
 
 @pytest.fixture
 def login(sqlserver: TestServer, shop: TestDatabase) -> Iterator[str]:
-    """The name of a login that a test makes."""
+    """Yield the name of a login that a test creates."""
     name = f"least_{secrets.token_hex(3)}"
     yield name
     shop.execute(f"drop user if exists [{name}]")
@@ -56,7 +56,7 @@ def options(database: TestDatabase, login: str = "", **more: str) -> dict[str, s
 
 
 def made(database: TestDatabase, login: str, **more: str) -> None:
-    """Run the statements that the check shows to the server's owner, with the name and the password of a login."""
+    """Run the statements that the check shows to the server's owner, with a login's name and password."""
     (found,) = rights(check(config(database, options(database, **more))))
     shown = found.remedy.partition(": ")[2].replace("'…'", f"'{PASSWORD}'")
     statements = [part for part in re.sub(r"\btailrace\b", login, shown).split("; ") if not part.startswith("use ")]
@@ -71,7 +71,7 @@ def test_the_owner_of_the_server_is_warned_of(shop: TestDatabase) -> None:
         "warning",
         f"The user sa in {shop.name} has more rights than capture needs: sysadmin.",
     )
-    # advice is for `tailrace check`, not for each start
+    # Advice is for `tailrace check`, not for each start.
     assert rights(demand(config(shop, options(shop)))) == []
 
 

@@ -1,4 +1,4 @@
-"""The dialect's session against the TDS test server: every statement that it sends, and the text of every type."""
+"""The dialect's session works with the TDS test server: every statement that it sends, and the text of every type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, Prerequ
 from tdsserver.process import TestDatabase, TestServer
 from tests.integration.sqlserver.reading import START, changed, connected, only, read
 
-# Of each type: its declaration, a value as a statement has it, and the value's text.
+# For each type: its declaration, a value in a statement, and the value's text.
 TYPES = [
     ("bigint", "-9223372036854775808", "-9223372036854775808"),
     ("int", "2147483647", "2147483647"),
@@ -84,7 +84,7 @@ Place = Callable[[Read, str, Callable[[], None]], Read]
 
 
 def before(read: Read, statement: str, act: Callable[[], None]) -> Read:
-    """What reads as `read` does, but acts before it reads the statement."""
+    """Return a function that acts before it reads the statement like `read`."""
 
     def reading(session: SqlServerSession, asked: str, *parameters: Any) -> list[tuple[Any, ...]]:
         if asked == statement:
@@ -95,7 +95,7 @@ def before(read: Read, statement: str, act: Callable[[], None]) -> Read:
 
 
 def after(read: Read, statement: str, act: Callable[[], None]) -> Read:
-    """What reads as `read` does, but acts when it has read the statement."""
+    """Return a function that acts after it has read the statement like `read`."""
 
     def reading(session: SqlServerSession, asked: str, *parameters: Any) -> list[tuple[Any, ...]]:
         found = read(session, asked, *parameters)
@@ -168,12 +168,12 @@ def test_an_update_is_two_rows_and_a_change_of_the_key_too(sqlserver_database: T
 
 
 def test_commands_order_the_rows_of_a_transaction(sqlserver_database: TestDatabase) -> None:
-    """Microsoft's "cdc.<capture_instance>_CT": __$seqval should not be used for ordering, __$command_id should."""
+    """Microsoft's documentation: "__$seqval should not be used for ordering", but __$command_id should."""
     sqlserver_database.execute("create table t (id int not null primary key)")
     sqlserver_database.enable("t")
     sqlserver_database.execute("insert into t values (1), (2), (3)", "update t set id = id + 1")
     sqlserver_database.capture()
-    # keys are moved: all rows are deleted first, and the insert of each has its delete's place in the log
+    # Keys are moved: all rows are deleted first, and each insert has its delete's place in the log.
     moved = "from cdc.dbo_t_CT where [__$start_lsn] = (select max([__$start_lsn]) from cdc.dbo_t_CT)"
     for operation, first in ((1, 100), (2, 200)):
         for (key,) in sqlserver_database.query(f"select id {moved} and [__$operation] = {operation}"):
@@ -189,7 +189,7 @@ def test_commands_order_the_rows_of_a_transaction(sqlserver_database: TestDataba
         (rows,) = session.changes(capture, table, START, newest)
         assert rows.command is not None
         assert rows.command[3:].tolist() == [101, 102, 103, 202, 203, 204]
-    # a change table from before there were commands
+    # A change table without the column for commands.
     sqlserver_database.execute(
         "drop index [dbo_t_CT_clustered_idx] on cdc.dbo_t_CT", "alter table cdc.dbo_t_CT drop column [__$command_id]"
     )
@@ -247,7 +247,7 @@ def test_a_range_that_was_cleaned_up_is_an_error(sqlserver_database: TestDatabas
             list(session.changes(capture, table, START, newest))
         with pytest.raises(PositionLost, match="raise the retention"):
             list(session.changes(capture, table, middle[:-1] + b"\0", newest))
-        # What comes after the new low end is still whole.
+        # The changes after the new low end are still complete.
         before = (int.from_bytes(newest, "big") - 1).to_bytes(10, "big")
         assert [len(rows) for rows in session.changes(capture, table, before, newest)] == [1]
 
@@ -437,7 +437,7 @@ def test_rows_are_read_under_every_isolation(sqlserver_database: TestDatabase, m
                 read(session, table, KeyRange(("id",)))
             sqlserver_database.execute(f"alter database [{sqlserver_database.name}] set allow_snapshot_isolation on")
         assert read(session, table, KeyRange(("id",))) == [("1",), ("2",)]
-        # An abandoned reading leaves the session usable.
+        # An abandoned read leaves the session usable.
         reading = session.rows(table, KeyRange(("id",)))
         next(reading)
         reading.close()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Certificates that every server of this directory shows, or is asked to show."""
+"""Certificates of the servers of this directory, and for their clients."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.servers.certificates import WORD, Authority
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Files in PEM, but for `keys`.
+    """Files in PEM, except `keys`.
 
-    `server` is a certificate for localhost with its key, `own` the certificate alone, `key` the key alone under the
+    `server` is a certificate for localhost with its key, `own` only the certificate, `key` only the key under the
     password WORD, `keys` both in PKCS12. `authority` has signed them, and `stranger` has not.
     """
 
@@ -29,7 +29,7 @@ class Files:
 
 @pytest.fixture(scope="session")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    """The files of this run. The name 127.0.0.1 is the wrong one."""
+    """Return the files of this run. The name 127.0.0.1 is wrong for them."""
     folder, elsewhere = tmp_path_factory.mktemp("certificates"), tmp_path_factory.mktemp("stranger")
     made = Authority()
     server, authority = made.pem(folder)
@@ -39,6 +39,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     key.touch(0o600)
     secret = BestAvailableEncryption(WORD.encode())
     key.write_bytes(made.own_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret))
-    # the server of another user may read it
+    # A server of another user must be able to read it.
     folder.chmod(0o755)
     return Files(server, own, key, keys, authority, Authority().pem(elsewhere)[1])

@@ -1,7 +1,7 @@
-"""Db2 under TLS: IBM's driver and Derby, which speaks TLS below DRDA as Db2 does.
+"""Db2 under TLS: IBM's driver against Derby, which runs DRDA over TLS as Db2 does.
 
-The driver keeps one set of TLS settings for all that connect at the same time in a process, and waits before it gives
-up: each case has a process of its own, and all run side by side.
+The driver keeps one set of TLS settings for all concurrent connections of a process, and waits before it gives up. So
+each case has a process of its own, and all run side by side.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ except ConnectionFailed as error:
 
 @pytest.fixture(scope="module")
 def secured(derby_server: Derby, files: Files) -> Iterator[Derby]:
-    """A server that speaks TLS alone."""
+    """Run a server that accepts only TLS."""
     with Derby(derby.fetch(), keys=files.keys) as server:
         server.make(NAME)
         yield server

@@ -1,4 +1,4 @@
-"""Kafka under TLS and with logins: the sink's producer and the signal channel's client, over one broker."""
+"""Kafka under TLS and with logins, for the sink's producer and the signal channel's client, over one broker."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Options = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A client's options without their prefix; what it ends with, if not well, and the option that the remedy names."""
+    """A client's options without their prefix, the expected error, if any, and the option in its remedy."""
 
     options: Options
     message: str = ""
@@ -105,8 +105,8 @@ def config(options: Options) -> Config:
 
 
 def met(case: Case) -> ConnectionFailed | None:
-    """What sending a signal meets. The client gives a broker two seconds, which a machine under load may not have:
-    what only came late is tried again."""
+    """Return the error of sending a signal. The client gives a broker two seconds, which may be too short under load,
+    so a late answer is tried again."""
     error: ConnectionFailed | None = None
     for _ in range(ATTEMPTS):
         try:
@@ -122,7 +122,7 @@ def met(case: Case) -> ConnectionFailed | None:
 
 def test_signals_are_sent_to_brokers_that_are_known_and_know_the_user(broker: Broker, files: Files) -> None:
     cases = client_cases(broker, files)
-    # each of those that fail waits for two seconds
+    # Each failing client waits for two seconds.
     with ThreadPoolExecutor(len(cases)) as threads:
         found = dict(zip(cases, threads.map(met, cases.values()), strict=True))
     judge(cases, found)
@@ -133,7 +133,7 @@ def test_the_channel_reads_under_tls(broker: Broker, files: Files) -> None:
     polled: Polled = []
     for _ in range(ATTEMPTS):
         channel = KafkaChannel(given)
-        # the topic comes with its first record
+        # The topic comes with its first record.
         polled = channel.poll(0)
         channel.close()
         if polled:
@@ -171,7 +171,7 @@ def test_a_file_that_the_client_cannot_read_is_named_by_its_option(name: str, tm
 def producer_cases(broker: Broker, files: Files) -> dict[str, Case]:
     tls, login = f"localhost:{broker.tls_port}", f"localhost:{broker.sasl_port}"
     known = {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": str(files.authority)}
-    # who speaks another protocol gets no answer: as long as it is waited for
+    # A client with another protocol gets no answer, so it waits for its whole timeout.
     silence = {"max.block.ms": "5000"}
     cases = {
         "good": Case({"bootstrap.servers": tls, **known}),
@@ -211,7 +211,7 @@ def producer_cases(broker: Broker, files: Files) -> dict[str, Case]:
 
 
 def written(frame: DataFrame, options: Options) -> TailraceError | None:
-    """What writing `frame` as the sink does meets."""
+    """Return the error of writing `frame` like the sink."""
     sink = sinks.open("kafka", {f"producer.{name}": text for name, text in options.items()})
     assert isinstance(sink, KafkaSink)
     try:
@@ -225,7 +225,7 @@ def written(frame: DataFrame, options: Options) -> TailraceError | None:
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A directory with one record in Parquet."""
+    """Return a directory with one record in Parquet."""
     row: dict[str, Any] = dict.fromkeys(ROW_SCHEMA.names) | {"topic": TOPIC, "value": b"{}", "op": "c"}
     row |= {"database": "d", "schema": "s", "table": "t", "position": "0", "ordinal": 0, "transaction": "1"}
     folder = tmp_path_factory.mktemp("rows")
@@ -257,7 +257,7 @@ LOGINS = ["SCRAM-SHA-256, good", "SCRAM-SHA-256, Authentication failed"]
 def test_a_stream_is_written_after_a_login(
     name: str, creates: bool, spark: SparkSession, broker: Broker, files: Files, rows: str, tmp_path: Path
 ) -> None:
-    """Where topics are made first, the client that makes them meets the same."""
+    """If topics are created first, the client that creates them has the same result."""
     case = producer_cases(broker, files)[name]
     creation = {f"topic.creation.default.{what}": "1" for what in ("partitions", "replication.factor") if creates}
     options = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
@@ -277,7 +277,7 @@ def test_a_stream_is_written_after_a_login(
 
 
 def judge(cases: dict[str, Case], found: dict[str, Any]) -> None:
-    """Whether each case ended as it says."""
+    """Assert that each case ended as expected."""
     for name, case in cases.items():
         error = found[name]
         if not case.message:

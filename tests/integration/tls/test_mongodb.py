@@ -1,4 +1,4 @@
-"""MongoDB under TLS: the certificate is looked at, and what is wrong with it is said."""
+"""MongoDB under TLS: the certificate is checked, and its faults are reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECRET = "hunter2"
 
 @pytest.fixture(scope="module")
 def secured(files: Files) -> Iterator[Secantus]:
-    """A server that speaks TLS alone."""
+    """Run a server that accepts only TLS."""
     try:
         python = fetch()
     except Unavailable as reason:
@@ -46,7 +46,7 @@ def options(port: int, host: str = "localhost", trusted: object = "", **more: st
 
 
 def met(given: dict[str, str]) -> ConnectionFailed | None:
-    """What the check meets, with the name of a user that is not asked for."""
+    """Return the result of the check, with the name of a user that the server does not require."""
     try:
         check(parse("mongodb", given))
     except ConnectionFailed as error:
@@ -98,7 +98,7 @@ def test_names_are_compared_unless_told_otherwise(secured: Secantus, files: File
 
 
 def test_a_reader_that_waits_says_what_for(caplog: pytest.LogCaptureFixture) -> None:
-    """A certificate may be renewed: the log is tried again, and the log says why."""
+    """A certificate may be renewed, so the log is tried again, with the reason in the message."""
     words = "db:27017: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer"
     error = pymongo.errors.ServerSelectionTimeoutError(words)
 
@@ -116,7 +116,7 @@ def test_a_reader_that_waits_says_what_for(caplog: pytest.LogCaptureFixture) -> 
 
 @pytest.fixture
 def client(secured: Secantus, files: Files) -> Iterator[pymongo.MongoClient[dict[str, object]]]:
-    """A client of the test's own; what it writes goes with the test."""
+    """Yield a client of the test's own, whose documents are removed after the test."""
     uri = f"mongodb://localhost:{secured.port}/?directConnection=true"
     with pymongo.MongoClient(uri, tls=True, tlsCAFile=str(files.authority)) as found:
         yield found
@@ -133,7 +133,7 @@ def test_a_snapshot_and_a_log_are_read(
     log: str,
     store: str,
 ) -> None:
-    """Once with an end that comes by itself, and once without one."""
+    """One run ends at the present, and one continues."""
     given = options(secured.port, trusted=files.authority) | {"database.include.list": "shop"}
     if store == "PKCS12":
         trust = trusted(files, tmp_path)
@@ -142,7 +142,7 @@ def test_a_snapshot_and_a_log_are_read(
     if log == "oplog":
         del given["topic.prefix"], given["mongodb.connection.string"]
         given |= {"mongodb.hosts": f"secantus/localhost:{secured.port}", "mongodb.name": "p"}
-        # the name by which the set knows its member is not that of the certificate
+        # The set's name for its member is not the certificate's.
         given["mongodb.members.auto.discover"] = "false"
     client.shop.t.insert_one({"_id": 1})
     bounded = Capture(**given)
@@ -161,7 +161,7 @@ def test_a_snapshot_and_a_log_are_read(
 
 
 def trusted(files: Files, folder: Path) -> str:
-    """The authority in a PKCS12 store."""
+    """Return the authority in a PKCS12 store."""
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
     from cryptography.x509 import load_pem_x509_certificate
 
@@ -174,7 +174,7 @@ def trusted(files: Files, folder: Path) -> str:
 
 
 def test_a_member_that_its_certificate_does_not_name_is_told(secured: Secantus, files: Files) -> None:
-    """The set advertises 127.0.0.1: whoever looks for its members leaves the name that the certificate has."""
+    """The set advertises 127.0.0.1, so a client that looks for members leaves the certificate's name."""
     given = options(secured.port, trusted=files.authority)
     given["mongodb.connection.string"] = f"mongodb://localhost:{secured.port}/?replicaSet=secantus"
     error = met(given)

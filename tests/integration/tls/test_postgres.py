@@ -1,4 +1,4 @@
-"""PostgreSQL under TLS: every kind of session checks the certificate, and says what is wrong with it."""
+"""PostgreSQL under TLS: every kind of session checks the certificate, and reports its faults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECRET = "hunter2"
 
 
 def address(given: Config) -> Address:
-    """What a worker is sent, as libpq's address."""
+    """Return libpq's address that a worker gets."""
     named = parameters(given)
     database = quote(named.pop("dbname"), safe="")
     return Address(f"postgresql:///{database}?{urlencode(named, quote_via=quote)}")
@@ -36,18 +36,19 @@ SESSIONS: dict[str, Callable[[Config], object]] = {
     "log": lambda given: connect(given, replication=True).close(),
     "arrow": lambda given: ArrowConnection(address(given)).close(),
 }
-"""The ways to a session: of the check before the start, of the planner, and of its and the workers' Arrow queries."""
+"""The kinds of sessions: of the check before the start, of the planner, and of the Arrow queries of planner and
+workers."""
 
 
 @pytest.fixture(scope="module")
 def server(postgres: Postgres) -> Database:
-    """The database that every server has: none of one's own is needed to log in."""
+    """The database that every server has, which suffices for a login."""
     return Database(postgres, "postgres")
 
 
 @pytest.fixture
 def secured(postgres: Postgres, files: Files) -> Iterator[Terminator]:
-    """The server of this run behind TLS; it takes nobody in the clear."""
+    """Yield the server of this run with TLS; it accepts no unencrypted session."""
     if postgres.host.startswith("/"):
         pytest.skip("the server is reached by a socket of the file system")
     with Terminator((postgres.host, postgres.port), files.server) as terminator:
@@ -127,7 +128,7 @@ def test_a_client_shows_its_certificate_with_a_key_under_a_password(
 
 
 def test_a_stream_runs_under_tls_alone(database: Database, secured: Terminator, files: Files) -> None:
-    """Snapshot, tasks and log: a session in the clear would be turned away."""
+    """Snapshot, tasks and log use TLS, because an unencrypted session would be refused."""
     database.execute("create table t (id int primary key)", "insert into t values (1)")
     verified = {"database.sslmode": "verify-full", "database.sslrootcert": str(files.authority)}
     query = Capture(behind(database, secured.port), **verified, **{"snapshot.mode": "initial"})

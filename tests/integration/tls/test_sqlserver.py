@@ -1,6 +1,7 @@
-"""SQL Server under TLS: a certificate by its authority, by its name and by itself.
+"""SQL Server under TLS: a certificate is accepted by its authority, by its name and by itself.
 
-Microsoft's driver reads the authorities of the operating system once in a process, so each set of them has its own.
+Microsoft's driver reads the authorities of the operating system once in a process, so each set of them has its own
+process.
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def secured(files: Files) -> Iterator[TestDatabase]:
-    """A database of a server that speaks TLS with whoever wants to."""
+    """Yield a database of a server that offers TLS."""
     with TestServer("optional", files.server) as server:
         yield TestDatabase(server, "secured")
 
 
 def outcomes(authorities: object, *given: dict[str, str]) -> list[Any]:
-    """What connections meet in a process that trusts the authorities of a file: None, or message and remedy."""
+    """Return the results of connections in a process that trusts the authorities of a file: None, or message and
+    remedy."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         input=json.dumps(given),

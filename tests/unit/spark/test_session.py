@@ -75,7 +75,7 @@ def test_settings_of_the_user_go_over_those_of_tailrace(monkeypatch: pytest.Monk
     settings = started(monkeypatch, "spark://somewhere:7077", given)
     assert settings["spark.executor.memory"] == "3g"
     assert settings["spark.driver.memory"] == "1g"
-    # Processes that the log needs stay.
+    # Options that the log needs stay.
     assert "-Duser.timezone=UTC" in settings["spark.driver.extraJavaOptions"]
     assert settings["spark.driver.extraJavaOptions"].endswith("-Dmine=1")
 

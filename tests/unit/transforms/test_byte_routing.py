@@ -52,7 +52,7 @@ def hashes(kind: LogicalType, *values: Any, **options: str) -> list[Any]:
 
 
 def cleared(number: int) -> int:
-    """Return a hash without its sign; the smallest becomes 0, as in Debezium."""
+    """Return a hash without its sign; 2**31 - 1 becomes 0, as in Debezium."""
     found = number & 0x7FFFFFFF
     return 0 if found == 0x7FFFFFFF else found
 
