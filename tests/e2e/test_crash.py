@@ -60,7 +60,7 @@ def run(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def commits(folder: Path) -> int:
-    """The number of batches that Spark has committed."""
+    """Return the number of batches that Spark has committed."""
     return len(list((folder / ".tailrace" / "crash" / "commits").glob("[0-9]*")))
 
 

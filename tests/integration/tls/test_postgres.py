@@ -42,7 +42,7 @@ workers."""
 
 @pytest.fixture(scope="module")
 def server(postgres: Postgres) -> Database:
-    """The database that every server has, which suffices for a login."""
+    """Return the database that every server has, which suffices for a login."""
     return Database(postgres, "postgres")
 
 

@@ -117,7 +117,7 @@ class Recorded:
     batches: list[ChangeBatch]
 
     def made(self) -> list[str]:
-        """The events made from the changes."""
+        """Return the events made from the changes."""
         return [line for part in self.batches for line in written(part, self.settings, self.form)]
 
 
