@@ -1,7 +1,8 @@
 """`python -m tools.house`: facts about the sources, to decide on the division into modules. It never fails.
 
 It lists modules that one other module imports, small and large files, long functions, names that stand in several
-rooms, and the modules that one UPDATE of PostgreSQL enters between the spool and its JSON bytes.
+rooms, the modules that one UPDATE of PostgreSQL enters between the spool and its JSON bytes, and long sentences of the
+documentation.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.house.prose import MOST_WORDS, long_sentences
 from tools.house.way import entered
 
 SOURCE = Path(__file__).parents[2] / "src"
+PAGES = SOURCE.parent / "docs"
 FEW_LINES = 40
 MANY_LINES = 800
 LONG_FUNCTION = 80
@@ -115,6 +118,7 @@ def main() -> None:
     show(f"functions of more than {LONG_FUNCTION} lines", sorted(long, reverse=True), most)
     names = [f"{name}: {', '.join(places)}" for name, places in repeated(every).items()]
     show("names of modules and classes in several places", names, most)
+    show(f"sentences of more than {MOST_WORDS} words in the documentation", long_sentences(PAGES), most)
     show("modules that an UPDATE enters between the spool and its JSON", entered(), None)
 
 

@@ -1,8 +1,8 @@
 """Spark's Python sources over the connectors' planners: one source for each connector in the registry.
 
-Processes (measured, see docs/architecture.md): `DataSource.__init__` and `schema` run in a short process at `load()`.
-The planner process lives as long as the query and runs all other calls but `read`. Workers run `read` on a pickled copy
-of the reader, so everything that `read` needs is in its partition.
+Processes (measured; see docs/contribute/architecture.md): `DataSource.__init__` and `schema` run in a short process
+at `load()`. The planner process lives as long as the query and runs all other calls but `read`. Workers run `read` on
+a pickled copy of the reader, so everything that `read` needs is in its partition.
 """
 
 from __future__ import annotations

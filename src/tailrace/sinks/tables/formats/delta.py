@@ -242,7 +242,7 @@ _PROPERTIES = {
     # A column of this type may be added later.
     "delta.feature.timestampNtz": "supported",
     # By default, Delta writes a checkpoint of its log every 10 commits. That takes longer than several small batches
-    # (docs/architecture.md).
+    # (docs/decisions/018-fewer-checkpoints.md).
     "delta.checkpointInterval": "100",
 }
 _MAPPING = {"delta.columnMapping.mode": "name"}
