@@ -213,7 +213,6 @@ def _class(ranges: _Ranges, negated: bool) -> str:
 
 # --- expressions ------------------------------------------------------------------------------------------------------
 
-pass
 
 LONGEST = 1000
 """The most characters of a signal's expression."""

@@ -85,8 +85,6 @@ def offset_timestamp(digits: int, settings: EventSettings) -> Conversion:
 
 # --- plans ------------------------------------------------------------------------------------------------------------
 
-pass
-
 
 @dataclass(frozen=True, slots=True)
 class Types:

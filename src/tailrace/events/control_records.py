@@ -161,7 +161,6 @@ def _hash(text: str) -> int:
 
 # --- transactions -----------------------------------------------------------------------------------------------------
 
-pass
 
 _TRANSACTION = "io.debezium.connector.common.TransactionMetadata"
 
@@ -226,7 +225,6 @@ def numbered_name(xid: int, lsn: int, settings: EventSettings) -> str:
 
 # --- heartbeats -------------------------------------------------------------------------------------------------------
 
-pass
 
 _COMMON = "io.debezium.connector.common."
 
@@ -266,7 +264,6 @@ def heartbeat_row(at_ms: int, position: int | str, settings: EventSettings) -> p
 
 # --- notifications ----------------------------------------------------------------------------------------------------
 
-pass
 
 OP = "notification"
 """The column `op` of these rows."""
@@ -347,7 +344,6 @@ def write_to_log(notifications: Sequence[tuple[Notification, int]]) -> None:
 
 # --- logical messages -------------------------------------------------------------------------------------------------
 
-pass
 
 _PREFIX_FIELD = Field("prefix", STRING.with_optional(True))
 

@@ -129,7 +129,6 @@ def _found(wanted: Iterable[str], table: TableSchema) -> Iterable[str]:
 
 # --- settings ---------------------------------------------------------------------------------------------------------
 
-pass
 
 TASK_ID = "0"
 TODAY = "3"

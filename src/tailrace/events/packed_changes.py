@@ -77,7 +77,6 @@ def _behind(scope: Int64s, puts: Flags, order: Int64s) -> Int64s:
 
 # --- blocks -----------------------------------------------------------------------------------------------------------
 
-pass
 
 Codes = npt.NDArray[np.uint8]
 

@@ -50,7 +50,6 @@ def plain_source(batch: ChangeBatch, change: int, settings: EventSettings, form:
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
-pass
 
 OP = "schema"
 """The column `op` of these rows."""

@@ -108,8 +108,6 @@ def joined(parts: list[bytes]) -> Fragment:
 
 # --- blocks -----------------------------------------------------------------------------------------------------------
 
-pass
-
 
 @dataclass(frozen=True, slots=True)
 class ByTopic:

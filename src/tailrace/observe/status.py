@@ -81,8 +81,6 @@ def _duration(seconds: float) -> str:
 
 # --- the line ---------------------------------------------------------------------------------------------------------
 
-pass
-pass
 
 log = logging.getLogger("tailrace")
 

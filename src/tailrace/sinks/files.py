@@ -155,8 +155,6 @@ def _batch(name: str) -> int:
 
 # --- the sink ---------------------------------------------------------------------------------------------------------
 
-pass
-
 
 # JSON is inserted unchanged. to_json escapes a text as the element of an array, whose brackets are then cut off.
 _IN_JSON = {

@@ -348,7 +348,6 @@ def _refusal(error: Mapping[str, Any]) -> Fault:
 
 # --- the sink ---------------------------------------------------------------------------------------------------------
 
-pass
 
 _KNOWN = (
     "url", "create-stream", "stream-name", "subjects", "storage", "async.enabled", "async.timeout.ms", "sync.retries",

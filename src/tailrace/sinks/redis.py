@@ -99,7 +99,6 @@ def _encoded(words: Sequence[bytes | str | int]) -> bytes:
 
 # --- the sink ---------------------------------------------------------------------------------------------------------
 
-pass
 
 _KNOWN = (
     "address", "db.index", "user", "password", "ssl.enabled", "ssl.hostname.verification.enabled",

@@ -309,7 +309,6 @@ def decimal_texts(
 
 # --- the family -------------------------------------------------------------------------------------------------------
 
-pass
 
 MOST_DIGITS = 147_455
 """The most digits of a number: 131,072 before the point and 16,383 after it; no database has more."""

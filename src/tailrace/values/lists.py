@@ -189,7 +189,6 @@ def join(
 
 # --- the family -------------------------------------------------------------------------------------------------------
 
-pass
 
 DOUBLE_VECTOR = semantic(array(DOUBLE), "io.debezium.data.DoubleVector")
 FLOAT_VECTOR = semantic(array(FLOAT), "io.debezium.data.FloatVector")

@@ -73,8 +73,6 @@ def options_of(kind: str, part: str, options: Mapping[str, str]) -> tuple[AvroOp
 
 # --- the encoding -----------------------------------------------------------------------------------------------------
 
-pass
-
 
 @dataclass(frozen=True, slots=True)
 class Avro:

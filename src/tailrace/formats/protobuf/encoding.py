@@ -95,7 +95,6 @@ def options_of(part: str, options: Mapping[str, str]) -> tuple[ProtobufOptions, 
 
 # --- the encoding -----------------------------------------------------------------------------------------------------
 
-pass
 
 _NULL = b"\0"
 """The encoding of a whole value that is null. No other value equals it, since fields have at least two bytes."""

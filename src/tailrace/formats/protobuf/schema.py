@@ -96,7 +96,6 @@ def _indented(text: str) -> str:
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
 
-pass
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 DATE = "org.apache.kafka.connect.data.Date"

@@ -95,7 +95,6 @@ _SAME = {f"org.apache.kafka.connect.data.{name}": f"io.debezium.time.{name}" for
 
 # --- what decides how Protobuf's bytes are written --------------------------------------------------------------------
 
-pass
 
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|[\w.]+|\S', re.DOTALL)
 _LABELS = ("optional", "required", "repeated")
@@ -197,8 +196,6 @@ def _name(kind: str) -> str:
 
 # --- ids --------------------------------------------------------------------------------------------------------------
 
-pass
-pass
 
 _TRIES, _WAIT = 3, 0.3
 _Found = TypeVar("_Found")

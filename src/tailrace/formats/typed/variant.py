@@ -237,7 +237,6 @@ def _map_object(found: Mapping[int, bytes]) -> bytes:
 
 # --- documents --------------------------------------------------------------------------------------------------------
 
-pass
 
 Value = None | bool | int | float | str | bytes | Decimal | datetime | Sequence[Any] | Mapping[str, Any]
 """A value of a document; moments have a time zone."""

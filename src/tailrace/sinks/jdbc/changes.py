@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from tailrace.values.calendar import INT64_MAX, civil, iso_day
 from tailrace.values.timestamps import INFINITY_US, MINUS_INFINITY_US, iso_instant
@@ -223,9 +223,6 @@ _NAMED = {
 
 # --- changes ----------------------------------------------------------------------------------------------------------
 
-pass
-
-Action = Literal["write", "delete", "truncate"]
 
 _SCHEMA, _PAYLOAD = b'{"schema":', b',"payload":'
 

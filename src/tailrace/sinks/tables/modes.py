@@ -110,7 +110,6 @@ class Kept(ABC):
 
 # --- latest -----------------------------------------------------------------------------------------------------------
 
-pass
 
 _ROWS, _FILLED = "tailrace_rows", "tailrace_filled"
 
@@ -150,8 +149,6 @@ class Latest(Kept):
 
 
 # --- history ----------------------------------------------------------------------------------------------------------
-
-pass
 
 
 _VERSIONS, _NEWS, _LASTING, _CHANGES = "tailrace_rows", "tailrace_news", "tailrace_lasting", "tailrace_changes"
@@ -200,7 +197,6 @@ def _first_truncate(rows: DataFrame) -> tuple[str, int, int] | None:
 
 # --- log --------------------------------------------------------------------------------------------------------------
 
-pass
 
 CHANGE = (
     ("__op", "string"),

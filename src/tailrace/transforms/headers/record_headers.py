@@ -213,8 +213,6 @@ def _single(number: Decimal) -> Any:
 
 # --- the transforms ---------------------------------------------------------------------------------------------------
 
-pass
-
 
 @dataclass(frozen=True, slots=True)
 class InsertHeader:

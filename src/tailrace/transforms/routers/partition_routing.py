@@ -216,7 +216,6 @@ def _murmur(data: Bytes, bounds: Offsets, out: Hashes) -> None:
 
 # --- the transform ----------------------------------------------------------------------------------------------------
 
-pass
 
 _FUNCTIONS = {"java": java, "murmur": murmur}
 _LARGEST = 0x7FFFFFFF

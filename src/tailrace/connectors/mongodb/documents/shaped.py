@@ -35,7 +35,6 @@ from tailrace.errors import ConversionError
 from tailrace.kernels.buffers import readonly
 from tailrace.values.arrow import arrow_type_of
 
-Flags = npt.NDArray[np.bool_]
 _SIZED = (fields.DOCUMENT, fields.ARRAY, fields.SCOPED_CODE)
 _MOST = 2**31 - 1
 _TEXTS = (fields.STRING, fields.OBJECT_ID, fields.DECIMAL, fields.CODE)

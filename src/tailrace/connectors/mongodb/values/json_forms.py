@@ -44,7 +44,6 @@ def escaped_units() -> npt.NDArray[np.uint8]:
 
 # --- forms ------------------------------------------------------------------------------------------------------------
 
-pass
 
 (
     ABSENT, OPEN, CLOSE, OPEN_ARRAY, CLOSE_ARRAY, QUOTE, COLON, SEPARATOR, NULL, TRUE, FALSE, UNDEFINED, MIN_KEY,

@@ -211,8 +211,6 @@ def _set(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 
-pass
-
 
 _EXTENSION, _CATALOG = "io.delta.sql.DeltaSparkSessionExtension", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 

@@ -135,8 +135,6 @@ def cleaned(table: Table, version: int | None, hours: int) -> str:
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
-pass
-
 
 _PIPELINE, _BATCH, _TOLD = "tailrace.pipeline", "tailrace.batch", "tailrace.metadata"
 """Further keys in the summary of a snapshot of a write, besides `WRITER`."""
@@ -407,8 +405,6 @@ class IcebergTable(Stored):
 
 
 # --- the format -------------------------------------------------------------------------------------------------------
-
-pass
 
 
 _VERSION = "1.12.0"
