@@ -77,6 +77,15 @@ def test_a_command_exists(block: Block) -> None:
         cli._parser().parse_args(words)
 
 
+ALONE = re.compile(r"tailrace |pip install |export |python3 -m venv |\.venv/bin/pip |echo |#|$")
+"""The lines of the shell that a reader can try without anything that the page does not bring."""
+
+
+@pytest.mark.parametrize("block", [block for block in of("sh") if not block.mark and not block.title], ids=str)
+def test_a_block_of_the_shell_runs_or_says_why_not(block: Block) -> None:
+    assert [line for line in block.text.replace("\\\n", " ").splitlines() if ALONE.match(line.lstrip()) is None] == []
+
+
 @pytest.mark.parametrize("block", of("python"), ids=str)
 def test_what_is_imported_exists(block: Block) -> None:
     for node in ast.walk(ast.parse(block.text)):
