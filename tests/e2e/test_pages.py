@@ -6,22 +6,27 @@ of `SHOP`. Blocks of the shell, of SQL and of Python share the tests' Spark sess
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tailrace import pipeline
+from tailrace import pipeline, sinks
 from tailrace.command import cli
+from tailrace.config.files import RunConfig
 from tailrace.config.properties import parse_properties
 from tailrace.pipeline import Pipeline
+from tailrace.verify import command as verify_command
+from tailrace.verify.check import Lake
 from tests.fix_postgres import Database
 from tests.pages import DOCS, Block, blocks, shown
 
@@ -140,6 +145,7 @@ def reader(
     """A reader whose commands use the tests' session."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pipeline, "Pipeline", lambda run, **_: Pipeline(run, spark))
+    monkeypatch.setattr(verify_command, "run", partial(_verify, spark))
     database.execute(*SHOP)
     yield Reader(tmp_path, database, monkeypatch)
     with database.connect() as connection:
@@ -158,6 +164,12 @@ def test_the_blocks_of_a_directory_do_what_its_pages_show(
         output = reader.said(capsys.readouterr().out)
         if block.output is not None:
             assert shown(block.output, output), f"{block} prints\n{output}"
+
+
+def _verify(spark: SparkSession, configured: RunConfig, arguments: argparse.Namespace, *_: object) -> int:
+    sink = sinks.open(configured.sink.name, configured.sink.options, configured.source)
+    assert isinstance(sink, Lake)
+    return verify_command.verify(spark, configured, sink, arguments)
 
 
 def processes() -> list[Block]:
