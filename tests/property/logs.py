@@ -175,13 +175,12 @@ def rows_of(parts: Sequence[Rows]) -> list[tuple[object, ...]]:
             found.append((
                 bytes(stretch.data[stretch.offsets[at] : stretch.offsets[at + 1]]),
                 int(stretch.version[row]),
-                stretch.truncated.get(at),
                 int(stretch.lsn[row]),
                 int(stretch.ordinal[row]),
                 int(stretch.transactions.commit_lsn[place]),
                 int(stretch.transactions.previous_end[place]),
                 int(stretch.transactions.commit_us[place]),
                 stretch.numbers and (int(stretch.numbers.total[row]), int(stretch.numbers.table[row])),
-                stretch.counts.get(place) if stretch.kinds[row] == ord("C") else None,
+                stretch.counts.get(place) if stretch.op[row] == ord("C") else None,
             ))  # fmt: skip
     return found

@@ -13,27 +13,28 @@ from tailrace.connectors.postgres.log.numbering import Numbers
 from tailrace.connectors.postgres.protocol import scan
 from tailrace.connectors.postgres.protocol.position import NOWHERE, LogPosition, sent
 
-SEVERAL, BOUNDARY, MESSAGE = -2, -3, -4
+BOUNDARY, MESSAGE = -3, -4
+TRUNCATE = ord("t")
 
 
 @dataclass(slots=True)
 class IndexedRun:
     """A run of messages as they were read, with an index of the captured changes among them (its rows).
 
-    Row i is message `rows[i]`, that is `data[offsets[rows[i]]:offsets[rows[i] + 1]]`. `version[i]` is the id of its
-    table version; or `SEVERAL` for a truncate, whose versions `truncated` holds by message; `MESSAGE` for a logical
-    message; `BOUNDARY` for Begin and Commit messages, which are rows if transaction metadata is wanted. Then `numbers`
-    holds the events' numbers, and `counts` the event counts of the transactions that end in the run, by their place in
-    `transactions`. The `end_*` arrays describe the commits in the run: the number of rows up to each, its LSN, its end
-    LSN, the end LSN of the last commit up to it that was not left out (-1: there is none), and its time in µs since
-    1970. A logical message outside of transactions is a transaction and a commit of its own (see `LogPosition`), with
-    the transaction id 0.
+    Row i is message `rows[i]`, that is `data[offsets[rows[i]]:offsets[rows[i] + 1]]`; a truncate is a row for each of
+    its tables. `op[i]` is the operation (c, u, d or t), `version[i]` the id of its table version: `MESSAGE` for a
+    logical message, and `BOUNDARY` for the Begin and Commit messages, which are rows where transaction metadata is
+    wanted; `op` has their kind byte. Then `numbers` has the events' numbers, and `counts` the transactions that end in
+    the stretch, by their place in `transactions`. The `end_*` arrays describe the commits in the stretch: the number
+    of rows up to each, its LSN, its end LSN, the end LSN of the last one up to it that was not left out (-1: none
+    was), and its time in µs since 1970. A logical message outside of transactions is a transaction and a commit of its
+    own (see `LogPosition`), with the transaction id 0.
     """
 
     data: Bytes
     offsets: Int64s
     rows: Int64s
-    kinds: Bytes
+    op: Bytes
     version: Int32s
     lsn: Int64s
     transaction: Int32s
@@ -44,7 +45,6 @@ class IndexedRun:
     end_end: Int64s
     end_seen: Int64s
     end_us: Int64s
-    truncated: dict[int, tuple[int, ...]] = field(default_factory=dict)
     numbers: Numbers | None = None
     counts: dict[int, Counts] = field(default_factory=dict)
 
@@ -91,14 +91,11 @@ class IndexedRun:
         if 2 * kept >= self.data.nbytes:
             return self
         data, offsets = scan.gather(self.data, self.offsets, self.rows)
-        places = {int(message): place for place, message in enumerate(self.rows)} if self.truncated else {}
         return replace(
             self,
             data=data,
             offsets=offsets,
             rows=np.arange(len(self.rows), dtype=np.int64),
-            truncated={places[message]: found for message, found in self.truncated.items() if message in places},
-            numbers=None if self.numbers is None else self.numbers.moved(places),
         )
 
     def joined(self, other: IndexedRun) -> IndexedRun:
@@ -108,17 +105,15 @@ class IndexedRun:
         starts = self.offsets - self.offsets[0], other.offsets[1:] - other.offsets[0] + parts[0].nbytes
         numbers = None
         if self.numbers is not None and other.numbers is not None:
-            truncates = {messages + message: found for message, found in other.numbers.truncates.items()}
             numbers = Numbers(
                 np.concatenate([self.numbers.total, other.numbers.total]),
                 np.concatenate([self.numbers.table, other.numbers.table]),
-                self.numbers.truncates | truncates,
             )
         return IndexedRun(
             data=np.concatenate(parts),
             offsets=np.concatenate(starts),
             rows=np.concatenate([self.rows, other.rows + messages]),
-            kinds=np.concatenate([self.kinds, other.kinds]),
+            op=np.concatenate([self.op, other.op]),
             version=np.concatenate([self.version, other.version]),
             lsn=np.concatenate([self.lsn, other.lsn]),
             transaction=np.concatenate([self.transaction, other.transaction + np.int32(transactions)]),
@@ -129,7 +124,6 @@ class IndexedRun:
             end_end=np.concatenate([self.end_end, other.end_end]),
             end_seen=np.concatenate([self.end_seen, other.end_seen]),
             end_us=np.concatenate([self.end_us, other.end_us]),
-            truncated=self.truncated | {messages + message: found for message, found in other.truncated.items()},
             numbers=numbers,
             counts=self.counts | {transactions + place: found for place, found in other.counts.items()},
         )
@@ -169,7 +163,8 @@ class IndexedRun:
     def cut(self, row: int, start: LogPosition) -> LogPosition:
         """Return the position after `row`, inside its transaction: the slot may only forget what is before that.
 
-        For a message outside of transactions, which is a whole transaction, it is the position after its commit.
+        All rows of a message stand before it. A row that is a whole transaction (a message outside of one) has nothing
+        to be inside of.
         """
         of = int(self.transaction[row])
         ended = int(np.searchsorted(self.end_rows, row + 1))
@@ -224,8 +219,5 @@ def versions_of(rows: Iterable[Rows]) -> list[int]:
     """Return the table versions of the rows, in order."""
     found: set[int] = set()
     for part in rows:
-        stretch = part.stretch
-        found.update(np.unique(stretch.version[part.first : part.last]).tolist())
-        for row in stretch.rows[part.first : part.last][stretch.version[part.first : part.last] == SEVERAL].tolist():
-            found.update(stretch.truncated.get(row, ()))
+        found.update(np.unique(part.stretch.version[part.first : part.last]).tolist())
     return sorted(number for number in found if number >= 0)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tailrace.columns.batch import Bytes, Counts, Int32s, Int64s, Transactions
-from tailrace.connectors.postgres.log.indexed_run import BOUNDARY, MESSAGE, SEVERAL, IndexedRun, Rows
+from tailrace.connectors.postgres.log.indexed_run import BOUNDARY, MESSAGE, IndexedRun, Rows
 from tailrace.connectors.postgres.log.numbering import Numbering, Numbers
 from tailrace.connectors.postgres.protocol import pgoutput, scan
 from tailrace.connectors.postgres.protocol.position import LogPosition
@@ -28,6 +28,10 @@ _BEGIN, _COMMIT = ord("B"), ord("C")
 _TRUNCATE, _MESSAGE = ord("T"), ord("M")
 _IS_CHANGE = np.zeros(256, np.bool_)
 _IS_CHANGE[[ord(kind) for kind in "IUDTM"]] = True
+_OPS = np.arange(256, dtype=np.uint8)
+_OPS[[ord(kind) for kind in "IUDT"]] = [ord(op) for op in "cudt"]
+# The table version of a truncate before it becomes a row for each of its tables.
+_SEVERAL = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,18 +201,18 @@ class Indexer:
             # updates that were read before are not counted again
             unchanged += int(self._beyond(run.transactions, run.transaction[idle], run.ordinals(idle)).sum())
             version[idle] = UNCAPTURED
-        rows, numbered = self._rows(run, version, truncated)
+        rows, of, numbered = self._rows(run, version, truncated)
         ordinal, transaction = run.ordinals(rows), run.transaction[rows]
         keep = self._beyond(run.transactions, transaction, ordinal)
         if skipped is not None and self._covers is None:
-            keep &= (version[rows] == MESSAGE) | ~skipped[transaction]
+            keep &= (of == MESSAGE) | ~skipped[transaction]
         kept = rows[keep]
         stretch = IndexedRun(
             data=data,
             offsets=offsets,
             rows=kept,
-            kinds=run.kinds[kept],
-            version=version[kept],
+            op=_OPS[run.kinds[kept]],
+            version=of[keep],
             lsn=lsn[kept],
             transaction=transaction[keep].astype(np.int32),
             ordinal=ordinal[keep],
@@ -218,7 +222,6 @@ class Indexer:
             end_end=run.ends.end_lsn,
             end_seen=run.seen[1:],
             end_us=run.ends.at_us,
-            truncated=truncated,
             numbers=None if numbered is None else numbered.numbers.kept(keep),
             counts={} if numbered is None else numbered.counts,
         )
@@ -291,24 +294,29 @@ class Indexer:
             captured = _truncated(run.data, run.offsets, int(message), versions)
             if captured:
                 truncated[int(message)] = captured
-                version[message] = SEVERAL
+                version[message] = _SEVERAL
         return version, truncated
 
     def _rows(
         self, run: _Marked, version: Int32s, truncated: dict[int, tuple[int, ...]]
-    ) -> tuple[Int64s, _Numbered | None]:
-        """Return the messages that are rows, and, if wanted, the numbers of their events in their transactions."""
-        rows = np.flatnonzero(run.is_change & (version != UNCAPTURED))
+    ) -> tuple[Int64s, Int32s, _Numbered | None]:
+        """The messages that are rows, their table versions, and their numbers in their transactions where these are
+        wanted."""
         if self._numbering is None:
-            return rows, None
-        changes = np.setdiff1d(rows, run.alone, assume_unique=True)
-        numbers, counts, going_on = self._numbering.number(
-            run.data, run.offsets, changes, run.kinds[changes], version[changes], run.transaction[changes], truncated,
+            return *_by_table(np.flatnonzero(version != UNCAPTURED), version, truncated), None
+        version[run.begins] = version[run.commits] = BOUNDARY
+        rows, of = _by_table(np.flatnonzero(version != UNCAPTURED), version, truncated)
+        is_numbered = run.is_change.copy()
+        is_numbered[run.alone] = False
+        places = np.flatnonzero(is_numbered[rows])
+        changes = rows[places]
+        found, counts, going_on = self._numbering.number(
+            run.data, run.offsets, changes, _OPS[run.kinds[changes]], of[places], run.transaction[changes],
             len(run.transactions), [int(place) for place in run.transaction[run.commits]], self.reached.counts,
         )  # fmt: skip
-        version[run.begins] = version[run.commits] = BOUNDARY
-        rows = np.flatnonzero(version != UNCAPTURED)
-        return rows, _Numbered(numbers.among(changes, rows), counts, going_on)
+        total, table = np.zeros((2, len(rows)), np.int64)
+        total[places], table[places] = found.total, found.table
+        return rows, of, _Numbered(Numbers(total, table), counts, going_on)
 
     @staticmethod
     def _messages(data: Bytes, offsets: Int64s, kinds: Bytes) -> dict[int, pgoutput.Message]:
@@ -389,7 +397,7 @@ class Indexer:
         assert self._covers is not None
         covered = {int(found) for found in np.unique(version[changes]) if found >= 0 and self._covers(int(found))}
         version[changes[np.isin(version[changes], list(covered))]] = UNCAPTURED
-        for message in changes[version[changes] == SEVERAL].tolist():
+        for message in changes[version[changes] == _SEVERAL].tolist():
             left = tuple(found for found in truncated[message] if not self._covers(found))
             truncated[message] = left
             if not left:
@@ -441,6 +449,20 @@ def _truncated(data: Bytes, offsets: Int64s, message: int, versions: Versions) -
     assert isinstance(truncate, pgoutput.Truncate)
     found = (versions.at(oid, message) for oid in truncate.relation_ids)
     return tuple(version for version in found if version != UNCAPTURED)
+
+
+def _by_table(messages: Int64s, version: Int32s, truncated: Mapping[int, tuple[int, ...]]) -> tuple[Int64s, Int32s]:
+    """The messages with a truncate once for each of its tables, and the table version of each."""
+    if not truncated:
+        return messages, version[messages]
+    several = np.flatnonzero(version[messages] == _SEVERAL)
+    tables = [truncated[int(message)] for message in messages[several]]
+    times = np.ones(len(messages), np.int64)
+    times[several] = [len(found) for found in tables]
+    rows = np.repeat(messages, times)
+    of = version[rows]
+    of[of == _SEVERAL] = [number for found in tables for number in found]
+    return rows, of
 
 
 def _ends(

@@ -19,38 +19,21 @@ from tailrace.connectors.postgres.protocol import pgoutput, scan
 from tailrace.errors import DecodeError
 from tailrace.events.control_records import in_java_order
 
-_UPDATE, _TRUNCATE = ord("U"), ord("T")
-_OPS = {ord("I"): "c", ord("U"): "u", ord("D"): "d", ord("T"): "t"}
-# The name under which logical messages are counted, which is no table's.
+_UPDATE = ord("u")
+# What a logical message is counted under, which is no table.
 _MESSAGES = ""
 _MESSAGE_NAME = "io.debezium.connector.postgresql.LogicalDecodingMessageMonitor$LogicalDecodingMessageId"
 
 
 @dataclass(slots=True)
 class Numbers:
-    """The number of each change's first event in its transaction (`total`) and there in its table (`table`).
-
-    `truncates` has by message the pairs of these numbers for a truncate, one for each of its table versions.
-    """
+    """The first event's number in its transaction and table, for each change."""
 
     total: Int64s
     table: Int64s
-    truncates: dict[int, tuple[tuple[int, int], ...]]
-
-    def among(self, messages: Int64s, rows: Int64s) -> Numbers:
-        """Return the numbers, which are those of `messages`, laid out for `rows`; 0 for rows without a number."""
-        total, table = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-        places = np.searchsorted(rows, messages)
-        total[places], table[places] = self.total, self.table
-        return Numbers(total, table, self.truncates)
 
     def kept(self, keep: npt.NDArray[np.bool_]) -> Numbers:
-        return Numbers(self.total[keep], self.table[keep], self.truncates)
-
-    def moved(self, places: dict[int, int]) -> Numbers:
-        """Return the numbers after message `m` has become message `places[m]`."""
-        truncates = {places[message]: found for message, found in self.truncates.items() if message in places}
-        return Numbers(self.total, self.table, truncates)
+        return Numbers(self.total[keep], self.table[keep])
 
 
 class Numbering:
@@ -62,7 +45,7 @@ class Numbering:
 
     def __init__(self, versions: Sequence[TableSchema], skipped: frozenset[str]) -> None:
         self._versions = versions
-        self._weights = np.array([0 if _OPS.get(kind, "") in skipped else 1 for kind in range(256)], np.int64)
+        self._weights = np.array([0 if chr(op) in skipped else 1 for op in range(256)], np.int64)
         self._key_change_weight = ("d" not in skipped) + ("c" not in skipped)
 
     def number(
@@ -70,56 +53,45 @@ class Numbering:
         data: Bytes,
         offsets: Int64s,
         messages: Int64s,
-        kinds: Bytes,
+        op: Bytes,
         version: Int32s,
         transaction: Int64s,
-        truncated: dict[int, tuple[int, ...]],
         transactions: int,
         ends: Sequence[int],
         carried: Mapping[str, int],
     ) -> tuple[Numbers, dict[int, Counts], dict[str, int]]:
-        """Number the changes `messages` of a run, and count the events of the transactions that end in it.
+        """Number the changes of a run, which are the given messages, and count the transactions that it ends.
 
         `transaction[i]` is the place of change i's transaction in the run; `ends` are the places of the transactions
         that end in it. `carried` are the counts by table of the transaction that was open before the run (place 0).
         Return the numbers, the counts of the ended transactions by place, and the counts by table of the transaction
         that is still open.
         """
-        weights = self._weights[kinds].copy()
-        weights[self._key_changes(data, offsets, messages, kinds, version)] = self._key_change_weight
-        rows = np.arange(len(messages))
-        entry_row, entry_version = rows, version.astype(np.int64)
-        if (kinds == _TRUNCATE).any():
-            several = [(row, found) for row in rows for found in truncated.get(int(messages[row]), ())]
-            plain = rows[kinds != _TRUNCATE]
-            entry_row = np.concatenate([plain, np.array([row for row, _ in several], np.int64)])
-            entry_version = np.concatenate([version[plain], np.array([found for _, found in several], np.int64)])
-            order = np.argsort(entry_row, kind="stable")
-            entry_row, entry_version = entry_row[order], entry_version[order]
+        weight = self._weights[op]
+        weight[self._key_changes(data, offsets, messages, op, version)] = self._key_change_weight
         names = [str(table.id) for table in self._versions]
         known = {name: place for place, name in enumerate(dict.fromkeys(names))}
         of_version = np.array([known[name] for name in names] or [0], np.int64)
-        table = np.where(entry_version < 0, len(known), of_version[np.maximum(entry_version, 0)])
-        weight, place = weights[entry_row], transaction[entry_row]
-        total = running(weight, place)
-        total[place == 0] += sum(carried.values())
-        by_table = running(weight, place * (len(known) + 1) + table)
+        table = np.where(version < 0, len(known), of_version[np.maximum(version, 0)])
+        total = running(weight, transaction)
+        total[transaction == 0] += sum(carried.values())
+        by_table = running(weight, transaction * (len(known) + 1) + table)
         for name, count in carried.items():
             if name in known:
-                by_table[(place == 0) & (table == known[name])] += count
+                by_table[(transaction == 0) & (table == known[name])] += count
         by_table[table == len(known)] = 1
         names = [*known, _MESSAGES]
-        counts, still_open = self._count(place, table, weight, names, transactions, ends, carried)
-        return self._spread(rows, kinds, messages, entry_row, total, by_table), counts, still_open
+        counts, still_open = self._count(transaction, table, weight, names, transactions, ends, carried)
+        return Numbers(total, by_table), counts, still_open
 
-    def _key_changes(self, data: Bytes, offsets: Int64s, messages: Int64s, kinds: Bytes, version: Int32s) -> Int64s:
-        """Return the rows of the updates that become a delete and a create."""
+    def _key_changes(self, data: Bytes, offsets: Int64s, messages: Int64s, op: Bytes, version: Int32s) -> Int64s:
+        """The updates that become a delete and a create, as rows."""
         found = [np.empty(0, np.int64)]
-        for number in np.unique(version[kinds == _UPDATE]):
+        for number in np.unique(version[op == _UPDATE]):
             table = self._versions[int(number)]
             if not table.key:
                 continue
-            rows = np.flatnonzero((kinds == _UPDATE) & (version == number))
+            rows = np.flatnonzero((op == _UPDATE) & (version == number))
             indexes = np.array([table.index(name) for name in table.key], np.int32)
             _, moved = scan.key_hashes(data, offsets, messages[rows], indexes, len(table.columns))
             candidates = [int(row) for row in rows[moved]]
@@ -152,24 +124,6 @@ class Numbering:
         }
         last = transactions - 1
         return ended, {} if last < 0 or last in ended else sums.get(last, {})
-
-    @staticmethod
-    def _spread(
-        rows: Int64s,
-        kinds: Bytes,
-        messages: Int64s,
-        entry_row: Int64s,
-        total: Int64s,
-        by_table: Int64s,
-    ) -> Numbers:
-        numbers = Numbers(np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64), {})
-        numbers.total[entry_row[::-1]] = total[::-1]
-        numbers.table[entry_row[::-1]] = by_table[::-1]
-        for entry in np.flatnonzero(kinds[entry_row] == _TRUNCATE):
-            message = int(messages[entry_row[entry]])
-            found = (int(total[entry]), int(by_table[entry]))
-            numbers.truncates[message] = (*numbers.truncates.get(message, ()), found)
-        return numbers
 
 
 def _key_differs(data: Bytes, offsets: Int64s, message: int, indexes: Int32s) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tailrace.columns.batch import Boundary, Bytes, ChangeBatch, Int32s, Int64s, Transactions
 from tailrace.columns.table import Column, TableSchema
-from tailrace.connectors.postgres.log.indexed_run import BOUNDARY, MESSAGE, SEVERAL, IndexedRun, Rows
+from tailrace.connectors.postgres.log.indexed_run import BOUNDARY, MESSAGE, TRUNCATE, IndexedRun, Rows
 from tailrace.connectors.postgres.protocol import lasting, scan
 from tailrace.connectors.postgres.protocol.segment import PIECE, MessageSegment, MixedSegment, Segment
 
@@ -34,10 +34,6 @@ _BESIDE_BYTES = 16 << 20
 _TABLE_ROWS = 16
 
 
-# The distance between the places of two rows: a truncate has a place for each of its tables.
-_STEP = 1 << 20
-
-
 @dataclass(frozen=True, slots=True)
 class _Taken:
     """Rows of one table version in an indexed run, in log order; the run's row i is row `base` + i of the batch."""
@@ -49,12 +45,9 @@ class _Taken:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def places(self, version: int) -> Int64s:
-        """Return the places of the rows (see Segment). A truncate's tables follow one another as it names them."""
-        found = (self.rows + self.base) * _STEP
-        for place in np.flatnonzero(self.stretch.version[self.rows] == SEVERAL):
-            found[place] += self.stretch.truncated[int(self.stretch.rows[self.rows[place]])].index(version)
-        return found
+    @property
+    def has_truncate(self) -> bool:
+        return bool((self.stretch.op[self.rows] == TRUNCATE).any())
 
 
 @dataclass(slots=True)
@@ -123,8 +116,8 @@ def _small_topics(
 ) -> dict[tuple[int, ...], int]:
     """Return the topics whose tables all have few changes: the table versions of each, with the number of its changes.
 
-    Empty if there are too few to gain anything. Topics of a table with a truncate, which other tables may share, or
-    with a message of more than `most` bytes are left out.
+    Empty where there are not enough of them to gain anything. A table with a truncate is not among them, nor is one
+    with a message of more than `most` bytes.
     """
     if len(versions) < MIXED_TABLES:
         return {}
@@ -137,8 +130,7 @@ def _small_topics(
         size = (stretch.offsets[messages + 1] - stretch.offsets[messages])[of_table]
         counts += np.bincount(version[of_table], minlength=len(versions))
         sizes += np.bincount(version[of_table], size, len(versions)).astype(np.int64)
-        for row in messages[version == SEVERAL].tolist():
-            barred.update(stretch.truncated.get(row, ()))
+        barred.update(version[stretch.op[part.first : part.last] == TRUNCATE].tolist())
         if most:
             barred.update(version[of_table][size > most].tolist())
     is_small = (counts <= SMALL_TABLE_ROWS) & (sizes <= SMALL_TABLE_BYTES)
@@ -201,7 +193,7 @@ def _joined(parts: Sequence[Int64s]) -> Int64s | None:
 def _by_version(
     rows: Sequence[Rows], only: frozenset[int] | None = None, without: frozenset[int] = frozenset()
 ) -> dict[int, list[_Taken]]:
-    """Return by table version its rows in each indexed run, in log order, truncates included.
+    """Table version -> the rows of each stretch that belong to it, in log order.
 
     `only` are the wanted versions; None: all versions but `without`.
     """
@@ -213,17 +205,9 @@ def _by_version(
         number += part.last - part.first
         taken = np.arange(part.first, part.last)
         version = stretch.version[part.first : part.last]
-        present = np.flatnonzero(np.bincount(version[version >= 0])).tolist()
-        truncates = [int(row) for row in taken[version == SEVERAL]]
-        extra: dict[int, list[int]] = {}
-        for row in truncates:
-            for named in stretch.truncated.get(int(stretch.rows[row]), ()):
-                extra.setdefault(named, []).append(row)
-        for found in sorted(({*present, *extra} if only is None else {*present, *extra} & only) - without):
-            mine = taken[version == found]
-            if found in extra:
-                mine = np.sort(np.concatenate([mine, np.array(extra[found], np.int64)]))
-            picked.setdefault(found, []).append(_Taken(stretch, mine, base))
+        present = set(np.flatnonzero(np.bincount(version[version >= 0])).tolist())
+        for found in sorted((present if only is None else present & only) - without):
+            picked.setdefault(found, []).append(_Taken(stretch, taken[version == found], base))
     return picked
 
 
@@ -252,8 +236,8 @@ def _reduce(
 
 
 def _standing(table: TableSchema, parts: list[_Taken], most: int) -> list[_Taken]:
-    """Return the changes of a table version without those that later ones make superfluous."""
-    if not table.key or any((part.stretch.version[part.rows] == SEVERAL).any() for part in parts):
+    """The changes of a table version without those that later ones make superfluous."""
+    if not table.key or any(part.has_truncate for part in parts):
         return parts
     indexes = np.array([table.index(name) for name in table.key], np.int32)
     messages = [(part.stretch.data, part.stretch.offsets, part.stretch.rows[part.rows]) for part in parts]
@@ -268,8 +252,8 @@ def _segments(versions: Sequence[TableSchema], taken: Sequence[tuple[int, Sequen
     """Return the segments of a topic, or of a part of its keys; with places if there are several segments."""
     found = [_segment(versions, version, parts) for version, parts in taken]
     if len(found) > 1:
-        for segment, (version, parts) in zip(found, taken, strict=True):
-            segment.place = np.concatenate([part.places(version) for part in parts])
+        for segment, (_, parts) in zip(found, taken, strict=True):
+            segment.place = np.concatenate([part.rows + part.base for part in parts])
     return found
 
 
@@ -277,7 +261,7 @@ def _segment(versions: Sequence[TableSchema], version: int, parts: Sequence[_Tak
     """Return one segment of the given rows, all of table version `version`."""
     data, offsets = _gathered(parts)
     numbers, transactions = _transactions(parts)
-    orders = [_orders(part.stretch, part.rows, version) for part in parts if part.stretch.numbers is not None]
+    orders = [(part.stretch.numbers, part.rows) for part in parts]
     return Segment(
         table=versions[version],
         data=data,
@@ -286,8 +270,8 @@ def _segment(versions: Sequence[TableSchema], version: int, parts: Sequence[_Tak
         transaction=numbers,
         ordinal=np.concatenate([part.stretch.ordinal[part.rows] for part in parts]),
         transactions=transactions,
-        total_order=np.concatenate([total for total, _ in orders]) if orders else None,
-        table_order=np.concatenate([table for _, table in orders]) if orders else None,
+        total_order=_joined([of.total[taken] for of, taken in orders if of is not None]),
+        table_order=_joined([of.table[taken] for of, taken in orders if of is not None]),
     )
 
 
@@ -316,17 +300,6 @@ def messages(rows: Sequence[Rows], most: int = 0) -> MessageSegment | None:
     return segment.without_large(most) if most else segment
 
 
-def _orders(stretch: IndexedRun, taken: Int64s, version: int) -> tuple[Int64s, Int64s]:
-    """Return the numbers of the rows' events in transaction and table; a truncate has numbers for each table."""
-    numbers = stretch.numbers
-    assert numbers is not None
-    total, table = numbers.total[taken], numbers.table[taken]
-    for place in np.flatnonzero(stretch.version[taken] == SEVERAL):
-        message = int(stretch.rows[taken[place]])
-        total[place], table[place] = numbers.truncates[message][stretch.truncated[message].index(version)]
-    return total, table
-
-
 def boundaries(rows: Sequence[Rows]) -> list[Boundary]:
     """Return the begins and ends of transactions among the rows, in log order."""
     found = []
@@ -336,7 +309,7 @@ def boundaries(rows: Sequence[Rows]) -> list[Boundary]:
         for row in part.first + np.flatnonzero(stretch.version[part.first : part.last] == BOUNDARY):
             place = int(stretch.transaction[row])
             commit_lsn = int(stretch.transactions.commit_lsn[place])
-            begins = stretch.kinds[row] == ord("B")
+            begins = stretch.op[row] == ord("B")
             found.append(
                 Boundary(
                     xid=int(stretch.transactions.xid[place]),
@@ -386,7 +359,7 @@ def _buckets(
         split: list[list[_Taken]] = [[] for _ in range(count)]
         for part in picked[version]:
             stretch, taken = part.stretch, part.rows
-            if (stretch.version[taken] == SEVERAL).any():
+            if part.has_truncate:
                 return None
             hashes, moved = scan.key_hashes(
                 stretch.data, stretch.offsets, stretch.rows[taken], indexes, len(table.columns)
