@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from tailrace.columns.batch import ChangeBatch
-from tailrace.connectors.postgres.log.mixed import apart
-from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
+from tailrace.connectors.postgres.log.messages import MessageTask
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.protocol.decoder import decode
-from tailrace.connectors.postgres.protocol.segment import MixedSegment
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.snapshot.keyed import read_rows
 from tailrace.connectors.postgres.snapshot.rows import read_chunk
@@ -22,6 +20,9 @@ from tailrace.connectors.registry import parse
 from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Task
 from tailrace.log.control_tasks import BoundaryTask, HeartbeatTask, NotificationTask
+from tailrace.log.rows.segment import MixedSegment
+from tailrace.log.rows.small_tables import apart
+from tailrace.log.rows.tasks import LogTask
 from tailrace.snapshot.incremental import Notification
 from tests import fix_invariant
 from tests.fix_capture import has_read

@@ -17,7 +17,6 @@ from tailrace.columns.batch import ChangeBatch, Image, Transactions
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.postgres.log import gears
 from tailrace.connectors.postgres.log.indexing import Indexer
-from tailrace.connectors.postgres.log.numbering import Numbering
 from tailrace.connectors.postgres.protocol import decoder, scan
 from tailrace.connectors.postgres.protocol.pgoutput import (
     UNAVAILABLE,
@@ -28,9 +27,10 @@ from tailrace.connectors.postgres.protocol.pgoutput import (
     Value,
     parse,
 )
-from tailrace.connectors.postgres.protocol.position import START
-from tailrace.connectors.postgres.protocol.segment import Segment
+from tailrace.connectors.postgres.protocol.position import START, RowPositions, Segment
 from tailrace.errors import DecodeError, TailraceError
+from tailrace.log.rows.frames import gather
+from tailrace.log.rows.numbering import Numbering
 from tailrace.process.runtime import THREADS
 from tests.fuzz.guarded import Guarded
 from tests.fuzz.machine import Difference, Target
@@ -57,9 +57,11 @@ def _segment(messages: Sequence[bytes], width: int, oid: int) -> Segment:
         table=TableSchema(TableId("db", "public", "things"), columns, (), oid=oid),
         data=_GUARDED.copy(b"".join(messages)),
         offsets=_GUARDED.numbers(np.cumsum([0, *map(len, messages)])),
-        lsn=np.arange(count, dtype=np.int64) * 8,
-        transaction=np.zeros(count, dtype=np.int32),
-        ordinal=np.arange(count, dtype=np.int64),
+        by_row=RowPositions(
+            transaction=np.zeros(count, dtype=np.int32),
+            ordinal=np.arange(count, dtype=np.int64),
+            lsn=np.arange(count, dtype=np.int64) * 8,
+        ),
         transactions=Transactions(*(np.array([number], dtype=np.int64) for number in (1, 2, 3, -1))),
     )
 
@@ -163,7 +165,7 @@ def _run_messages(data: bytes) -> object:
         raise Difference(f"decode\n{messages!r}: {fast!r}, plainly {plain!r}")
     if _error(lambda: scan.scan(segment.data, segment.offsets)) is None:
         order = _GUARDED.numbers(reversed(range(len(messages))))
-        copy, _ = scan.gather(segment.data, segment.offsets, order)
+        copy, _ = gather(segment.data, segment.offsets, order)
         if copy.tobytes() != b"".join(reversed(messages)):
             raise Difference("gather")
     _keys(segment, messages, width)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.postgres.log.indexed_run import IndexedRun, Rows
 from tailrace.connectors.postgres.log.indexing import Indexer
-from tailrace.connectors.postgres.log.numbering import Numbering
 from tailrace.connectors.postgres.protocol.pgoutput import Relation
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.evolution import Moment
 from tailrace.connectors.postgres.schema.relations import UNCAPTURED
+from tailrace.log.rows.numbering import Numbering
 
 TABLES = (10, 20, 30)
 CAPTURED = (10, 20)
@@ -168,19 +168,19 @@ def rows_of(parts: Sequence[Rows]) -> list[tuple[object, ...]]:
     """Return everything known of each of the rows."""
     found = []
     for part in parts:
-        stretch = part.stretch
+        stretch, by_row = part.run, part.run.by_row
         for row in range(part.first, part.last):
-            place = int(stretch.transaction[row])
+            place = int(by_row.transaction[row])
             at = int(stretch.rows[row])
             found.append((
                 bytes(stretch.data[stretch.offsets[at] : stretch.offsets[at + 1]]),
                 int(stretch.version[row]),
-                int(stretch.lsn[row]),
-                int(stretch.ordinal[row]),
+                int(by_row.lsn[row]),
+                int(by_row.ordinal[row]),
                 int(stretch.transactions.commit_lsn[place]),
                 int(stretch.transactions.previous_end[place]),
                 int(stretch.transactions.commit_us[place]),
-                stretch.numbers and (int(stretch.numbers.total[row]), int(stretch.numbers.table[row])),
+                [None if order is None else int(order[row]) for order in (by_row.total_order, by_row.table_order)],
                 stretch.counts.get(place) if stretch.op[row] == ord("C") else None,
             ))  # fmt: skip
     return found

@@ -19,10 +19,10 @@ from tailrace.connectors.postgres.protocol.pgoutput import (
     Update,
     Value,
     check_column_bytes,
-    check_offsets,
     parse_change,
 )
-from tailrace.connectors.postgres.protocol.segment import Segment
+from tailrace.connectors.postgres.protocol.position import Segment
+from tailrace.log.rows.frames import check_offsets
 
 
 def plain_decode(segment: Segment) -> ChangeBatch:
@@ -62,9 +62,9 @@ def plain_decode(segment: Segment) -> ChangeBatch:
     return ChangeBatch(
         table=replace(segment.table, replica_identity=identity),
         op=np.frombuffer(bytes(ops), dtype=np.uint8),
-        lsn=segment.lsn,
-        transaction=segment.transaction,
-        ordinal=segment.ordinal,
+        lsn=segment.by_row.lsn,
+        transaction=segment.by_row.transaction,
+        ordinal=segment.by_row.ordinal,
         transactions=segment.transactions,
         before=before_image,
         after=_image(segment.table, afters),

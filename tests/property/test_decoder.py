@@ -25,8 +25,9 @@ from tailrace.connectors.postgres.protocol.pgoutput import (
     Value,
     parse,
 )
-from tailrace.connectors.postgres.protocol.segment import Segment
+from tailrace.connectors.postgres.protocol.position import RowPositions, Segment
 from tailrace.errors import DecodeError
+from tailrace.log.rows import frames
 from tests.extent import examples
 from tests.property.plain_decoder import plain_decode
 
@@ -92,9 +93,11 @@ def cut(messages: list[bytes], width: int, oid: int, identity: str = "d") -> Seg
         table=TableSchema(TableId("db", "public", "things"), columns, (), identity, oid),
         data=np.frombuffer(b"".join(messages), dtype=np.uint8),
         offsets=np.cumsum([0, *map(len, messages)], dtype=np.int64),
-        lsn=np.arange(count, dtype=np.int64) * 8,
-        transaction=np.zeros(count, dtype=np.int32),
-        ordinal=np.arange(count, dtype=np.int64),
+        by_row=RowPositions(
+            transaction=np.zeros(count, dtype=np.int32),
+            ordinal=np.arange(count, dtype=np.int64),
+            lsn=np.arange(count, dtype=np.int64) * 8,
+        ),
         transactions=Transactions(*(np.array([number], dtype=np.int64) for number in (1, 2, 3, -1))),
     )
 
@@ -224,7 +227,7 @@ def test_scan_reads_kinds_and_relation_ids(messages: list[bytes]) -> None:
 def test_gather_joins_the_chosen_messages(messages: list[bytes], data: st.DataObject) -> None:
     segment = cut(messages, 0, 0)
     chosen = data.draw(st.lists(st.integers(0, len(messages) - 1), max_size=12))
-    copy, offsets = scan.gather(segment.data, segment.offsets, np.array(chosen, dtype=np.int64))
+    copy, offsets = frames.gather(segment.data, segment.offsets, np.array(chosen, dtype=np.int64))
     found = [copy[start:end].tobytes() for start, end in pairwise(offsets)]
     assert found == [messages[index] for index in chosen]
     assert (offsets[0], offsets[-1]) == (0, len(copy))

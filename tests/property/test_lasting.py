@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from tailrace.columns.blocks import EVERY, KEPT, LAST, Head, read
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.postgres.log import segments
-from tailrace.connectors.postgres.log.tasks import LogTask
+from tailrace.connectors.postgres.log.row_log import PostgresRowLog
 from tailrace.connectors.postgres.log_session import PostgresLogSession
 from tailrace.connectors.postgres.protocol import lasting
 from tailrace.connectors.postgres.protocol.pgoutput import UNAVAILABLE, Delete, Insert, Update, Value, parse
 from tailrace.connectors.postgres.protocol.position import LogPosition
+from tailrace.log.rows import partitioning
+from tailrace.log.rows.tasks import LogTask
 from tailrace.log.spool import Spool
 from tests.event_settings import event_settings
 from tests.extent import examples
@@ -173,9 +174,9 @@ def test_blocks_have_the_same_rows_and_count_the_same_changes(
     taken = spool.take(LogPosition(), spool.plan(LogPosition(), 1 << 30, 1 << 30))
     chosen = event_settings("server", "d", blocks=LAST, skipped_operations=frozenset())
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(segments, "SMALL_BATCH_ROWS", 1)
+        patched.setattr(partitioning, "SMALL_BATCH_ROWS", 1)
         found, wanted = (
-            held(segments.tasks(taken, SCHEMAS, topic, True, parallelism, 0, takes_last), chosen)
+            held(partitioning.tasks(PostgresRowLog(), taken, SCHEMAS, topic, True, parallelism, 0, takes_last), chosen)
             for takes_last in (lambda _: True, lambda _: False)
         )
     assert found == wanted
@@ -206,7 +207,7 @@ def held(groups: Sequence[Sequence[Any]], chosen: Any) -> tuple[dict[str, list[A
     rows: dict[str, list[Any]] = defaultdict(list)
     counts: dict[str, int] = defaultdict(int)
     for group in groups:
-        for batch in LogTask(tuple(group), chosen).read():
+        for batch in LogTask(tuple(group), chosen, PostgresRowLog()).read():
             for key, blob in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True):
                 head = Head.of(key)
                 counts[head.table] += head.changes

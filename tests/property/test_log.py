@@ -8,10 +8,11 @@ from collections import defaultdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.indexed_run import IndexedRun
+from tailrace.connectors.postgres.log.row_log import PostgresRowLog
 from tailrace.connectors.postgres.protocol.decoder import decode
 from tailrace.connectors.postgres.protocol.position import LogPosition
+from tailrace.log.rows import partitioning
 from tailrace.log.spool import Spool
 from tests.extent import examples
 from tests.property.logs import SCHEMAS, Change, changes, index, logs, rows, rows_of
@@ -63,12 +64,12 @@ def test_segments_by_key_keep_the_order_of_each_key_and_by_topic_that_of_the_tab
     end = spool.plan(LogPosition(), 1 << 30, 1 << 30)
     taken = spool.take(LogPosition(), end)
     expected: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    small, segments.SMALL_BATCH_ROWS = segments.SMALL_BATCH_ROWS, 1
+    small, partitioning.SMALL_BATCH_ROWS = partitioning.SMALL_BATCH_ROWS, 1
     try:
-        by_topic = segments.tasks(taken, SCHEMAS, lambda table: str(table.id), False, parallelism)
-        by_key = segments.tasks(taken, SCHEMAS, lambda table: str(table.id), True, parallelism)
+        by_topic = partitioning.tasks(PostgresRowLog(), taken, SCHEMAS, lambda table: str(table.id), False, parallelism)
+        by_key = partitioning.tasks(PostgresRowLog(), taken, SCHEMAS, lambda table: str(table.id), True, parallelism)
     finally:
-        segments.SMALL_BATCH_ROWS = small
+        partitioning.SMALL_BATCH_ROWS = small
     for group in by_topic:
         for segment in group:
             batch = decode(segment)

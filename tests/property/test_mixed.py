@@ -18,13 +18,15 @@ from hypothesis import strategies as st
 from tailrace.columns import ChangeBatch, Image, TableId, TableSchema, Transactions
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import TopicNaming
-from tailrace.connectors.postgres.log import mixed, segments
-from tailrace.connectors.postgres.log.mixed import apart, records
-from tailrace.connectors.postgres.log.tasks import LogTask
-from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
+from tailrace.connectors.postgres.log.row_log import PostgresRowLog
+from tailrace.connectors.postgres.protocol.position import RowPositions
 from tailrace.errors import TailraceError
 from tailrace.events import names
 from tailrace.events.event_settings import EventSettings, Shaping
+from tailrace.log.rows import partitioning, small_tables
+from tailrace.log.rows.segment import MixedSegment, Segment
+from tailrace.log.rows.small_tables import apart, records
+from tailrace.log.rows.tasks import LogTask
 from tests.event_settings import event_settings
 from tests.extent import examples
 from tests.property import json_batches
@@ -41,9 +43,9 @@ Message = tuple[int, bytes]
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Set limits that small batches reach."""
-    monkeypatch.setattr(mixed, "MOST_PLACES", 9)
-    monkeypatch.setattr(mixed, "_MOST_CELLS", 60)
-    monkeypatch.setattr(segments, "MIXED_TABLES", 1)
+    monkeypatch.setattr(small_tables, "MOST_PLACES", 9)
+    monkeypatch.setattr(small_tables, "_MOST_CELLS", 60)
+    monkeypatch.setattr(partitioning, "MIXED_TABLES", 1)
     with patch("tailrace.events.record_assembly.time.time_ns", lambda: NOW):
         yield
 
@@ -101,12 +103,14 @@ def segment_of(tables: Sequence[TableSchema], messages: Sequence[Message], numbe
         np.array([number for number, _ in messages], np.int32),
         np.frombuffer(b"".join(data for _, data in messages), np.uint8),
         offsets,
-        1000 + 10 * numbers,
-        np.sort(np.arange(count, dtype=np.int32) % 3),
-        numbers - 1,
+        RowPositions(
+            transaction=np.sort(np.arange(count, dtype=np.int32) % 3),
+            ordinal=numbers - 1,
+            total_order=numbers if numbered else None,
+            table_order=2 * numbers if numbered else None,
+            lsn=1000 + 10 * numbers,
+        ),
         Transactions(700 + transactions, 5000 + transactions, 10**15 + transactions, 4000 * transactions - 1),
-        numbers if numbered else None,
-        2 * numbers if numbered else None,
     )
 
 
@@ -114,7 +118,7 @@ def by_topic(parts: Sequence[Segment | MixedSegment], settings: EventSettings) -
     """Return the records of each topic, or, under no topic, the error."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     try:
-        for rows in LogTask(tuple(parts), settings, 77).read():
+        for rows in LogTask(tuple(parts), settings, PostgresRowLog(77)).read():
             rows.validate(full=True)
             for row in rows.to_pylist():
                 found[row["topic"]].append(row)
@@ -153,7 +157,7 @@ def a_segment(tables: int, messages: list[Message] | None = None) -> MixedSegmen
 
 
 def test_changes_that_are_right_are_converted_together() -> None:
-    parts = list(records(a_segment(30), PLAIN, None))
+    parts = list(records(PostgresRowLog(), a_segment(30), PLAIN))
     assert not any(isinstance(part, list) for part in parts)
     assert sum(part.num_rows for part in parts if not isinstance(part, list)) == 120
 
@@ -191,7 +195,7 @@ def test_a_batch_has_the_same_records_with_tables_together_and_apart(
     settings = SHARED if share else replace(SHARED, naming=TopicNaming())
     taken = taken_of(transactions, numbered, cuts)
     together = [part for group in groups_of(taken, False, parallelism, settings) for part in group]
-    with patch.object(segments, "MIXED_TABLES", 1 << 30):
+    with patch.object(partitioning, "MIXED_TABLES", 1 << 30):
         apart = [part for group in groups_of(taken, False, parallelism, settings) for part in group]
     assert not any(isinstance(part, MixedSegment) for part in apart)
     if any(change[0] in "IUMD" for one in transactions for change in one if change[1] in (10, 20)) and not any(
@@ -220,7 +224,8 @@ def test_the_reader_may_learn_of_tables_while_a_batch_is_cut() -> None:
     taken = taken_of(changes, False, [])
 
     def groups(versions: Sequence[TableSchema]) -> list[list[Segment | MixedSegment]]:
-        return segments.tasks(taken, versions, lambda table: names.topic(SHARED, table.id), False, 2)
+        log = PostgresRowLog()
+        return partitioning.tasks(log, taken, versions, lambda table: names.topic(SHARED, table.id), False, 2)
 
     found = [part for group in groups(Growing()) for part in group]
     assert any(isinstance(part, MixedSegment) for part in found)

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from tailrace.columns.table import Column, TableSchema
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import TopicNaming
-from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.indexed_run import Rows
-from tailrace.connectors.postgres.log.tasks import LogTask
-from tailrace.connectors.postgres.protocol.position import LogPosition
-from tailrace.connectors.postgres.protocol.segment import Segment
+from tailrace.connectors.postgres.log.row_log import PostgresRowLog
+from tailrace.connectors.postgres.protocol.position import LogPosition, Segment
 from tailrace.events import names
 from tailrace.events.event_settings import EventSettings
 from tailrace.log import interleaving
+from tailrace.log.rows import partitioning
+from tailrace.log.rows.tasks import LogTask
 from tailrace.log.spool import Spool
 from tests.event_settings import event_settings
 from tests.extent import examples
@@ -47,7 +47,7 @@ SHARED = replace(
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set limits that small batches reach."""
-    monkeypatch.setattr(segments, "SMALL_BATCH_ROWS", 1)
+    monkeypatch.setattr(partitioning, "SMALL_BATCH_ROWS", 1)
     monkeypatch.setattr(interleaving, "WINDOW", 5)
     monkeypatch.setattr(interleaving, "PER_TABLE", 1)
     monkeypatch.setattr(interleaving, "_MOST_BYTES", 4000)
@@ -63,11 +63,12 @@ def taken_of(transactions: list[list[Change]], numbered: bool, cuts: list[int]) 
 def groups_of(
     taken: list[Rows], by_key: bool, parallelism: int, settings: EventSettings = SHARED
 ) -> list[list[Segment]]:
-    return segments.tasks(taken, SCHEMAS, lambda table: names.topic(settings, table.id), by_key, parallelism)
+    log = PostgresRowLog()
+    return partitioning.tasks(log, taken, SCHEMAS, lambda table: names.topic(settings, table.id), by_key, parallelism)
 
 
 def records(segments_: list[Segment], settings: EventSettings = SHARED) -> list[dict[str, Any]]:
-    return [row for found in LogTask(tuple(segments_), settings).read() for row in found.to_pylist()]
+    return [row for found in LogTask(tuple(segments_), settings, PostgresRowLog()).read() for row in found.to_pylist()]
 
 
 def one_by_one(taken: list[Rows]) -> Iterator[list[dict[str, Any]]]:
@@ -76,8 +77,8 @@ def one_by_one(taken: list[Rows]) -> Iterator[list[dict[str, Any]]]:
     for (segment,) in groups_of(taken, False, 64, APART):
         for row in range(len(segment)):
             one = segment.cut(row, row + 1)
-            total = 0 if one.total_order is None else int(one.total_order[0])
-            changes.append(((int(one.transactions.commit_lsn[0]), int(one.ordinal[0]), total), one))
+            total = 0 if one.by_row.total_order is None else int(one.by_row.total_order[0])
+            changes.append(((int(one.transactions.commit_lsn[0]), int(one.by_row.ordinal[0]), total), one))
     for _, one in sorted(changes, key=lambda change: change[0]):
         yield records([one])
 
@@ -148,7 +149,7 @@ def test_a_message_that_cannot_be_decoded_keeps_its_place_among_those_of_other_t
 def spread(*tables: TableSchema) -> int:
     """Return the number of tasks over which the rows of two tables with one topic are spread by key."""
     taken = taken_of([[("I", 10 + 10 * (n % 2), n % 6) for n in range(60)]], False, [])
-    groups = segments.tasks(taken, list(tables), lambda table: "one", True, 4)
+    groups = partitioning.tasks(PostgresRowLog(), taken, list(tables), lambda table: "one", True, 4)
     return len(groups)
 
 

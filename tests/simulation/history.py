@@ -15,18 +15,20 @@ from random import Random
 from typing import Any
 
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.postgres.log import segments, slices
+from tailrace.connectors.postgres.log import slices
 from tailrace.connectors.postgres.log.endings import SlotInUse
+from tailrace.connectors.postgres.log.messages import MessageTask
 from tailrace.connectors.postgres.log.reading import Environment
-from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.protocol import pgoutput
 from tailrace.connectors.postgres.protocol.position import LogPosition
-from tailrace.connectors.postgres.protocol.segment import MessageSegment, MixedSegment, Segment
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import Address
 from tailrace.errors import ConnectionFailed, PositionLost, SpoolFailed
 from tailrace.log.contracts import Offset
+from tailrace.log.rows import partitioning
+from tailrace.log.rows.segment import MixedSegment, Segment
+from tailrace.log.rows.tasks import LogTask
 from tests.simulation.course import Course, configured
 from tests.simulation.disk import Disk
 from tests.simulation.log import BEGIN_LSN, CAPTURED, Reading, Transaction
@@ -105,7 +107,7 @@ class Segments:
         values: Any = message.old if isinstance(message, pgoutput.Delete) else message.new
         return type(message).__name__[0], int(bytes(values[0])), commit_lsn, ordinal
 
-    def _by_topic(self, part: Sequence[Segment | MixedSegment]) -> Batch:
+    def _by_topic(self, part: Sequence[Segment[Any, Any] | MixedSegment[Any, Any]]) -> Batch:
         """Return the rows of each topic, in log order."""
         topics: dict[str, list[tuple[int, Row]]] = {}
         for segment in part:
@@ -122,7 +124,7 @@ class Segments:
         return {topic: [row for _, row in sorted(rows, key=lambda entry: entry[0])] for topic, rows in topics.items()}
 
 
-def _parts(task: LogTask) -> Iterator[Sequence[Segment | MixedSegment]]:
+def _parts(task: LogTask) -> Iterator[Sequence[Segment[Any, Any] | MixedSegment[Any, Any]]]:
     """Yield all segments of single tables together, as several may share a topic; then each mixed segment."""
     yield [segment for segment in task.segments if isinstance(segment, Segment)]
     for segment in task.segments:
@@ -130,16 +132,16 @@ def _parts(task: LogTask) -> Iterator[Sequence[Segment | MixedSegment]]:
             yield [segment]
 
 
-def _parsed(segment: Segment | MixedSegment | MessageSegment, number: int) -> Any:
+def _parsed(segment: Segment[Any, Any] | MixedSegment[Any, Any], number: int) -> Any:
     return pgoutput.parse(segment.data[segment.offsets[number] : segment.offsets[number + 1]].tobytes())
 
 
-def _position(segment: Segment | MixedSegment | MessageSegment, number: int) -> tuple[int, int]:
+def _position(segment: Segment[Any, Any] | MixedSegment[Any, Any], number: int) -> tuple[int, int]:
     """Return the LSN of the commit, and the ordinal."""
-    return int(segment.transactions.commit_lsn[segment.transaction[number]]), int(segment.ordinal[number])
+    return int(segment.transactions.commit_lsn[segment.by_row.transaction[number]]), int(segment.by_row.ordinal[number])
 
 
-def _message(segment: MessageSegment, number: int) -> Row:
+def _message(segment: Segment[Any, Any], number: int) -> Row:
     message = _parsed(segment, number)
     assert isinstance(message, pgoutput.Message)
     return ("L", int(message.content), *_position(segment, number))
@@ -201,7 +203,7 @@ class History(Course[SlotCheckpoint]):
         with ExitStack() as stack:
             stack.enter_context(Disk(self.rng, lambda: self.faults.disk))
             if self.is_mixed:
-                stack.enter_context(replaced(segments, "MIXED_TABLES", 1))
+                stack.enter_context(replaced(partitioning, "MIXED_TABLES", 1))
             if self.is_halved:
                 stack.enter_context(replaced(slices, "HALVES_ABOVE", 0))
             yield

@@ -8,7 +8,7 @@ from tools.house.way import entered
 
 def test_the_way_of_an_update_begins_with_its_task_and_ends_with_its_bytes() -> None:
     found = set(entered())
-    assert {"connectors.postgres.log.tasks", "connectors.postgres.protocol.decoder", "assembly.programs"} <= found
+    assert {"log.rows.tasks", "connectors.postgres.protocol.decoder", "kernels.programs"} <= found
     assert not {name for name in found if name.startswith(("connectors.mongodb", "sinks", "spark"))}
 
 

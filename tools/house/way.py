@@ -11,8 +11,9 @@ import numpy as np
 
 import tailrace
 from tailrace.columns import Column, TableId, TableSchema, Transactions
-from tailrace.connectors.postgres.log.tasks import LogTask
-from tailrace.connectors.postgres.protocol.segment import Segment
+from tailrace.connectors.postgres.log.row_log import PostgresRowLog
+from tailrace.connectors.postgres.protocol.position import RowPositions, Segment
+from tailrace.log.rows.tasks import LogTask
 from tests.event_settings import event_settings
 
 PRODUCT = Path(tailrace.__file__).parent
@@ -31,12 +32,10 @@ def task() -> LogTask:
         table,
         np.frombuffer(UPDATE, np.uint8),
         np.array([0, len(UPDATE)], np.int64),
-        one + 6000,
-        np.zeros(1, np.int32),
-        one,
+        RowPositions(transaction=np.zeros(1, np.int32), ordinal=one, lsn=one + 6000),
         transactions,
     )
-    return LogTask((segment,), event_settings("server", "house", run_id="run"))
+    return LogTask((segment,), event_settings("server", "house", run_id="run"), PostgresRowLog())
 
 
 def entered() -> list[str]:

@@ -22,12 +22,12 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from tailrace.columns.batch import ChangeBatch, Marker
-from tailrace.connectors.postgres.log.tasks import LogTask
 from tailrace.connectors.postgres.protocol.decoder import decode
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.snapshot.keyed import read_rows
 from tailrace.connectors.postgres.snapshot.tasks import ReadTask
 from tailrace.connectors.postgres.snapshot.windows import PostgresWindows
+from tailrace.log.rows.tasks import LogTask
 from tests.extent import sized
 from tests.fix_postgres import Database
 from tests.fix_query import Query, simple

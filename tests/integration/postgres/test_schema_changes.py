@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.postgres.log.tasks import LogTask
 from tailrace.connectors.postgres.protocol.decoder import decode
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.server.connection import PINNED
+from tailrace.log.rows.tasks import LogTask
 from tests.fix_capture import has_read
 from tests.fix_postgres import Database
 from tests.fix_query import Query, simple

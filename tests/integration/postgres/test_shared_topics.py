@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.log import segments
+from tailrace.log.rows import partitioning
 from tests.fix_capture import has_read
 from tests.fix_postgres import Database
 from tests.fix_query import Query
@@ -60,7 +60,7 @@ def replayed(topic: dict[bytes, bytes], rows: list[dict[str, Any]]) -> None:
 def test_rows_that_move_between_partitions_stay_in_their_shared_topic(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, order: str
 ) -> None:
-    monkeypatch.setattr(segments, "SMALL_BATCH_ROWS", 1)
+    monkeypatch.setattr(partitioning, "SMALL_BATCH_ROWS", 1)
     partitions(database, 3)
     one = query(
         **ROUTED, **{"event.order": order, "event.order.segments": "3", "message.key.columns": "(.*).part.*:id"}
@@ -105,7 +105,7 @@ def test_rows_that_move_between_partitions_stay_in_their_shared_topic(
 def test_records_that_values_send_to_one_topic_stay_in_order(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, transform: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(segments, "SMALL_BATCH_ROWS", 1)
+    monkeypatch.setattr(partitioning, "SMALL_BATCH_ROWS", 1)
     columns = "id int primary key, kind text, aggregateid text, payload text"
     database.execute(f"create table one ({columns})", f"create table two ({columns})")
     options = {f"transforms.t.{name}": text for name, text in transform.items()}

@@ -76,7 +76,7 @@ def index(messages: Sequence[bytes], numbered: bool = False) -> None:
 
 
 def gears_numbering() -> Any:
-    from tailrace.connectors.postgres.log.numbering import Numbering
+    from tailrace.log.rows.numbering import Numbering
 
     return Numbering(logs.SCHEMAS, frozenset())
 

@@ -26,7 +26,7 @@ from tailrace.connectors.postgres.protocol.pgoutput import (
     Update,
     parse,
 )
-from tailrace.connectors.postgres.protocol.segment import Segment
+from tailrace.connectors.postgres.protocol.position import RowPositions, Segment
 from tailrace.errors import DecodeError
 from tests.property.plain_decoder import plain_decode
 
@@ -113,9 +113,11 @@ def segment(*messages: bytes, names: str = "ab", oid: int = 7) -> Segment:
         table=table,
         data=np.frombuffer(b"".join(messages), dtype=np.uint8),
         offsets=np.cumsum([0, *map(len, messages)], dtype=np.int64),
-        lsn=np.arange(100, 100 + count, dtype=np.int64),
-        transaction=np.zeros(count, dtype=np.int32),
-        ordinal=np.arange(count, dtype=np.int64),
+        by_row=RowPositions(
+            transaction=np.zeros(count, dtype=np.int32),
+            ordinal=np.arange(count, dtype=np.int64),
+            lsn=np.arange(100, 100 + count, dtype=np.int64),
+        ),
         transactions=Transactions(*(np.array([number], dtype=np.int64) for number in (1, 2, 3, -1))),
     )
 

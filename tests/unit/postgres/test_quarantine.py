@@ -14,15 +14,17 @@ import numpy as np
 import pytest
 
 from tailrace.columns import Column, Marker, Transactions
-from tailrace.connectors.postgres.log import quarantine as postgres_quarantine
 from tailrace.connectors.postgres.log.form import FORM
-from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
-from tailrace.connectors.postgres.protocol.segment import MessageSegment, Segment
+from tailrace.connectors.postgres.log.messages import MESSAGES, MessageTask
+from tailrace.connectors.postgres.log.row_log import PostgresRowLog
+from tailrace.connectors.postgres.protocol.position import RowPositions, Segment
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConversionError, DecodeError
 from tailrace.events import quarantine
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import to_rows
+from tailrace.log.rows import tasks as log_tasks
+from tailrace.log.rows.tasks import LogTask
 from tests.event_settings import event_settings
 from tests.unit.events.changes import Change, batch, table
 
@@ -162,12 +164,14 @@ def segment(messages: list[bytes]) -> Segment:
         replace(table("t", [Column("id", "int4", 23, nullable=False)], "id"), oid=16_400),
         np.frombuffer(b"".join(messages), np.uint8),
         offsets,
-        6000 + numbers,
-        np.zeros(count, np.int32),
-        numbers,
+        RowPositions(
+            transaction=np.zeros(count, np.int32),
+            ordinal=numbers,
+            total_order=numbers + 1,
+            table_order=numbers + 1,
+            lsn=6000 + numbers,
+        ),
         Transactions(*(np.array([value], np.int64) for value in (700, 6100, 1_795_222_827_639_575, -1))),
-        numbers + 1,
-        numbers + 1,
     )
 
 
@@ -175,7 +179,9 @@ BROKEN = [insert(16_400, 1), insert(16_400, 2)[:-1] + b"", insert(16_400, 3), b"
 
 
 def read(settings: EventSettings) -> list[dict[str, Any]]:
-    return [row for found in LogTask((segment(BROKEN),), settings).read() for row in found.to_pylist()]
+    return [
+        row for found in LogTask((segment(BROKEN),), settings, PostgresRowLog()).read() for row in found.to_pylist()
+    ]
 
 
 def test_a_message_that_cannot_be_decoded_is_put_aside_in_its_place() -> None:
@@ -203,7 +209,7 @@ def test_a_change_that_is_too_large_is_put_aside_without_its_bytes() -> None:
     settings = EventSettings.from_options(parse("postgres", required | own))
     whole = segment(LARGE)
     for given in (whole, whole.without_large(4000)):
-        found = [row for rows in LogTask((given,), settings).read() for row in rows.to_pylist()]
+        found = [row for rows in LogTask((given,), settings, PostgresRowLog()).read() for row in rows.to_pylist()]
         assert [row["op"] for row in found] == ["c", "quarantine", "c", "quarantine", "c"]
         assert [row["ordinal"] for row in found] == [0, 1, 2, 3, 4]
         value = json.loads(found[1]["value"])["payload"]
@@ -217,14 +223,14 @@ def test_fail_names_table_size_and_position_of_a_change_that_is_too_large() -> N
     whole = segment(LARGE)
     for given in (whole, whole.without_large(4000)):
         with pytest.raises(ConversionError) as caught:
-            list(LogTask((given,), settings).read())
+            list(LogTask((given,), settings, PostgresRowLog()).read())
         text = str(caught.value)
         for part in (f"public.t has {len(LARGE[1])} bytes", "at 0/1771, change 1 of", "spark.driver.memory", "to warn"):
             assert part in text
     # the segment is larger than the limit, but no change is
     small = LARGE[:1] * 400
     assert sum(map(len, small)) > 4000
-    assert len(list(LogTask((segment(small),), settings).read())) == 1
+    assert len(list(LogTask((segment(small),), settings, PostgresRowLog()).read())) == 1
 
 
 def test_a_task_does_not_hold_what_is_too_large() -> None:
@@ -244,29 +250,33 @@ def test_a_task_does_not_hold_what_is_too_large() -> None:
 
 def test_a_large_segment_is_decoded_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """A column of a batch must stay below 2 GiB, even if a window or a trigger puts more into one task."""
-    monkeypatch.setattr(postgres_quarantine, "PIECE", 100)
+    monkeypatch.setattr(log_tasks, "PIECE", 100)
     given = segment([insert(16_400, number) for number in range(1, 30)])
-    parts = list(postgres_quarantine.decoded(given, PLAIN))
+    parts = list(log_tasks.decoded(PostgresRowLog(), given, PLAIN))
     assert len(parts) > 4
     places = [first for first, _ in parts]
     assert places == np.cumsum([0, *(len(part) for _, part in parts)])[:-1].tolist()
-    rows = [row for found in LogTask((given,), PLAIN).read() for row in found.to_pylist()]
+    rows = [row for found in LogTask((given,), PLAIN, PostgresRowLog()).read() for row in found.to_pylist()]
     assert [json.loads(row["key"])["id"] for row in rows] == list(range(1, 30))
     assert [row["ordinal"] for row in rows] == list(range(29))
     # a message that is larger than a piece is a piece of its own
-    monkeypatch.setattr(postgres_quarantine, "PIECE", 5)
-    assert len(list(postgres_quarantine.decoded(given, PLAIN))) == 29
+    monkeypatch.setattr(log_tasks, "PIECE", 5)
+    assert len(list(log_tasks.decoded(PostgresRowLog(), given, PLAIN))) == 29
 
 
 def test_logical_messages_have_the_limit_too() -> None:
     contents = [b"a", b"x" * 6000, b"\0" * 3500, b"b"]
     packed = [b"M" + struct.pack(">BQ", 1, 6001) + b"app\0" + struct.pack(">I", len(one)) + one for one in contents]
     count = len(packed)
-    whole = MessageSegment(
+    whole = Segment(
+        MESSAGES,
         np.frombuffer(b"".join(packed), np.uint8),
         np.cumsum([0, *map(len, packed)]).astype(np.int64),
-        np.zeros(count, np.int32),
-        np.arange(count, dtype=np.int64),
+        RowPositions(
+            transaction=np.zeros(count, np.int32),
+            ordinal=np.arange(count, dtype=np.int64),
+            lsn=np.full(count, 6001, np.int64),
+        ),
         segment(LARGE).transactions,
     )
     settings = replace(PLAIN, most_change_bytes=4000, processing_failure_mode="skip")

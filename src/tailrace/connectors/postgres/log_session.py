@@ -10,14 +10,13 @@ from tailrace.columns.blocks import LAST
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config
 from tailrace.config.processors import processors
-from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.identity import CatalogXmin
-from tailrace.connectors.postgres.log.indexed_run import Rows, versions_of
+from tailrace.connectors.postgres.log.indexed_run import Rows, boundaries
+from tailrace.connectors.postgres.log.messages import MessageTask, messages
 from tailrace.connectors.postgres.log.reader import PostgresLogReader
-from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
+from tailrace.connectors.postgres.log.row_log import PostgresRowLog
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.protocol.position import Committed, LogPosition
-from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
+from tailrace.connectors.postgres.protocol.position import Committed, LogPosition, MixedSegment, Segment
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.setup.stock import Stock
@@ -31,6 +30,9 @@ from tailrace.log import contracts
 from tailrace.log.contracts import UNLIMITED, Limits, Offset, Task
 from tailrace.log.control_tasks import BoundaryTask
 from tailrace.log.reader import ReadLog
+from tailrace.log.rows import partitioning
+from tailrace.log.rows.segment import versions_of
+from tailrace.log.rows.tasks import LogTask
 from tailrace.snapshot.progress import Progress
 
 # A window of an incremental snapshot is opened if the log is at most WINDOW_LAG bytes behind, and given up if the log
@@ -159,11 +161,12 @@ class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
             # rows of a window may have the keys of changes, and so may tables that are routed into one
             if settings.blocks and self.windows is None and settings.routing is None:
                 settings = replace(settings, apart=True)
-            tasks.extend(LogTask(tuple(group), settings, until.xmin, again) for group in groups)
-            messages = segments.messages(rows, self._settings.most_change_bytes)
-            if messages is not None:
-                tasks.append(MessageTask(messages, settings, until.xmin))
-            found = segments.boundaries(rows)
+            row_log = PostgresRowLog(until.xmin)
+            tasks.extend(LogTask(tuple(group), settings, row_log, again) for group in groups)
+            logical = messages(rows, self._settings.most_change_bytes)
+            if logical is not None:
+                tasks.append(MessageTask(logical, settings, until.xmin))
+            found = boundaries(rows)
             if found:
                 tasks.append(BoundaryTask(tuple(found), settings))
         tasks += beside
@@ -212,7 +215,8 @@ class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
     def _groups(self, rows: Sequence[Rows], settings: EventSettings) -> Groups:
         versions = self.reader.versions
         shared = names.shared(settings, (versions[number].id for number in versions_of(rows)))
-        return segments.tasks(
+        return partitioning.tasks(
+            PostgresRowLog(),
             rows,
             versions,
             lambda table: shared[table.id],

@@ -28,8 +28,7 @@ from tailrace.connectors.postgres.log.identity import (
 )
 from tailrace.connectors.postgres.log.in_progress import AfterCommit, StreamedTransactions
 from tailrace.connectors.postgres.log.indexed_run import Rows
-from tailrace.connectors.postgres.log.indexing import IndexedStep, Indexer
-from tailrace.connectors.postgres.log.numbering import Numbering
+from tailrace.connectors.postgres.log.indexing import MESSAGE_NAME, IndexedStep, Indexer
 from tailrace.connectors.postgres.log.reading import Connections, ReaderSettings, Since, Wanted
 from tailrace.connectors.postgres.log.slices import Slices, slices
 from tailrace.connectors.postgres.log.slot import Slot
@@ -50,6 +49,7 @@ from tailrace.connectors.postgres.schema.relations import Relations
 from tailrace.errors import PositionLost, TailraceError
 from tailrace.log import contracts
 from tailrace.log.contracts import Setback
+from tailrace.log.rows.numbering import Numbering
 from tailrace.process.runtime import THREADS, Runtime
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class PostgresFeed:
             known,
             self.relations,
             wanted.visible,
-            None if wanted.numbered_without is None else Numbering(versions, wanted.numbered_without),
+            None if wanted.numbered_without is None else Numbering(versions, wanted.numbered_without, MESSAGE_NAME),
             wanted.takes,
             None if wanted.shows is None else self._compared,
             None if tables is None else lambda version: str(versions[version].id) in tables,

@@ -14,8 +14,7 @@ from tailrace.columns import ChangeBatch, Marker, TableSchema, Transactions
 from tailrace.columns import Column as TableColumn
 from tailrace.columns.batch import position_texts
 from tailrace.columns.logical import INT64, STRING
-from tailrace.connectors.postgres.protocol.position import lsn_text
-from tailrace.connectors.postgres.protocol.segment import transactions_of
+from tailrace.connectors.postgres.protocol.position import lsn_text, transactions_of
 from tailrace.connectors.postgres.values import declared
 from tailrace.connectors.postgres.values.conversions import plan_columns, plan_key
 from tailrace.events.control_records import numbered_name

@@ -11,15 +11,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.columns.batch import Bytes, Counts, Int32s, Int64s, Transactions
+from tailrace.columns.batch import Bytes, Int32s, Int64s, Transactions
 from tailrace.connectors.postgres.log.indexed_run import BOUNDARY, MESSAGE, IndexedRun, Rows
-from tailrace.connectors.postgres.log.numbering import Numbering, Numbers
+from tailrace.connectors.postgres.log.row_log import key_changes
 from tailrace.connectors.postgres.protocol import pgoutput, scan
-from tailrace.connectors.postgres.protocol.position import LogPosition
+from tailrace.connectors.postgres.protocol.position import LogPosition, RowPositions
 from tailrace.connectors.postgres.schema.relations import UNCAPTURED
 from tailrace.connectors.postgres.schema.versions import Run, Tables, Versions
 from tailrace.errors import DecodeError
 from tailrace.log import contracts
+from tailrace.log.rows.numbering import Numbered, Numbering
 
 # PostgreSQL counts from 2000-01-01, in µs.
 EPOCH_US = 946_684_800_000_000
@@ -28,6 +29,7 @@ _BEGIN, _COMMIT = ord("B"), ord("C")
 _TRUNCATE, _MESSAGE = ord("T"), ord("M")
 _IS_CHANGE = np.zeros(256, np.bool_)
 _IS_CHANGE[[ord(kind) for kind in "IUDTM"]] = True
+MESSAGE_NAME = "io.debezium.connector.postgresql.LogicalDecodingMessageMonitor$LogicalDecodingMessageId"
 _OPS = np.arange(256, dtype=np.uint8)
 _OPS[[ord(kind) for kind in "IUDT"]] = [ord(op) for op in "cudt"]
 # The table version of a truncate before it becomes a row for each of its tables.
@@ -110,15 +112,6 @@ class _Marked:
         # a commit's place is after the last change of its transaction, a begin's before the first
         found[self.kinds[rows] != _COMMIT] -= 1
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Numbered:
-    """The events' numbers, the counts of transactions that end, and the counts so far of the one that goes on."""
-
-    numbers: Numbers
-    counts: dict[int, Counts]
-    going_on: Mapping[str, int]
 
 
 class Indexer:
@@ -213,19 +206,22 @@ class Indexer:
             rows=kept,
             op=_OPS[run.kinds[kept]],
             version=of[keep],
-            lsn=lsn[kept],
-            transaction=transaction[keep].astype(np.int32),
-            ordinal=ordinal[keep],
+            by_row=RowPositions(
+                transaction=transaction[keep].astype(np.int32),
+                ordinal=ordinal[keep],
+                total_order=None if numbered is None else numbered.total[keep],
+                table_order=None if numbered is None else numbered.table[keep],
+                lsn=lsn[kept],
+            ),
             transactions=run.transactions,
+            counts={} if numbered is None else numbered.counts,
             end_rows=np.searchsorted(kept, run.ends.messages, "right").astype(np.int64),
             end_commit=run.ends.commit_lsn,
             end_end=run.ends.end_lsn,
             end_seen=run.seen[1:],
             end_us=run.ends.at_us,
-            numbers=None if numbered is None else numbered.numbers.kept(keep),
-            counts={} if numbered is None else numbered.counts,
         )
-        return self._step(run, stretch, versions, unchanged, before.counts if numbered is None else numbered.going_on)
+        return self._step(run, stretch, versions, unchanged, before.counts if numbered is None else numbered.still_open)
 
     def _step(
         self, run: _Marked, stretch: IndexedRun, versions: Versions, unchanged: int, counts: Mapping[str, int]
@@ -299,9 +295,8 @@ class Indexer:
 
     def _rows(
         self, run: _Marked, version: Int32s, truncated: dict[int, tuple[int, ...]]
-    ) -> tuple[Int64s, Int32s, _Numbered | None]:
-        """The messages that are rows, their table versions, and their numbers in their transactions where these are
-        wanted."""
+    ) -> tuple[Int64s, Int32s, Numbered | None]:
+        """Return the messages that are rows, and, if wanted, the numbers of their events in their transactions."""
         if self._numbering is None:
             return *_by_table(np.flatnonzero(version != UNCAPTURED), version, truncated), None
         version[run.begins] = version[run.commits] = BOUNDARY
@@ -310,13 +305,15 @@ class Indexer:
         is_numbered[run.alone] = False
         places = np.flatnonzero(is_numbered[rows])
         changes = rows[places]
-        found, counts, going_on = self._numbering.number(
-            run.data, run.offsets, changes, _OPS[run.kinds[changes]], of[places], run.transaction[changes],
-            len(run.transactions), [int(place) for place in run.transaction[run.commits]], self.reached.counts,
+        op, version = _OPS[run.kinds[changes]], of[places]
+        found = self._numbering.number(
+            op, version, key_changes(run.data, run.offsets, changes, op, version, self._numbering.versions),
+            run.transaction[changes], len(run.transactions), [int(place) for place in run.transaction[run.commits]],
+            self.reached.counts,
         )  # fmt: skip
         total, table = np.zeros((2, len(rows)), np.int64)
         total[places], table[places] = found.total, found.table
-        return rows, of, _Numbered(Numbers(total, table), counts, going_on)
+        return rows, of, replace(found, total=total, table=table)
 
     @staticmethod
     def _messages(data: Bytes, offsets: Int64s, kinds: Bytes) -> dict[int, pgoutput.Message]:
@@ -452,7 +449,7 @@ def _truncated(data: Bytes, offsets: Int64s, message: int, versions: Versions) -
 
 
 def _by_table(messages: Int64s, version: Int32s, truncated: Mapping[int, tuple[int, ...]]) -> tuple[Int64s, Int32s]:
-    """The messages with a truncate once for each of its tables, and the table version of each."""
+    """Return the rows of the messages, a truncate once for each of its tables, and the table version of each row."""
     if not truncated:
         return messages, version[messages]
     several = np.flatnonzero(version[messages] == _SEVERAL)

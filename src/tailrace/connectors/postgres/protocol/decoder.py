@@ -13,6 +13,7 @@ Tests compare it with a plain decoder of their own. A kernel stops at a message 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -20,13 +21,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.columns.batch import Bytes, ChangeBatch, Flags, Image, Int32s, Int64s
-from tailrace.columns.table import TableSchema
-from tailrace.connectors.postgres.protocol.kernel import frozen, pooled, uint16, uint32
-from tailrace.connectors.postgres.protocol.pgoutput import check_column_bytes, check_offsets, parse_change
-from tailrace.connectors.postgres.protocol.segment import Segment
+from tailrace.columns.table import Column, TableId, TableSchema
+from tailrace.connectors.postgres.protocol.pgoutput import check_column_bytes, parse_change
+from tailrace.connectors.postgres.protocol.position import MixedSegment, Segment
+from tailrace.connectors.postgres.protocol.scan import uint16, uint32
 from tailrace.errors import DecodeError
 from tailrace.kernels.buffers import move
 from tailrace.kernels.compiled import kernel
+from tailrace.log.rows.frames import check_offsets, frozen, pooled
 
 _INSERT, _UPDATE, _DELETE, _TRUNCATE = ord("I"), ord("U"), ord("D"), ord("T")
 _NEW, _KEY, _OLD = ord("N"), ord("K"), ord("O")
@@ -84,9 +86,9 @@ def decode(segment: Segment) -> ChangeBatch:
     return ChangeBatch(
         table=_with_identity(segment.table, op, parts),
         op=op,
-        lsn=segment.lsn,
-        transaction=segment.transaction,
-        ordinal=segment.ordinal,
+        lsn=segment.by_row.lsn,
+        transaction=segment.by_row.transaction,
+        ordinal=segment.by_row.ordinal,
         transactions=segment.transactions,
         before=_image(before, before_values, parts & _BEFORE != 0) if seen & _BEFORE else None,
         after=_image(after, after_values, parts & _AFTER != 0) if seen & _AFTER else None,
@@ -325,3 +327,132 @@ def _fill_tuple(
         if length > 0:
             move(values_at + target, data_at + source, length)
     return at
+
+
+# --- messages of several tables ---------------------------------------------------------------------------------------
+
+
+def decode_together(segment: MixedSegment, places: Int32s, bounds: Int64s, width: int) -> ChangeBatch | None:
+    """Return the changes of several tables as those of one; None if a message is wrong. See `RowLog.decode_together`.
+
+    The messages are rewritten, with their values at their places, and decoded. Raises DecodeError.
+    """
+    data, offsets = frozen(segment.data, np.uint8), frozen(segment.offsets, np.int64)
+    rows = len(segment)
+    out = pooled(int(offsets[-1] - offsets[0]) + 2 * rows * width)
+    written = np.zeros(rows + 1, np.int64)
+    oids = frozen(np.array([table.oid for table in segment.tables], np.int64), np.int64)
+    accepted = _rewrite(data, offsets, frozen(segment.table, np.int32), oids, bounds, places, width, out, written)
+    if accepted < rows:
+        return None
+    return decode(Segment(_table(width), out, written, segment.by_row, segment.transactions))
+
+
+@lru_cache(maxsize=64)
+def _table(width: int) -> TableSchema:
+    """Return a table of `width` columns without names. Its oid 0 fits the messages of any table."""
+    return TableSchema(TableId("", "", ""), (Column("", "", 0),) * width, ())
+
+
+@kernel
+def _rewrite(
+    data: Bytes,
+    offsets: Int64s,
+    table: Int32s,
+    oids: Int64s,
+    starts: Int64s,
+    places: Int32s,
+    width: int,
+    out: Bytes,
+    bounds: Int64s,
+) -> int:
+    """Write each message with its values at their places to `out`, and the messages' offsets to `bounds`.
+
+    Return the number of messages before the first wrong one. `out` has room for the messages and for two nulls for
+    each place and message.
+    """
+    at_of = np.full(width, -1, np.int64)
+    end_of = np.zeros(width, np.int64)
+    cursor = 0
+    for row in range(len(table)):
+        at, end = offsets[row], offsets[row + 1]
+        number = table[row]
+        if end - at < 6 or uint32(data, at + 1) != oids[number]:
+            return row
+        kind, tag = data[at], data[at + 5]
+        if kind == _INSERT:
+            right = tag == _NEW
+        elif kind == _UPDATE:
+            right = tag in (_NEW, _KEY, _OLD)
+        else:
+            right = kind == _DELETE and tag in (_KEY, _OLD)
+        if not right:
+            return row
+        for byte in range(5):
+            out[cursor + byte] = data[at + byte]
+        cursor += 5
+        at += 5
+        first, last = starts[number], starts[number + 1]
+        while at < end:
+            tag = data[at]
+            out[cursor] = tag
+            behind = _locate(data, at + 1, end, places, first, last, at_of, end_of)
+            if behind < 0:
+                return row
+            cursor = _put_tuple(data, out, cursor + 1, at_of, end_of)
+            at = behind
+            if at < end and (kind != _UPDATE or tag == _NEW or data[at] != _NEW):
+                return row
+        if kind == _UPDATE and tag != _NEW:
+            return row
+        bounds[row + 1] = cursor
+    return len(table)
+
+
+@kernel
+def _locate(
+    data: Bytes, at: int, end: int, places: Int32s, first: int, last: int, at_of: Int64s, end_of: Int64s
+) -> int:
+    """Note by place where the values of the tuple at `at` begin and end. Return the tuple's end; -1 if it is wrong."""
+    if end - at < 2 or uint16(data, at) != last - first:
+        return -1
+    at += 2
+    for column in range(first, last):
+        if at >= end:
+            return -1
+        begin = at
+        kind = data[at]
+        at += 1
+        if kind == _TEXT:
+            if end - at < 4:
+                return -1
+            length = uint32(data, at)
+            at += 4
+            if length > end - at:
+                return -1
+            at += length
+        elif kind not in (_UNCHANGED, _NULL):
+            return -1
+        if places[column] >= 0:
+            at_of[places[column]] = begin
+            end_of[places[column]] = at
+    return at
+
+
+@kernel
+def _put_tuple(data: Bytes, out: Bytes, cursor: int, at_of: Int64s, end_of: Int64s) -> int:
+    """Write a tuple of the noted values, with nulls at the other places, and clear the notes. Return its end."""
+    width = len(at_of)
+    out[cursor], out[cursor + 1] = width >> 8, width & 255
+    cursor += 2
+    data_at, out_at = data.ctypes.data, out.ctypes.data
+    for place in range(width):
+        begin = at_of[place]
+        if begin < 0:
+            out[cursor] = _NULL
+            cursor += 1
+        else:
+            move(out_at + cursor, data_at + begin, end_of[place] - begin)
+            cursor += end_of[place] - begin
+            at_of[place] = -1
+    return cursor

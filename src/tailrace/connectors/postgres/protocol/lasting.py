@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from tailrace.columns.batch import Bytes, Flags, Int32s, Int64s
 from tailrace.connectors.postgres.protocol import scan
-from tailrace.connectors.postgres.protocol.kernel import frozen
-from tailrace.connectors.postgres.protocol.pgoutput import check_offsets
 from tailrace.kernels.compiled import kernel
+from tailrace.log.rows.frames import check_offsets, frozen
 
 _INSERT, _UPDATE, _DELETE = ord("I"), ord("U"), ord("D")
 _NEW, _KEY, _OLD = ord("N"), ord("K"), ord("O")

@@ -15,11 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal, TypeAlias
 
-import numpy as np
-
-from tailrace.columns.batch import Int64s
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.postgres.protocol.segment import Segment
+from tailrace.connectors.postgres.protocol.position import Segment
 from tailrace.errors import DecodeError
 
 MAX_COLUMN_BYTES = 2**31 - 1
@@ -327,14 +324,6 @@ def parse(data: bytes) -> AnyMessage:
     if reader.at != len(data):
         raise DecodeError(f"The message has {len(data) - reader.at} bytes too many.", reader.at)
     return message
-
-
-def check_offsets(data: np.ndarray, offsets: Int64s, messages: int) -> None:
-    """Raise DecodeError unless `offsets` cut `data` into that many messages, none of negative length."""
-    if messages < 0 or len(offsets) != messages + 1:
-        raise DecodeError(f"{messages} messages need {messages + 1} offsets; there are {len(offsets)}.")
-    if offsets[0] < 0 or offsets[-1] > len(data) or bool((offsets[1:] < offsets[:-1]).any()):
-        raise DecodeError("The offsets of the messages do not rise within the buffer.")
 
 
 def parse_change(segment: Segment, row: int) -> Insert | Update | Delete | Truncate:

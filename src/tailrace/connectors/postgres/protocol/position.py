@@ -10,7 +10,11 @@ was flushed; a type checker accepts one for another in this direction only.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NewType
+from typing import Any, NewType, TypeAlias, cast
+
+from tailrace.columns.batch import ChangeBatch, Int64s, Transactions
+from tailrace.log.rows import segment
+from tailrace.log.rows.segment import ByRow
 
 FlushedLsn = NewType("FlushedLsn", int)
 """The server has flushed its log up to this LSN. It sends nothing beyond, even if commits are written there."""
@@ -123,3 +127,22 @@ Committed = NewType("Committed", LogPosition)
 def may_forget(position: Committed) -> ForgettableLsn:
     """Return the LSN before which the server may forget its log, once Spark has committed `position`."""
     return ForgettableLsn(position.safe_lsn)
+
+
+@dataclass(slots=True, kw_only=True)
+class RowPositions(ByRow):
+    """`lsn[i]` is the LSN that the message of row i was sent with."""
+
+    lsn: Int64s
+
+
+Segment: TypeAlias = segment.Segment[RowPositions, Transactions]
+"""Message i is an Insert, Update, Delete or Truncate of protocol version 1 (no transaction id after the kind byte),
+whatever protocol version it was read with."""
+
+MixedSegment: TypeAlias = segment.MixedSegment[RowPositions, Transactions]
+
+
+def transactions_of(batch: ChangeBatch) -> Transactions:
+    """Return the batch's transactions, with PostgreSQL's type."""
+    return cast(Transactions, batch.transactions)

@@ -1,4 +1,4 @@
-"""Scans of raw messages, to cut them into segments: kinds, tables, hashes of keys, copies. Planner.
+"""Scans of raw messages, to cut them into segments: kinds, tables, hashes of keys. Planner.
 
 All functions take many messages at once: message i is `data[offsets[i]:offsets[i + 1]]`, of protocol version 1 (no
 transaction id behind the kind byte). DecodeError has the offset into `data`.
@@ -6,17 +6,16 @@ transaction id behind the kind byte). DecodeError has the offset into `data`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tailrace.columns.batch import Bytes, Flags, Int32s, Int64s
-from tailrace.connectors.postgres.protocol.kernel import frozen, pooled, uint16, uint32
-from tailrace.connectors.postgres.protocol.pgoutput import Delete, Insert, Update, check_offsets, check_widths, parse
+from tailrace.connectors.postgres.protocol.pgoutput import Delete, Insert, Update, check_widths, parse
 from tailrace.errors import DecodeError
 from tailrace.kernels.compiled import kernel
+from tailrace.log.rows.frames import check_indexes, check_offsets, frozen, gather
 
 UInt32s: TypeAlias = npt.NDArray[np.uint32]
 UInt64s: TypeAlias = npt.NDArray[np.uint64]
@@ -64,8 +63,8 @@ def key_hashes(data: Bytes, offsets: Int64s, rows: Int64s, key_indexes: Int32s, 
     data, offsets = frozen(data, np.uint8), frozen(offsets, np.int64)
     rows, key_indexes = frozen(rows, np.int64), frozen(key_indexes, np.int32)
     check_offsets(data, offsets, len(offsets) - 1)
-    _check_indexes(rows, len(offsets) - 1, "message")
-    _check_indexes(key_indexes, columns, "key column")
+    check_indexes(rows, len(offsets) - 1, "message")
+    check_indexes(key_indexes, columns, "key column")
     hashes = np.empty(len(rows), dtype=np.uint64)
     moved = np.zeros(len(rows), dtype=np.bool_)
     good = _key_hashes(data, offsets, rows, key_indexes, columns, hashes, moved)
@@ -85,50 +84,14 @@ def unchanged(data: Bytes, offsets: Int64s, rows: Int64s, compared: Int32s, colu
     data, offsets = frozen(data, np.uint8), frozen(offsets, np.int64)
     rows, compared = frozen(rows, np.int64), frozen(compared, np.int32)
     check_offsets(data, offsets, len(offsets) - 1)
-    _check_indexes(rows, len(offsets) - 1, "message")
-    _check_indexes(compared, columns, "column")
+    check_indexes(rows, len(offsets) - 1, "message")
+    check_indexes(compared, columns, "column")
     same = np.zeros(len(rows), dtype=np.bool_)
     good = _unchanged(data, offsets, rows, compared, columns, same)
     if good < len(rows):
         start, end = offsets[rows[good] : rows[good] + 2].tolist()
         _explain(data[start:end].tobytes(), start, columns)
     return same
-
-
-def gather(data: Bytes, offsets: Int64s, rows: Int64s) -> tuple[Bytes, Int64s]:
-    """Copy the messages at the indexes `rows` together, in that order; return their bytes and offsets.
-
-    Raises DecodeError for offsets that do not fit the data, IndexError for rows that do not exist.
-    """
-    return gather_all([(data, offsets, rows)])
-
-
-def gather_all(parts: Sequence[tuple[Bytes, Int64s, Int64s]]) -> tuple[Bytes, Int64s]:
-    """Copy the messages of several parts (data, offsets, rows) together, one part after another; see `gather`."""
-    known = []
-    gathered = np.zeros(sum(len(rows) for _, _, rows in parts) + 1, dtype=np.int64)
-    low = 1
-    for given in parts:
-        data, offsets, rows = frozen(given[0], np.uint8), frozen(given[1], np.int64), frozen(given[2], np.int64)
-        check_offsets(data, offsets, len(offsets) - 1)
-        _check_indexes(rows, len(offsets) - 1, "message")
-        np.subtract(offsets[rows + 1], offsets[rows], out=gathered[low : low + len(rows)])
-        low += len(rows)
-        known.append((data, offsets, rows))
-    np.cumsum(gathered, out=gathered)
-    # one buffer for all parts, because touching fresh memory takes longer than filling it
-    copy = pooled(int(gathered[-1]))
-    low = 0
-    for data, offsets, rows in known:
-        high = low + len(rows)
-        _gather(data, offsets, rows, copy[int(gathered[low]) : int(gathered[high])])
-        low = high
-    return copy, gathered
-
-
-def _check_indexes(indexes: Int64s | Int32s, count: int, what: str) -> None:
-    if len(indexes) and not 0 <= indexes.min() <= indexes.max() < count:
-        raise IndexError(f"There are {count} {what}s; the indexes reach from {indexes.min()} to {indexes.max()}.")
 
 
 def _explain(message: bytes, start: int, columns: int) -> None:
@@ -141,6 +104,22 @@ def _explain(message: bytes, start: int, columns: int) -> None:
     except DecodeError as error:
         raise DecodeError(error.message, start + error.offset) from None
     raise DecodeError("The message is not understood.", start)
+
+
+# np.int64 below, because in numba a shifted int(byte) is unsigned, and its sum with a position a float.
+
+
+@kernel(leaf=True, inlined=True)
+def uint16(data: Bytes, at: int) -> int:
+    """Return the big-endian number in the two bytes at `at`; the caller checks that they exist."""
+    return int((np.int64(data[at]) << 8) | np.int64(data[at + 1]))
+
+
+@kernel(leaf=True, inlined=True)
+def uint32(data: Bytes, at: int) -> int:
+    """Return the big-endian number in the four bytes at `at`; the caller checks that they exist."""
+    high = (np.int64(data[at]) << 24) | (np.int64(data[at + 1]) << 16)
+    return int(high | (np.int64(data[at + 2]) << 8) | np.int64(data[at + 3]))
 
 
 @kernel
@@ -157,23 +136,6 @@ def _scan(data: Bytes, offsets: Int64s, kinds: Bytes, relations: UInt32s) -> int
                 return row
             relations[row] = uint32(data, start + 1)
     return len(kinds)
-
-
-@kernel
-def _gather(data: Bytes, offsets: Int64s, rows: Int64s, copy: Bytes) -> None:
-    to = 0
-    first = 0
-    while first < len(rows):
-        # Neighbours in the log are copied together: most transactions change one table.
-        last = first
-        while last + 1 < len(rows) and rows[last + 1] == rows[last] + 1:
-            last += 1
-        start, end = offsets[rows[first]], offsets[rows[last] + 1]
-        for index in range(end - start):
-            # Unsigned, because otherwise numba checks for negative indexes, which makes this loop four times slower.
-            copy[np.uintp(to + index)] = data[np.uintp(start + index)]
-        to += end - start
-        first = last + 1
 
 
 @kernel

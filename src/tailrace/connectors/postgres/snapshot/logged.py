@@ -9,10 +9,11 @@ import numpy as np
 
 from tailrace.columns.batch import ChangeBatch
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.indexed_run import Rows
-from tailrace.connectors.postgres.protocol.segment import transactions_of
+from tailrace.connectors.postgres.log.row_log import PostgresRowLog
+from tailrace.connectors.postgres.protocol.position import transactions_of
 from tailrace.connectors.postgres.snapshot.keyed import WindowOrigin
+from tailrace.log.rows.partitioning import changes_of
 from tailrace.snapshot.signals import Signal
 
 
@@ -31,7 +32,7 @@ def logged(rows: Sequence[Rows], versions: Sequence[TableSchema], name: tuple[st
         return []
     found: list[Logged] = []
     for oid in {table.oid for table in versions if (table.id.schema, table.id.table) == name}:
-        for batch in segments.changes_of(rows, versions, oid):
+        for batch in changes_of(PostgresRowLog(), rows, versions, oid):
             found += _of(batch)
     return sorted(found, key=lambda one: (one.commit.position, one.lsn))
 

@@ -19,12 +19,11 @@ import numpy as np
 from tailrace.columns.batch import ChangeBatch, Flags
 from tailrace.columns.table import TableSchema
 from tailrace.config.filters import table_name
-from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.identity import flushed_end, flushed_present, waiting
 from tailrace.connectors.postgres.log.indexed_run import Rows
+from tailrace.connectors.postgres.log.row_log import PostgresRowLog
 from tailrace.connectors.postgres.log.visible import Streamed, Visible
-from tailrace.connectors.postgres.protocol.position import FlushedLsn, lsn_text
-from tailrace.connectors.postgres.protocol.segment import transactions_of
+from tailrace.connectors.postgres.protocol.position import FlushedLsn, lsn_text, transactions_of
 from tailrace.connectors.postgres.schema.captured import CapturedTable
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.schema.coverage import Carried
@@ -44,6 +43,7 @@ from tailrace.connectors.postgres.snapshot.reconcile import NOTHING, Superseded,
 from tailrace.connectors.postgres.snapshot.rights import lacking, refusal
 from tailrace.connectors.postgres.snapshot.session import quoted, takes_over
 from tailrace.errors import ConnectionFailed
+from tailrace.log.rows.partitioning import changes_of
 from tailrace.process.runtime import Runtime
 from tailrace.snapshot import conditions
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Unusable
@@ -83,8 +83,8 @@ class Changes:
     versions: Sequence[TableSchema]
 
     def of(self, table: TableSchema) -> list[ChangeBatch]:
-        """Return the changes of one table, decoded."""
-        return segments.changes_of(self.rows, self.versions, table.oid)
+        """Those of one table, decoded."""
+        return changes_of(PostgresRowLog(), self.rows, self.versions, table.oid)
 
 
 @dataclass(frozen=True, slots=True)
