@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from tailrace.columns import TableId
 from tailrace.columns.adjustment import adjusted
 from tailrace.events.event_settings import EventSettings
 from tailrace.records.transform import routed
 
+_Part = TypeVar("_Part")
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 
 
@@ -40,6 +42,18 @@ def shared(settings: EventSettings, tables: Iterable[TableId]) -> dict[TableId, 
         for other in others:
             joined[one(other)] = one(first)
     return {table: one(topics[0]) for table, topics in found.items()}
+
+
+def by_topic(
+    settings: EventSettings, parts: Iterable[_Part], table: Callable[[_Part], TableId]
+) -> dict[str, list[_Part]]:
+    """Return the parts of tables by topic, in their order. Parts that one task reads together have the same topic."""
+    parts = list(parts)
+    topics = shared(settings, map(table, parts))
+    found: dict[str, list[_Part]] = {}
+    for part in parts:
+        found.setdefault(topics[table(part)], []).append(part)
+    return found
 
 
 def own_topic(settings: EventSettings, table: TableId) -> str:

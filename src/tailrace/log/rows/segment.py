@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -31,12 +31,30 @@ class RowTransactions(Commits, Protocol):
         ...
 
 
+class Arrays:
+    """A base of dataclasses of arrays with an element for each row; None stands for an array that nobody asked for.
+
+    Fields that `WHOLE` names are no such arrays: they belong to all rows.
+    """
+
+    __slots__ = ()
+    WHOLE: ClassVar[frozenset[str]] = frozenset()
+
+    def part(self, which: slice | Int64s | Flags) -> Self:
+        """Return some of the rows."""
+        found: dict[str, Any] = {}
+        for one in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, one.name)
+            found[one.name] = value if value is None or one.name in self.WHOLE else value[which]
+        return type(self)(**found)
+
+
 @dataclass(slots=True, kw_only=True)
-class ByRow:
-    """Arrays with an element for each row. A database adds its own: positions, and what a row's bytes do not say.
+class ByRow(Arrays):
+    """What a log knows of each row. A database adds its own: positions, and what a row's bytes do not say.
 
     `transaction` is an index into the transactions, which ascends, `ordinal` the row's place in its transaction.
-    `total_order` and `table_order` are as in ChangeBatch. An array that nobody asked for is None.
+    `total_order` and `table_order` are as in ChangeBatch.
     """
 
     transaction: Int32s
@@ -44,17 +62,9 @@ class ByRow:
     total_order: Int64s | None = None
     table_order: Int64s | None = None
 
-    def part(self, which: slice | Int64s | Flags) -> Self:
-        """Return the elements of some of the rows."""
-        found: dict[str, Any] = {}
-        for one in fields(self):
-            array = getattr(self, one.name)
-            found[one.name] = None if array is None else array[which]
-        return type(self)(**found)
-
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Return the elements of the parts, one after another; of an array that one of them does not have, None."""
+        """Return the rows of the parts, one after another; of an array that one of them does not have, None."""
         if len(parts) == 1:
             return parts[0]
         found: dict[str, Any] = {}

@@ -58,11 +58,7 @@ class LogTask:
         from tailrace.events import names
         from tailrace.log.interleaving import in_log_order
 
-        topics: dict[str, list[Segment[Any, Any]]] = {}
-        shared = names.shared(self.settings, (segment.table.id for segment in segments))
-        for segment in segments:
-            topics.setdefault(shared[segment.table.id], []).append(segment)
-        for parts in topics.values():
+        for parts in names.by_topic(self.settings, segments, lambda segment: segment.table.id).values():
             places = [part.place for part in parts if part.place is not None]
             if len(parts) > 1 and len(places) == len(parts):
                 yield from in_log_order(parts, places, Segment.cut, self._records)

@@ -11,6 +11,7 @@ from tailrace.connectors.mongodb.log.position import Position, Read
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.kernels.buffers import readonly
+from tailrace.log.rows.segment import Arrays
 
 Int32s = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
@@ -19,7 +20,7 @@ Namespace = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Arrays):
     """Changes in the order of the log: `data[at[i]:]` is the document of change i.
 
     The document is an entry of the oplog, an operation of a transaction within an entry, or a change event. `time` and
@@ -27,6 +28,8 @@ class Rows:
     namespaces. In an oplog `hash` is the entry's `h`, valid if `hashed`; `order` is the place in the transaction, from
     1, or 0 outside of one; `term` is the term of the primary that wrote the entry, -1 if unknown.
     """
+
+    WHOLE = frozenset({"data"})
 
     data: Bytes
     at: Int64s
@@ -42,28 +45,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.at)
 
-    def part(self, which: slice | npt.NDArray[np.int64] | Flags) -> Rows:
-        """Return some of the changes, over the same data."""
-        return Rows(
-            self.data,
-            self.at[which],
-            self.time[which],
-            self.number[which],
-            self.op[which],
-            self.namespace[which],
-            None if self.hash is None else self.hash[which],
-            None if self.hashed is None else self.hashed[which],
-            None if self.order is None else self.order[which],
-            None if self.term is None else self.term[which],
-        )
-
     def compacted(self) -> Rows:
         """Return a copy over a buffer that holds nothing else."""
         data, offsets = fields.gathered(self.data, self.at)
-        return Rows(
-            data, offsets[:-1], self.time, self.number, self.op, self.namespace, self.hash, self.hashed, self.order,
-            self.term,
-        )  # fmt: skip
+        return replace(self, data=data, at=offsets[:-1])
 
     def first_after(self, position: Position) -> int:
         """Return the index of the first change after `position`."""

@@ -17,6 +17,7 @@ from tailrace.connectors.mongodb.records.segment import Numbers, Segment, segmen
 from tailrace.connectors.mongodb.records.tasks import LogTask
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.values import fields
+from tailrace.connectors.mongodb.values.fields import Int64s
 from tailrace.errors import ConversionError, DecodeError
 from tailrace.events import names
 
@@ -39,17 +40,14 @@ def tasks_of(
     Topics are spread evenly over the tasks by bytes.
     """
     found = segments(rows, known, kind, numbers)
+    every = [part for parts in found.values() for part in parts]
     total = sum(len(part) for part in rows)
     if total < SMALL or parallelism < 2:
-        whole = _in_order([part for parts in found.values() for part in parts])
+        whole = _in_order(every)
         return [LogTask(tuple(whole), settings)] if whole else []
-    topics: dict[str, list[Segment]] = {}
-    shared = names.shared(settings.events, map(table_id, found))
-    for namespace, parts in found.items():
-        topics.setdefault(shared[table_id(namespace)], []).extend(parts)
     loads: list[list[Segment]] = [[] for _ in range(parallelism)]
     unsplit: list[list[Segment]] = []
-    for parts in topics.values():
+    for parts in names.by_topic(settings.events, every, lambda part: table_id(part.namespace)).values():
         split = _by_key(parts, settings, parallelism) if by_key else None
         if split is None:
             unsplit.append(parts)
@@ -70,19 +68,26 @@ def _in_order(parts: Sequence[Segment]) -> list[Segment]:
 
 
 def _by_key(parts: Sequence[Segment], settings: MongoSettings, parallelism: int) -> list[list[Segment]] | None:
-    """Return the changes of a topic by a hash of their keys' texts; None if one of the keys has no text.
-
-    The hash is not of the bytes of `_id`, because a long and an int of one value are the same key.
-    """
+    """Return the changes of a topic by a hash of their keys; None if one of the keys has none."""
     loads: list[list[Segment]] = [[] for _ in range(parallelism)]
     for part in parts:
-        try:
-            keys = texts.values(part.data, images(part).key, texts.key_form(settings))
-        except (ConversionError, DecodeError):
+        hashes = key_hashes(part, settings)
+        if hashes is None:
             return None
-        hashes = fields.hashes(keys.data, keys.offsets)
         for number in range(parallelism):
             which = np.flatnonzero(hashes % parallelism == number)
             if len(which):
                 loads[number].append(selected(part, which))
     return loads
+
+
+def key_hashes(segment: Segment, settings: MongoSettings) -> Int64s | None:
+    """Return a hash of the text of each document's key; None if a key has no text.
+
+    The hash is not of the bytes of `_id`, because a long and an int of one value are the same key.
+    """
+    try:
+        keys = texts.values(segment.data, images(segment).key, texts.key_form(settings))
+    except (ConversionError, DecodeError):
+        return None
+    return fields.hashes(keys.data, keys.offsets)

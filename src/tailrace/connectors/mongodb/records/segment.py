@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,12 +11,13 @@ from tailrace.columns.batch import Marker
 from tailrace.connectors.mongodb.log.indexed_run import Flags, Namespace, Rows
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
+from tailrace.log.rows.segment import Arrays
 
 OPLOG, STREAM, READ = "oplog", "stream", "read"
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Arrays):
     """Changes of `namespace` in the order of the log; `starts[i]` is the place of document i in `data`.
 
     `kind` is OPLOG for entries or operations within them, STREAM for change events, READ for documents of a snapshot.
@@ -25,6 +26,8 @@ class Segment:
     since 1970 (0: the source block shows `time`). With transaction metadata `total_order` and `table_order` are an
     event's numbers in its transaction, 0 outside.
     """
+
+    WHOLE = frozenset({"namespace", "kind", "data", "read_ns", "warnings"})
 
     namespace: Namespace
     kind: str
@@ -94,25 +97,13 @@ def segments(
 def selected(segment: Segment, which: Int64s) -> Segment:
     """Return some of a segment's changes, over a buffer of their own."""
     data, offsets = fields.gathered(segment.data, segment.starts[which])
-    return _part(segment, which, data, offsets[:-1])
+    return replace(segment.part(which), data=data, starts=offsets[:-1], warnings=[])
 
 
 def cut(segment: Segment, low: int, high: int) -> Segment:
     """Return the changes `[low, high)`, over the same buffer."""
     whole = low == 0 and high == len(segment)
-    return segment if whole else _part(segment, slice(low, high), segment.data, segment.starts[low:high])
-
-
-def _part(segment: Segment, which: Int64s | slice, data: Bytes, starts: Int64s) -> Segment:
-    def part(array: Int64s | None) -> Int64s | None:
-        return None if array is None else array[which]
-
-    return Segment(
-        segment.namespace, segment.kind, data, starts, segment.time[which], segment.number[which],
-        segment.op[which], part(segment.hash), None if segment.hashed is None else segment.hashed[which],
-        part(segment.order), None if segment.markers is None else segment.markers[which], segment.read_ns,
-        part(segment.total_order), part(segment.table_order),
-    )  # fmt: skip
+    return segment if whole else replace(segment.part(slice(low, high)), warnings=[])
 
 
 def read_documents(

@@ -27,30 +27,23 @@ class LogTask:
     settings: MongoSettings
 
     def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.connectors.mongodb.records.envelope import table_id
         from tailrace.connectors.mongodb.records.records import numbered_rows
         from tailrace.connectors.mongodb.records.segment import cut
+        from tailrace.events import names
         from tailrace.log.interleaving import in_log_order
 
         def records(segment: Segment) -> Iterator[Numbered]:
             return numbered_rows(segment, self.settings)
 
-        for parts in self._topics():
+        topics = names.by_topic(self.settings.events, filter(len, self.segments), lambda part: table_id(part.namespace))
+        for parts in topics.values():
             if all(_ends_before(one, other) for one, other in pairwise(parts)):
                 for part in parts:
                     for rows, _ in records(part):
                         yield rows
             else:
                 yield from in_log_order(parts, _places(parts), cut, records)
-
-    def _topics(self) -> list[list[Segment]]:
-        from tailrace.connectors.mongodb.records.envelope import table_id
-        from tailrace.events import names
-
-        found: dict[str, list[Segment]] = {}
-        shared = names.shared(self.settings.events, (table_id(segment.namespace) for segment in self.segments))
-        for segment in filter(len, self.segments):
-            found.setdefault(shared[table_id(segment.namespace)], []).append(segment)
-        return list(found.values())
 
 
 def _ends_before(one: Segment, other: Segment) -> bool:

@@ -12,15 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from tailrace.connectors.mongodb.log.indexed_run import Flags
-from tailrace.connectors.mongodb.records import texts
 from tailrace.connectors.mongodb.records.envelope import table_id
-from tailrace.connectors.mongodb.records.images import images
+from tailrace.connectors.mongodb.records.partition import key_hashes
 from tailrace.connectors.mongodb.records.segment import Segment, selected
 from tailrace.connectors.mongodb.records.tasks import LogTask
 from tailrace.connectors.mongodb.settings import MongoSettings
-from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Int64s
-from tailrace.errors import ConversionError, DecodeError
 from tailrace.events import names
 
 
@@ -33,12 +30,12 @@ def placed(tasks: Sequence[LogTask], documents: Sequence[Segment], settings: Mon
     shared = names.shared(settings.events, (table_id(segment.namespace) for segment in every))
     for segment in documents:
         topic = shared[table_id(segment.namespace)]
-        keys, left = _keys(segment, settings), np.ones(len(segment), np.bool_)
+        keys, left = key_hashes(segment, settings), np.ones(len(segment), np.bool_)
         for place, task in enumerate(tasks):
             parts = [part for part in task.segments if shared[table_id(part.namespace)] == topic]
             if not parts:
                 continue
-            which = left & _among(keys, [_keys(part, settings) for part in parts])
+            which = left & _among(keys, [key_hashes(part, settings) for part in parts])
             if which.any():
                 more = segment if which.all() else selected(segment, np.flatnonzero(which))
                 found[place] = replace(found[place], segments=(*found[place].segments, more))
@@ -58,12 +55,3 @@ def _among(keys: Int64s | None, changed: Sequence[Int64s | None]) -> Flags:
     if keys is None or len(known) < len(changed):
         return np.ones(1, np.bool_)
     return np.isin(keys, np.concatenate(known))
-
-
-def _keys(segment: Segment, settings: MongoSettings) -> Int64s | None:
-    """Return a hash of the text of each document's key; None if a key has no text."""
-    try:
-        keys = texts.values(segment.data, images(segment).key, texts.key_form(settings))
-    except (ConversionError, DecodeError):
-        return None
-    return fields.hashes(keys.data, keys.offsets)
