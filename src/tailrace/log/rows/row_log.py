@@ -21,8 +21,11 @@ class RowLog(Protocol[Own, Trans]):
 
     A task takes the value along: its class is an importable name, it is small, immutable and picklable, and its module
     imports what a process needs when that is first called. Every method depends on its arguments alone, which it does
-    not change, and may run on several threads at once. None does I/O. `run` and `segment` have the database's own
-    arrays by row (`by_row`), for what a row's bytes do not say: positions, or the columns that an image has.
+    not change, and may run on several threads at once. None does I/O.
+
+    Each message of a run or segment carries one row. If the log's records carry several, the connector cuts them when
+    it indexes a run, with the records' heads as messages that are no rows. What a row's bytes then do not say, such as
+    positions or the columns that its images have, is in the database's own arrays by row (`by_row`).
     """
 
     # --- planner: where a batch's rows may be cut ---------------------------------------------------------------------
