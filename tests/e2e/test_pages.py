@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -127,7 +128,8 @@ class Reader:
                 name, _, value = words[1].partition("=")
                 self._patch.setenv(name, value)
             elif words[:1] == ["tailrace"] and "|" not in words:
-                assert cli.main(words[1:]) == 0, line
+                expected = re.search(r"# exit code (\d+)", line)
+                assert cli.main(words[1:]) == int(expected[1] if expected else 0), line
             elif words:
                 print(subprocess.run(["sh", "-c", line], check=True, capture_output=True, text=True).stdout, end="")
 
