@@ -186,3 +186,27 @@ def test_another_slot_on_an_old_checkpoint_is_told_of_the_slot_of_before(databas
         assert [values for _, _, values in query.until(2)] == [(b"1",), (b"2",)]
     finally:
         query.planner.close()
+
+
+def test_a_slot_that_another_reader_has_left_is_taken_over_where_it_stands(database: Database) -> None:
+    """So does a switch from Debezium without a gap: with its slot and publication, and without a snapshot."""
+    query = Query(database, **{"snapshot.mode": "no_data"})
+    slot = query.options["slot.name"]
+    read = f"pg_logical_slot_get_binary_changes('{slot}', null, null, 'proto_version', '1', 'publication_names', 'p')"
+    database.execute(
+        "create table t (id int primary key)",
+        "insert into t values (1)",
+        "create publication p for table t",
+        f"select pg_create_logical_replication_slot('{slot}', 'pgoutput')",
+        "insert into t values (2)",
+        f"select count(*) from {read}",
+        "insert into t values (3)",
+    )
+    query.options["publication.name"] = "p"
+    query.planner = query.start()
+    try:
+        assert [(op, values) for op, _, values in query.until(1)] == [("c", (b"3",))]
+        database.execute("insert into t values (4)")
+        assert [values for _, _, values in query.until(2)] == [(b"3",), (b"4",)]
+    finally:
+        query.planner.close()
