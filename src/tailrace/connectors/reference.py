@@ -27,7 +27,7 @@ END = "<!-- end of options -->"
 SHARED = "options"
 """Name of the page with the shared definitions."""
 
-_FORMS = (Kind.LIST, Kind.EXPRESSIONS, Kind.STATEMENTS, Kind.LETTERS)
+_FORMS = (Kind.LIST, Kind.EXPRESSIONS, Kind.LETTERS)
 """Kinds whose notation is shown after the meaning of an option."""
 
 _WITHOUT_EFFECT = "Accepted without effect"

@@ -60,8 +60,8 @@ CONNECTION = (
            aliases=("driver.tcpKeepAlive",)),
     Option(
         "database.initial.statements", Kind.STATEMENTS,
-        "SQL run at the beginning of every session, with the user's own search_path; `;;` is a semicolon within a "
-        "statement. A role that it sets needs REPLICATION.", [],
+        "SQL statements, separated by semicolons, run at the beginning of every session with the user's own "
+        "search_path; `;;` is a semicolon within a statement. A role that they set needs REPLICATION.", [],
     ),
     relational.TIMEOUT,
     Option(
@@ -132,7 +132,7 @@ SLOT = (
            "publication.autocreate.mode=filtered.", False),
     Option(
         "replica.identity.autoset.values", Kind.LIST,
-        "Replica identities to set at the start: `regex:FULL|DEFAULT|NOTHING|INDEX name`, comma-separated.", [],
+        "Replica identities to set at the start: `regex:FULL|DEFAULT|NOTHING|INDEX name`.", [],
         check=lambda parts: next(
             (f"must list expression:identity, not {part!r}" for part in parts
              if part.rpartition(":")[2].strip().upper().split(" ")[0] not in ("FULL", "DEFAULT", "NOTHING", "INDEX")
