@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.log.reader import PostgresLogReader
 from tailrace.connectors.postgres.log_session import PostgresLogSession
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.protocol.position import FlushedLsn
@@ -154,10 +153,10 @@ def has_read(planner: PostgresPlanner, target: FlushedLsn) -> bool:
     return planner._log is None or reader_of(planner).read_through(target, 0.02)
 
 
-def reader_of(planner: PostgresPlanner) -> PostgresLogReader:
+def reader_of(planner: PostgresPlanner) -> PostgresLogSession:
     """Return the reader of the planner's open log."""
     assert isinstance(planner._log, PostgresLogSession)
-    return planner._log.reader
+    return planner._log
 
 
 class Captures:

@@ -12,14 +12,15 @@ callers = partial(typing_rules.callers, "mongodb")
 MIXED = """
 from tailrace.connectors.mongodb.log import position as p
 from tailrace.connectors.mongodb.log.indexed_run import IndexedRun
-from tailrace.connectors.mongodb.log.reader import MongoLogReader, MongoFeed
+from tailrace.connectors.mongodb.log.feed import MongoFeed
+from tailrace.connectors.mongodb.log_session import MongoLogSession
 
 
-def commit(reader: MongoLogReader, planned: p.Position, read: p.Read, committed: p.Committed) -> None:
-    reader.committed(committed)
-    reader.committed(read)  # wrong
-    reader.committed(planned)  # wrong
-    reader.committed(reader.reached)  # wrong
+def commit(log: MongoLogSession, planned: p.Position, read: p.Read, committed: p.Committed) -> None:
+    log.release(committed)
+    log.release(read)  # wrong
+    log.release(planned)  # wrong
+    log.release(log.feed.reached_position)  # wrong
 
 
 def read(feed: MongoFeed, stretch: IndexedRun, wanted: p.Position, committed: p.Committed) -> None:
@@ -38,4 +39,4 @@ def test_the_type_checker_refuses_positions_of_the_wrong_kind(tmp_path: Path) ->
 
 def test_only_what_spark_has_committed_is_given_up() -> None:
     # The position from which Spark continues.
-    assert callers("Committed") == callers("committed") == ["log_session.committed"]
+    assert callers("Committed") == callers("release") == ["log_session.committed"]

@@ -15,7 +15,7 @@ from dataclasses import replace
 from tailrace.connectors.postgres.protocol import position as p
 from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.gears import CatchUp, Streaming
-from tailrace.connectors.postgres.log.reader import PostgresLogReader
+from tailrace.connectors.postgres.log_session import PostgresLogSession
 from tailrace.connectors.postgres.log.identity import flushed_end, present
 
 
@@ -31,9 +31,9 @@ def acknowledge(gear: Streaming, read: p.ReadLsn, flushed: p.FlushedLsn, committ
     gear.start("slot", "publication", flushed, p.may_forget(committed), 180000, {})  # wrong
 
 
-def commit(reader: PostgresLogReader, planned: p.LogPosition, committed: p.Committed) -> None:
-    reader.committed(committed)
-    reader.committed(planned)  # wrong
+def commit(log: PostgresLogSession, planned: p.LogPosition, committed: p.Committed) -> None:
+    log.release(committed)
+    log.release(planned)  # wrong
     p.may_forget(planned)  # wrong
 
 

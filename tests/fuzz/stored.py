@@ -69,7 +69,7 @@ def _offsets() -> list[bytes]:
              "transaction": {"name": "n", "counts": [["db.c", 2]]}, "progress": progress.to_json()}),
         (2, {"databases": {}}),
         (2, {"databases": {"d": {"commit": "00" * 10, "eras": "[]"}}, "heartbeat_ms": 5}),
-        (2, TablesOffset({}, TablesSnapshot(
+        (2, TablesOffset({}, snapshot=TablesSnapshot(
             (TableId("d", "s", "t"),), 5, ("d",), 0, ("1",), (SnapshotChunk(1, 0, None, ("5",)),), 1,
             ((TableId("d", "s", "t"), "select 1"),))).to_json()),
     ]  # fmt: skip

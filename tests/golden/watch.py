@@ -18,6 +18,8 @@ from pyspark.sql.types import StructType
 
 from tailrace import spark as sources
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
+from tailrace.connectors.mongodb.log.position import WHOLE, Position
+from tailrace.connectors.mongodb.log_session import MongoLogSession
 from tailrace.connectors.postgres.log_session import PostgresLogSession
 from tailrace.connectors.postgres.protocol.position import FlushedLsn
 from tailrace.connectors.registry import known
@@ -62,8 +64,9 @@ def reads_to(planner: Planner, target: int) -> bool:
         return False
     if isinstance(opened, PostgresLogSession):
         # The call makes the reader ask: the server rarely reports its position while nothing is captured.
-        return opened.reader.gear != "starting" and opened.reader.read_through(FlushedLsn(target), 0)
-    return bool(opened.has_read(target))
+        return opened.feed.gear != "starting" and opened.read_through(FlushedLsn(target), 0)
+    assert isinstance(opened, MongoLogSession)
+    return opened.has_read(Position(target, WHOLE))
 
 
 def is_idle(planner: Planner) -> bool:

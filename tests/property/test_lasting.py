@@ -168,7 +168,7 @@ def test_keys_of_any_length_find_room() -> None:
 def test_blocks_have_the_same_rows_and_count_the_same_changes(
     transactions: list[list[Change]], parallelism: int
 ) -> None:
-    spool: Spool[Any, Any, Any] = Spool(LogPosition(), 1 << 20, 0)
+    spool: Spool[Any, Any] = Spool(LogPosition(), 1 << 20, 0)
     for stretch in index(transactions, [7, 23], LogPosition(), False):
         spool.put(stretch)
     taken = spool.take(LogPosition(), spool.plan(LogPosition(), 1 << 30, 1 << 30))

@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 
 from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.gears import Messages
-from tailrace.connectors.postgres.log.reader import PostgresLogReader
 from tailrace.connectors.postgres.log.reading import ReaderSettings, Since, Wanted
+from tailrace.connectors.postgres.log_session import PostgresLogSession
 from tailrace.connectors.postgres.protocol.pgoutput import Relation
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.history import NOTHING, SchemaHistory
+from tailrace.log.contracts import Limits
+from tailrace.log.reader import LogReader
 from tests.extent import examples
 from tests.property.logs import SCHEMAS, Change, Known, index, log, logs, places, rows, rows_of
 
@@ -52,6 +54,15 @@ class LeftOut:
 
     def __call__(self, xid: int, commit_lsn: int) -> bool:
         return xid in self._xids
+
+
+class Log(PostgresLogSession):
+    """The part of a log that reads; the simulation takes rows, and needs no tasks."""
+
+    def __init__(self, feed: PostgresFeed) -> None:
+        memory, disk = feed.settings.memory_limit, feed.settings.disk_limit
+        LogReader.__init__(self, feed, feed.start, memory_limit=memory, disk_limit=disk, runtime=feed.runtime)
+        self.feed = feed
 
 
 class Simulation:
@@ -87,7 +98,7 @@ class Simulation:
             ),
         )
         self.feed = feed
-        self.reader = reader = PostgresLogReader(feed)
+        self.reader = reader = Log(feed)
         # No thread opens a session.
         reader._has_begun = True
         self.left: list[tuple[bytes, int]] | None = None
@@ -133,7 +144,7 @@ class Simulation:
 
     def plan(self, max_rows: int) -> LogPosition:
         """Return the end of the next batch, or the same position."""
-        end = self.reader.plan(self.committed, max_rows, 1 << 20)
+        end = self.reader.plan(self.committed, Limits(max_rows, 1 << 20), None)
         if end == self.committed:
             end = self.reader.idle_position(self.committed)
         self.check(end)
@@ -157,7 +168,7 @@ class Simulation:
         if self.committed.is_before(end):
             self.delivered += rows_of(self.reader.take(self.committed, end))
         self.committed = end
-        self.reader.committed(end)
+        self.reader.release(end)
 
     def finish(self) -> None:
         """Read and deliver all that is left."""
@@ -165,7 +176,7 @@ class Simulation:
             end = self.plan(1 << 30)
             if end != self.committed:
                 self.deliver(end)
-            elif self.reader.has_read(self.end_lsn) and self.left == []:
+            elif self.reader.has_read(LogPosition(self.end_lsn)) and self.left == []:
                 break
             else:
                 self.read(1000)
@@ -225,12 +236,12 @@ def test_a_spool_full_of_a_later_transaction_does_not_hide_that_the_end_was_reac
     one.deliver(one.plan(1))
     while not reader.spool.full:
         one.read(3)
-    assert reader.has_read(second)
-    assert not reader.has_read(second + 1)
-    batch = reader.plan(one.committed, 1, 1 << 20, upto=end + 10)
+    assert reader.has_read(LogPosition(second))
+    assert not reader.has_read(LogPosition(second + 1))
+    batch = reader.plan_upto(one.committed, LogPosition(end + 10), Limits(1, 1 << 20))
     assert (batch.commit_lsn, batch.consumed) == (first, None)
     one.deliver(batch)
-    assert reader.plan(one.committed, 1, 1 << 20, upto=end + 10) == batch
+    assert reader.plan_upto(one.committed, LogPosition(end + 10), Limits(1, 1 << 20)) == batch
     one.finish()
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from bson import decode
 
 from tailrace.columns.batch import Marker
-from tailrace.connectors.mongodb.log import reader
+from tailrace.connectors.mongodb.log import feed
 from tailrace.connectors.mongodb.log.position import Position
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.planner import MongoPlanner
@@ -154,9 +154,9 @@ class MongoHistory(Course[Checkpoint]):
         memory, disk = self._limits
         stack.enter_context(Disk(self.rng, lambda: self.faults.disk))
         for owner, name, value in (
-            (reader, "_BACKLOG_ANSWER", backlog),
-            (reader, "MEMORY_LIMIT", memory),
-            (reader, "DISK_LIMIT", disk),
+            (feed, "_BACKLOG_ANSWER", backlog),
+            (feed, "MEMORY_LIMIT", memory),
+            (feed, "DISK_LIMIT", disk),
             (partition, "SMALL", small),
             (chunks, "plan", partial(chunks.plan, chunk_documents=chunk)),
             (chunks, "connect", lambda address: Client(self.server, self.running())),

@@ -17,7 +17,7 @@ from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed
 from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.oplog import OplogFeed
 from tailrace.connectors.mongodb.log.position import WHOLE
-from tailrace.connectors.mongodb.log.reader import MongoLogReader as MongoReader
+from tailrace.connectors.mongodb.log_session import MongoLogSession
 from tailrace.connectors.mongodb.snapshot import chunks as mongo_snapshot
 from tailrace.connectors.mongodb.snapshot import windows as mongo_windows
 from tailrace.connectors.postgres import planner
@@ -63,7 +63,7 @@ def acknowledged_as_read() -> contextlib.AbstractContextManager[None]:
 
     def wrong(self: Any, log: Any, start: Any, limits: Any, **more: Any) -> Any:
         found = plan(self, log, start, limits, **more)
-        log.reader.committed(found)
+        log.release(found)
         return found
 
     return replaced(LogEngine, "_next_batch", wrong)
@@ -284,13 +284,13 @@ def a_token_moves_before_its_changes_are_kept() -> contextlib.AbstractContextMan
 
 def a_cut_drops_the_rest_of_its_transaction() -> contextlib.AbstractContextManager[None]:
     """A batch that ends inside a transaction of MongoDB gets the transaction's end as its position."""
-    plan = MongoReader.plan
+    plan = MongoLogSession.plan_upto
 
     def wrong(self: Any, start: Any, *rest: Any) -> Any:
         found = plan(self, start, *rest)
         return found if found == start or not found.number else replace(found, number=WHOLE)
 
-    return replaced(MongoReader, "plan", wrong)
+    return replaced(MongoLogSession, "plan_upto", wrong)
 
 
 def a_failed_start_counts_as_one() -> contextlib.AbstractContextManager[None]:

@@ -18,24 +18,25 @@ if TYPE_CHECKING:
 
 
 class ConsistentRead(Protocol):
-    """Rows at one position of the log, for the tasks that read them."""
-
-    @property
-    def stays(self) -> bool:
-        """True if this process must keep the snapshot open until all tasks have read it."""
-        ...
+    """Rows at one position of the log, for the tasks that read them. A process beside the driver holds it, with a lock
+    around each call."""
 
     @property
     def tasks(self) -> Sequence[Task]:
-        """Tasks that together read every row. Each is self-contained and may run more than once."""
+        """Tasks that together read every row. Each is self-contained and may run more than once, in any worker."""
         ...
 
     def is_read(self) -> bool:
-        """Return True while a task reads the snapshot that is kept open. Raises TailraceError if the snapshot is
-        lost."""
+        """Return True while a task reads a snapshot that this process keeps open; False if it keeps none.
+
+        Called about once a second, until tasks ask the process for their snapshot. Raises TailraceError if the snapshot
+        is lost.
+        """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give up the snapshot. Called once, also after an error; tasks that still read it fail."""
+        ...
 
 
 Reading = Callable[["Config", "EventSettings"], ConsistentRead]
@@ -57,12 +58,8 @@ class Compared(Protocol):
     """The rows of a source, for a comparison with a pipeline's copy of them. Driver.
 
     The rows may be read over a period. A row that does not change during this period is as it was at `position`. Only
-    `committed` is known before `take`.
+    `committed` and `form` are known before `take`. All methods but `condition` and `close` may raise TailraceError.
     """
-
-    def take(self) -> None:
-        """Fix the position, and plan the tasks that read the rows. Raises TailraceError."""
-        ...
 
     @property
     def position(self) -> str:
@@ -84,8 +81,15 @@ class Compared(Protocol):
         """The connector's part of events; None if rows are documents."""
         ...
 
+    def take(self) -> None:
+        """Fix the position, and plan the tasks that read the rows. Called once, before the methods below."""
+        ...
+
     def of_table(self, table: TableSchema) -> Sequence[Task]:
-        """Return the tasks that read one table. Until `close` each may run more than once."""
+        """Return the tasks that read one table. Until `close` each may run more than once.
+
+        Called by several threads, each for another table.
+        """
         ...
 
     def is_running(self) -> bool | None:
@@ -93,22 +97,27 @@ class Compared(Protocol):
         ...
 
     def is_told(self) -> bool:
-        """Return True once the log has passed the position at which the rows were read. Call it after reading, until it
-        is True."""
+        """Return True once the log has passed the position at which the rows were read.
+
+        Called after reading, again and again until it is True; `touched` is called after that.
+        """
         ...
 
     def touched(self, table: TableSchema, after: str, upto: str) -> Touched:
         """Return the keys changed after the position `after`, up to `upto` and to the end of the reading.
 
-        Keys changed up to `committed` are unknown. Raises TailraceError.
+        Keys changed up to `committed` are unknown.
         """
         ...
 
     def condition(self, names: Sequence[str], keys: Sequence[Sequence[Any]]) -> str:
-        """Return a signal's condition for the rows with these keys, whose columns are `names`."""
+        """Return a signal's condition for the rows with these keys, whose columns are `names`. No I/O; called after
+        `close`, too."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the sessions, and what `take` and `is_told` have made on the server."""
+        ...
 
 
 Comparing = Callable[["Config", "EventSettings"], Compared]

@@ -19,7 +19,8 @@ Values = tuple[Sequence[int], list[pa.Array]]
 
 
 class PresentTable(Protocol):
-    """A table, as tasks read it. Picklable; holds the login, so its repr is only its name."""
+    """A table, as tasks read it. Pickled by the driver, called by workers; holds the login, so its repr is only its
+    name."""
 
     def values(self, key: Sequence[str], keys: Sequence[pa.Array], columns: Sequence[str]) -> Iterator[Values]:
         """Yield the values of `columns`, in the types of blocks, for the rows whose columns `key` have the values
@@ -41,10 +42,16 @@ class PresentTables(Protocol):
         ...
 
     def position(self) -> str:
-        """Return the log position after everything that has been read so far, as the column `position` shows it."""
+        """Return the log position after everything that has been read so far, as the column `position` shows it.
+
+        Called after the rows were read: until the log has passed it, rows of the copy may be ahead. Raises
+        ConnectionFailed.
+        """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the session. The tables can still be read: each task has a session of its own."""
+        ...
 
 
 Opening = Callable[["Config", "EventSettings"], PresentTables]

@@ -1,20 +1,23 @@
-"""Contracts of the log engine: what Spark calls, what a database brings so that its log is read, and how it is planned.
+"""Contracts of the log engine: what Spark calls, and what a database brings so that its log is read and planned.
 
-`Planner` and `Task` are Spark's side. `LogFeed` reads a log and `IndexedRun` keeps what was read. `Source`, `Snapshots`
-and `WindowSource` say what a batch has. No I/O."""
+`Planner` and `Task` are Spark's side; `LogEngine` implements the planner. A database brings a `Source`, an offset, its
+`Snapshots` and an `OpenLog`. A log that a thread reads ahead is a `LogReader`, which is most of an `OpenLog`, over a
+`LogFeed` and the `IndexedRun`s that it reads. `tailrace.snapshot.windows.WindowSource` is what signals need. No I/O.
+
+Unless a method says otherwise, the planner's main thread calls it, in the planner process, one call at a time."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 import pyarrow as pa
 
-from tailrace.columns.batch import Bytes, Int64s
+from tailrace.columns.batch import Bytes
 from tailrace.log.notifications import PendingNotifications
-from tailrace.snapshot.progress import Progress
+from tailrace.snapshot.progress import NO_PROGRESS, Progress
 from tailrace.snapshot.windows import Windows
 
 # --- planner and tasks ------------------------------------------------------------------------------------------------
@@ -27,7 +30,10 @@ class Task(Protocol):
     """A part of a batch. Pickled by the planner, read by workers, possibly several times."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """Yield record batches of `EventSettings.row_schema`, in order; the same events at every call."""
+        """Yield record batches of `EventSettings.row_schema`, in order; the same events at every call.
+
+        A worker calls it; it has nothing but what was pickled. Raises TailraceError.
+        """
         ...
 
 
@@ -67,94 +73,172 @@ class Planner(Protocol):
         ...
 
 
-# --- the log ----------------------------------------------------------------------------------------------------------
+# --- positions and offsets --------------------------------------------------------------------------------------------
+
+
+class Position(Protocol):
+    """A place in a log. Immutable; equal places are equal."""
+
+    def is_before(self, other: Self, /) -> bool:
+        """Return True if `other` is further. Called by any thread; never fails."""
+        ...
+
+
+class Snapshot(Protocol):
+    """A snapshot, running or complete, as an offset stores it. Immutable."""
+
+    @property
+    def is_complete(self) -> bool:
+        """True once every chunk is in a batch. The engine reads the log from then on."""
+        ...
+
+
+P = TypeVar("P", bound=Position)
+T = TypeVar("T")
+"""The end of what was committed at a moment, where a query with Trigger.AvailableNow ends."""
+Committed = TypeVar("Committed")
+Taken = TypeVar("Taken")
+Committed_contra = TypeVar("Committed_contra", contravariant=True)
+Taken_co = TypeVar("Taken_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryOffset(ABC):
+    """A position of a query, as Spark stores it. Immutable; without arguments it is the initial offset.
+
+    A database's offset is a dataclass with these fields and its own. `snapshot` is the latest snapshot, kept until the
+    first batch of the log after it. `heartbeat_ms` is the time of the newest heartbeat, in ms since 1970; 0 if there
+    was none. `progress` belongs to signals and incremental snapshots.
+    """
+
+    snapshot: Any = None
+    heartbeat_ms: int = 0
+    progress: Progress = NO_PROGRESS
+
+    @property
+    @abstractmethod
+    def log(self) -> Any:
+        """The position up to which the log has been read, of type `P`. A field of most offsets."""
+
+    @property
+    @abstractmethod
+    def place(self) -> int | str:
+        """The position that heartbeats and notifications of the batch show, in the form of `position_text`."""
+
+    @abstractmethod
+    def to_json(self) -> Offset:
+        """Return the offset as Spark stores it, with sorted keys: equal offsets give equal text, in every version."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """Return the offset that `to_json` has written, also that of an earlier version.
+
+        Raises PositionLost for anything else (`tailrace.connectors.checkpoint.understood`).
+        """
+
+    def shared_json(self) -> Offset:
+        """Return heartbeat and progress for `to_json`, unless they are at their beginning."""
+        found: Offset = {"heartbeat_ms": self.heartbeat_ms} if self.heartbeat_ms else {}
+        return found if self.progress == NO_PROGRESS else found | {"progress": self.progress.to_json()}
+
+    @staticmethod
+    def shared_from(fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return heartbeat and progress for `from_json`, as keyword arguments."""
+        progress = Progress.from_json(fields.get("progress", {}))
+        return {"heartbeat_ms": fields.get("heartbeat_ms", 0), "progress": progress}
+
+    @property
+    def is_initial(self) -> bool:
+        """True if the query has no position yet: it has just begun, without a checkpoint."""
+        return self == type(self)()
+
+
+O = TypeVar("O", bound=QueryOffset)  # noqa: E741
+
+# --- a log that a thread reads ahead ----------------------------------------------------------------------------------
 
 # Retries when the disk refuses data: it does not become free by itself, and the server keeps its log meanwhile.
 DISK_RETRIES = 8
 
 
-class Position(Protocol):
-    """A place in the log."""
+class IndexedRun(Protocol[P, Taken_co]):
+    """A run of the log: its raw bytes, and its rows, which are the captured changes in them, in log order.
 
-    def is_before(self, other: Self, /) -> bool: ...
-
-
-Pos = TypeVar("Pos", bound=Position)
-Upto = TypeVar("Upto")
-Committed = TypeVar("Committed")
-Taken = TypeVar("Taken")
-Upto_contra = TypeVar("Upto_contra", contravariant=True)
-Committed_contra = TypeVar("Committed_contra", contravariant=True)
-Taken_co = TypeVar("Taken_co", covariant=True)
-
-
-class IndexedRun(Protocol[Pos, Upto_contra, Taken_co]):
-    """A run of the log: its raw bytes, and its rows, which are the captured changes in them, in log order."""
+    The reader's thread makes runs and puts them into the spool; the planner's thread plans batches over them and takes
+    their rows. Runs are never changed, so both may call every method. No method does I/O or fails, but for the `read`
+    that `with_data` is given. The defaults suit a log in which each row may end a batch.
+    """
 
     @property
     def data(self) -> Bytes:
-        """The raw bytes, which may be on disk."""
+        """The raw bytes; the spool may write them to disk and keep the rest of the run."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
 
-    def first_after(self, position: Pos, /) -> int:
-        """Return the index of the first row after `position`."""
-
-    def rows_upto(self, upto: Upto_contra, /) -> int:
-        """Return the number of rows of a batch that must not pass `upto`."""
+    def first_after(self, position: P, /) -> int:
+        """Return the index of the first row after `position`; the number of rows if there is none."""
 
     def size(self, first: int, last: int, /) -> int:
-        """Return the bytes from row `first` to the end of row `last` - 1; 0 without rows."""
+        """Return the bytes from row `first` to the end of row `last` - 1; 0 without rows.
 
-    def sizes(self, first: int, last: int, /) -> Int64s:
-        """Return the bytes from row `first` to the end of each of the rows `[first, last)`."""
-
-    def end(self, start: Pos, first: int, last: int, upto: Upto_contra | None, /) -> Pos | None:
-        """Return the last place among the rows up to `last` where a batch should end; None if there is none.
-
-        The batch begins at `start` and has the rows from `first` on; -1: it already has rows of earlier stretches.
+        It never falls as `last` grows, and takes no longer for more rows: each plan asks for several.
         """
 
-    def cut(self, row: int, start: Pos, /) -> Pos:
+    def end(self, start: P, first: int, last: int, upto: P | None, /) -> P | None:
+        """Return the last place among the rows up to `last` where a batch should end; None if there is none.
+
+        The batch begins at `start` and has the rows from `first` on; -1: it already has rows of earlier runs. The place
+        is at most `upto`, and it is the same when the batch is planned again.
+        """
+        return self.cut(last - 1, start) if last > max(first, 0) else None
+
+    def cut(self, row: int, start: P, /) -> P:
         """Return the position after `row`, even within a transaction, for a batch that begins at `start`."""
 
-    def leads_to(self, before: Pos, /) -> Pos:
-        """Return the position up to which the log has been read with this stretch; without it, that was `before`."""
+    def leads_to(self, before: P, /) -> P:
+        """Return the position up to which the log has been read with this run; without it, that was `before`.
 
-    def is_passed(self, position: Pos, /) -> bool:
-        """Return True if batches that begin at `position` need nothing of this stretch."""
+        Never earlier than `before`: a new session may send again what was read.
+        """
+
+    def is_passed(self, position: P, /) -> bool:
+        """Return True if batches that begin at `position` need nothing of this run. The spool then drops it."""
+        return self.first_after(position) == len(self)
 
     def joined(self, other: Self, /) -> Self | None:
-        """Return this stretch and the next one as one; None to keep both."""
-
-    def extent(self, first: int, last: int, /) -> tuple[int, int]:
-        """Return the part of `data` that the rows `[first, last)` need."""
+        """Return this run and the next one as one; None to keep both. Only called for small runs in memory."""
+        return None
 
     def without_data(self) -> Self:
-        """Return a copy without raw bytes. Its positions are still known."""
+        """Return a copy without raw bytes, all of whose positions are still known."""
 
-    def with_data(self, data: Bytes, low: int, high: int, /) -> Self:
-        """Return a copy with `data`, the part `[low, high)` of the raw bytes, enough for the rows to be taken."""
+    def with_data(self, first: int, last: int, read: Callable[[int, int], Bytes], /) -> Self:
+        """Return a copy with enough raw bytes for its rows `[first, last)` to be taken.
+
+        `read` returns a part of the bytes that `without_data` has left out; it raises SpoolFailed.
+        """
 
     def taken(self, first: int, last: int, /) -> Taken_co:
-        """Return the rows `[first, last)` in the form that a batch delivers."""
+        """Return the rows `[first, last)` in the form in which `OpenLog.tasks` and windows use them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step(Generic[Pos, Upto, Taken]):
-    """The result of one read: a stretch to keep. If `is_wanted` is False, nothing is lost without it."""
+class Step(Generic[P, Taken]):
+    """The result of one read: a run to keep. If `is_wanted` is False, nothing is lost without it."""
 
-    stretch: IndexedRun[Pos, Upto, Taken]
+    stretch: IndexedRun[P, Taken]
     is_wanted: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Setback:
-    """A reason for a session's end that another session may mend.
+    """What follows an error that has ended a session.
 
     Failures of one `kind` are retried `limit` times in a row (-1: for ever), with pauses that double from `first` to
-    `longest` seconds. `text` is for the log file and contains no data.
+    `longest` seconds. `text` is for the log file and contains no data. `error` is what the planner raises when no
+    session follows.
     """
 
     kind: str
@@ -162,6 +246,12 @@ class Setback:
     limit: int
     first: float
     longest: float
+    error: BaseException
+
+    @classmethod
+    def last(cls, error: BaseException) -> Setback:
+        """Return the setback after which no session follows."""
+        return cls("", "", 0, 0.0, 0.0, error)
 
     def of_disk(self) -> Setback:
         """Return a copy for a disk that has refused data."""
@@ -172,38 +262,14 @@ class Setback:
         return min(self.longest, self.first * 2.0 ** min(failures, 64))
 
 
-class LogFeed(Protocol[Pos, Committed_contra, Upto, Taken]):
+class LogFeed(Protocol[P, Committed_contra, Taken]):
     """A database's log after the part that has been kept. It knows nothing of Spark.
 
-    The reader's thread calls the first part: `open`, then `read` and `keep` in turn, and `close` at the end of each
-    session, whatever ended it. The planner's thread calls the second part meanwhile; its answers advance only once the
-    stretch has been kept.
+    The reader's thread calls the methods up to `setback`: `open`, then `read` and `keep` in turn, and `close` at the
+    end of each session, whatever ended it. They raise the driver's own errors; `setback` says what follows. The
+    planner's thread reads the attributes and calls the methods from `hurry` on meanwhile, without a lock; their answers
+    advance only once the run has been kept.
     """
-
-    def open(self) -> None:
-        """Begin a session after the last stretch that was kept."""
-
-    def read(self, is_asked: bool, is_hurried: Callable[[], bool], /) -> Step[Pos, Upto, Taken] | None:
-        """Return the next step; None if there is nothing new for a while.
-
-        With `is_asked` a caller waits for what the server has sent until now. While `read` waits for the server, each
-        `hurry` makes it ask `is_hurried` again; if that is True, it returns what is available.
-        """
-
-    def keep(self, step: Step[Pos, Upto, Taken], /) -> None:
-        """Note that the stretch of the latest step has been kept. Never fails."""
-
-    def rest(self) -> None:
-        """Answer the server while nothing can be read, so that the session lasts."""
-
-    def close(self) -> None:
-        """End the session, if there is one."""
-
-    def setback(self, error: Exception, /) -> Setback | None:
-        """Return how to go on after `error` has ended the session; None if another session would fail too."""
-
-    def lasting(self, error: BaseException, /) -> BaseException:
-        """Return the error that the planner raises when no session follows."""
 
     @property
     def progress(self) -> int:
@@ -211,37 +277,69 @@ class LogFeed(Protocol[Pos, Committed_contra, Upto, Taken]):
 
     @property
     def is_behind(self) -> bool:
-        """True while a backlog is being read."""
+        """True while a backlog is being read: then a batch waits a moment to become larger."""
+        return False
 
     @property
     def is_prompt(self) -> bool:
-        """True if `read` returns within a moment when it is asked."""
+        """True if `read` returns within a moment when it is asked: then each plan asks and waits for it."""
+        return False
 
-    def hurry(self) -> None:
-        """Let `read` ask `is_hurried` again."""
+    def open(self) -> None:
+        """Begin a session after the last run that was kept.
 
-    def want(self, target: int, /) -> None:
-        """Read up to `target` soon, because a caller waits for it."""
-
-    def has_read(self, target: int, /) -> bool:
-        """Return True if everything before `target`, a place in the database's own numbers, has been kept."""
-
-    def has_passed(self, position: Pos, /) -> bool:
-        """Return True if no row up to `position` can follow any more."""
-
-    def reached(self) -> Callable[[Pos], Pos]:
-        """Return a function that moves a position to where the log has been read by now, if no row follows it.
-
-        It returns the position unchanged if that is not earlier.
+        Raises PositionLost if the server no longer has the log from there on, or has another log.
         """
 
-    def forget(self, position: Committed_contra, /) -> Pos:
-        """Let the server discard, in time, everything up to `position`; return it as a position."""
+    def read(self, is_asked: bool, is_hurried: Callable[[], bool], /) -> Step[P, Taken] | None:
+        """Return the next step; None if there is nothing new for a while.
+
+        With `is_asked` a caller waits for what the server has sent until now. While `read` waits for the server, each
+        `hurry` makes it ask `is_hurried` again; if that is True, it returns what is available.
+        """
+
+    def keep(self, step: Step[P, Taken], /) -> None:
+        """Note that the run of the latest step has been kept. Never fails."""
+
+    def rest(self) -> None:
+        """Answer the server while the spool is full, so that the session lasts."""
+        return None
+
+    def close(self) -> None:
+        """End the session, if there is one."""
+
+    def setback(self, error: BaseException, /) -> Setback:
+        """Return what follows `error`: `Setback.last` if another session would fail too. Never fails.
+
+        Called for the error of each session, and once more for the error that ends the thread.
+        """
+
+    def hurry(self) -> None:
+        """Let `read` ask `is_hurried` again, if it waits for the server. Never waits itself."""
+        return None
+
+    def has_read(self, target: P, /) -> bool:
+        """Return True if everything up to `target`, an end that `Source.present` has returned, has been kept."""
+
+    def has_passed(self, position: P, /) -> bool:
+        """Return True if no row up to `position` can follow any more."""
+
+    def reached(self, start: P, /) -> P:
+        """Return `start` moved to where the log has been read by now, as if no row followed it.
+
+        Returns `start` itself if the log has been read no further.
+        """
+
+    def forget(self, position: Committed_contra, /) -> P:
+        """Let the server discard, in time, everything up to `position`; return it as a position.
+
+        `position` is in Spark's commit log. Nothing else may be given to the server. By default the server discards its
+        log by itself.
+        """
+        return cast(P, position)
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------
-
-pass
 
 Result = TypeVar("Result")
 IDLE_BYTES = 16 << 20
@@ -270,101 +368,55 @@ class Limits:
         return self.max_rows is None and self.max_bytes is None
 
 
-class Place(Protocol):
-    """A position in a log."""
-
-    def is_before(self, other: Self, /) -> bool: ...
-
-
-class Snapshot(Protocol):
-    """A snapshot, running or complete, as an offset stores it."""
-
-    @property
-    def is_complete(self) -> bool: ...
-
-
-class QueryOffset(Protocol):
-    """An immutable position of a query, as Spark stores it. Without arguments it is the initial offset."""
-
-    @property
-    def log(self) -> Any:
-        """The position up to which the log has been read, of type `P`."""
-        ...
-
-    @property
-    def snapshot(self) -> Any:
-        """The latest snapshot, until the first batch of the log after it."""
-        ...
-
-    @property
-    def heartbeat_ms(self) -> int:
-        """Time of the newest heartbeat, in ms since 1970; 0 if there was none."""
-        ...
-
-    @property
-    def progress(self) -> Progress: ...
-
-    @property
-    def is_initial(self) -> bool: ...
-
-    @property
-    def place(self) -> int | str:
-        """Position of records that belong to no change, in the form that `position_text` expects."""
-        ...
-
-    def to_json(self) -> Offset: ...
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Self:
-        """Return the offset that `to_json` has written. Raises PositionLost for anything else."""
-        ...
-
-    def going_on(self, snapshot: Any, progress: Progress) -> Self:
-        """Return an offset at the same place in the log with another snapshot and progress."""
-        ...
-
-
-O = TypeVar("O", bound=QueryOffset)  # noqa: E741
-P = TypeVar("P", bound=Place)
-T = TypeVar("T")
+NO_LIMITS = Limits()
 
 
 class OpenLog(ABC, Generic[O, P, T]):
     """A log that is open for reading from a position on. Every method raises TailraceError, or errors that
     `Source.called` translates.
 
-    The defaults suit a log that is asked for changes at each call; a log that a thread reads overrides them. `windows`
-    are those of incremental snapshots, None if the configuration has no signals. `outlives_snapshots` is True if the
-    log can stay open during a blocking snapshot.
+    The defaults suit a log that is asked for changes at each call; a `LogReader` overrides them. `windows` are those of
+    incremental snapshots, None if the configuration has no signals. `outlives_snapshots` is True if the log can stay
+    open during a blocking snapshot.
+
+    The engine calls, for each batch: `committed`, `refresh`, then `window_end` or `plan` (and `wait` until there is
+    something), `changes` if there are windows, and `offset`. Spark then asks for `tasks`. Any call may fail, and is
+    repeated with the same arguments.
     """
 
     windows: Windows[Any, Any, Any, Any, Any, Any] | None = None
     outlives_snapshots = True
 
     @property
-    def version(self) -> int:
-        """A number that changes whenever something is read."""
-        return 0
+    def has_failed(self) -> bool:
+        """True if nothing more will be read. After the call that fails by it, the engine opens another log."""
+        return False
 
     @abstractmethod
     def committed(self, since: O) -> None:
-        """Note that `since` is in Spark's commit log: nothing before it will be requested again."""
+        """Note that `since` is in Spark's commit log: nothing before it will be requested again.
+
+        Only here may the database learn that it can discard its log.
+        """
 
     def refresh(self) -> None:
         """Fetch what the server has sent until now, if that takes only a moment."""
         return
 
     def check(self) -> None:
-        """Raise the error that ended reading, if one did and nothing that was read is left."""
+        """Raise the error that ended reading, if one did and nothing that was read is left.
+
+        Called while changes gather for `poll.dispatch.interval.ms`, when nothing is planned.
+        """
         return
 
     @abstractmethod
-    def wait(self, seconds: float, since: int) -> None:
-        """Wait until something is read after `version` was `since`, at most `seconds`."""
+    def wait(self, seconds: float) -> None:
+        """Wait until something is read that the latest `plan` or `is_filling` has not seen, at most `seconds`."""
 
     def is_filling(self, max_bytes: int, target: T | None = None) -> bool:
         """Return True while reading is behind (a backlog, or `target` not reached) and less than half of `max_bytes` is
-        here."""
+        here. The engine then waits a little before it plans."""
         return False
 
     @abstractmethod
@@ -376,25 +428,24 @@ class OpenLog(ABC, Generic[O, P, T]):
 
     @abstractmethod
     def whole(self, start: P) -> P:
-        """Return the end of a batch after `start` without limits."""
+        """Return the end of a batch after `start` without limits, not even those of the configuration.
+
+        Called before `plan` where batches have an interval: a batch that its limits have cut is followed at once.
+        """
 
     @abstractmethod
-    def has_read(self, target: T) -> bool:
-        """Return True if everything up to `target` has been read."""
-
     def has_seen(self, target: T) -> bool:
-        """Return True if the last `plan` saw everything up to `target`.
+        """Return True if the latest `plan`, which was for `target`, saw everything up to it.
 
-        This may be False although `has_read` was True: a session was lost meanwhile and the next one reached a replica
-        that is behind.
+        The query ends when it is True and `plan` has found nothing. What arrives during the plan does not count.
         """
-        return True
 
     @abstractmethod
     def idle_position(self, start: P) -> P:
         """Return the position up to which the log holds no captured change after `start`.
 
-        `start` if a change waits or nothing is known.
+        `start` if a change waits or nothing is known. Called when `plan` has found nothing: an offset that moves lets
+        the server discard log beside which no captured table changes.
         """
 
     @abstractmethod
@@ -406,6 +457,7 @@ class OpenLog(ABC, Generic[O, P, T]):
         """Open the next window and return the end of its batch, which may be after `target`.
 
         None if no snapshot runs or the log is too far behind: the batch must hold all of the log up to the window.
+        Called only if there are `windows`.
         """
 
     @abstractmethod
@@ -420,16 +472,21 @@ class OpenLog(ABC, Generic[O, P, T]):
     def tasks(self, since: O, until: O, end: Offset, beside: Sequence[Task]) -> list[Task]:
         """Return the tasks of the batch `(since, until]`: its changes, `beside`, and the rows of its window.
 
-        `end` is `until` as Spark stores it. A batch that was planned before a restart is read again.
+        `end` is `until` as Spark stores it. A batch that was planned before a restart is read again, with the same
+        changes. `since` and `until` may be at one position: then the batch has a heartbeat, a notification or a window.
         """
 
     def close(self) -> None:
-        """Release the resources."""
+        """Release the resources. Called once, also after an error; must not fail."""
         return
 
 
 class Snapshots(ABC, Generic[O]):
-    """Initial and blocking snapshots of the captured tables, read in chunks while the log waits."""
+    """Initial and blocking snapshots of the captured tables, read in chunks while the log waits.
+
+    Every method raises TailraceError, or errors that `Source.called` translates. `notifications` collects the reports
+    of snapshots.
+    """
 
     notifications: PendingNotifications[Any, Any]
 
@@ -437,33 +494,42 @@ class Snapshots(ABC, Generic[O]):
     def start(self, since: O, *, fresh: bool) -> O:
         """Plan a snapshot and return the offset at its beginning, with no chunk done.
 
-        `fresh`: the log will be read from the snapshot's position, since nothing of it was read or it is lost.
+        `fresh`: the log will be read from the snapshot's position, since nothing of it was read or it is lost. No
+        change may fall between the two.
         """
 
     @abstractmethod
     def block(self, since: O) -> O | None:
         """Plan the snapshot of the tables in `since.progress.blocking` and return the offset at its beginning.
 
-        None if the log must be read further first. Raises ConfigError if the tables cannot be read.
+        None if the log must be read further first. Raises ConfigError if the tables cannot be read; the engine then
+        gives the snapshot up, and the query goes on.
         """
 
     @abstractmethod
     def count(self) -> Mapping[Any, int]:
-        """Return the number of rows of each table of the latest planned snapshot, in the order of reading."""
+        """Return the number of rows of each table of the latest planned snapshot, in the order of reading.
+
+        Called only if notifications are wanted.
+        """
 
     @abstractmethod
     def advance(self, since: O, max_rows: int | None, *, everything: bool) -> Any:
-        """Return the snapshot after the next chunks: enough of them per batch to keep every core busy for a while."""
+        """Return the snapshot after the next chunks: enough of them per batch to keep every core busy for a while.
+
+        `everything`: Spark has asked for all that there is. It may be called twice for one offset.
+        """
 
     def close(self) -> None:
-        """Release the resources of a running snapshot."""
+        """Release the resources of a running snapshot. Called before each batch of the log, too."""
         return
 
 
 class Source(ABC, Generic[O, P, T]):
     """A database as one query sees it. Construction does no I/O.
 
-    `memory` lists the objects that are rolled back when a call fails (see `Undo`).
+    `memory` lists the objects that are rolled back when a call fails (see `Undo`). All methods but `called`,
+    `has_kept`, `status` and `close` run within `called`, and raise TailraceError or errors that it translates.
     """
 
     snapshots: Snapshots[O]
@@ -476,16 +542,16 @@ class Source(ABC, Generic[O, P, T]):
         `work` may run again after an error, since a failed run changes nothing.
         """
 
-    def has_kept(self, log: OpenLog[O, P, T] | None) -> bool:
-        """Return True if, after a failed call, its sessions and `log` can be used for another try.
+    def has_kept(self) -> bool:
+        """Return True if the sessions can be used for another try after a failed call.
 
-        Otherwise everything that was begun is given up, and the engine starts anew, as after a crash.
+        Otherwise the source gives up everything that was begun, and the engine starts anew, as after a crash.
         """
         return True
 
     @abstractmethod
     def prepare(self, since: O) -> None:
-        """Prepare the server, and raise if it cannot be read. Called before everything else."""
+        """Prepare the server, and raise if it cannot be read. Called before everything else, at each beginning."""
 
     @abstractmethod
     def lost(self, since: O) -> str:
@@ -500,11 +566,14 @@ class Source(ABC, Generic[O, P, T]):
 
     @abstractmethod
     def open(self, since: O, until: O | None, target: T | None) -> OpenLog[O, P, T]:
-        """Begin to read the log at `since`; `until` is the end of a batch that is read again after a restart."""
+        """Begin to read the log at `since`; `until` is the end of a batch that is read again after a restart.
+
+        Raises PositionLost if the log no longer reaches `since`.
+        """
 
     @abstractmethod
     def present(self) -> T:
-        """Return the end of what is committed now."""
+        """Return the end of what is committed now. Called once, by `stop_at_present`, perhaps before `prepare`."""
 
     @abstractmethod
     def tasks(self, since: O, until: O) -> list[Task]:
@@ -518,13 +587,13 @@ class Source(ABC, Generic[O, P, T]):
         return
 
     def beat(self) -> None:
-        """Run the actions of a heartbeat."""
+        """Run the actions of a heartbeat, before its offset is planned."""
         return
 
     @abstractmethod
     def status(self, log: OpenLog[O, P, T] | None) -> Offset | None:
-        """Return the newest known position and the running snapshot; None if nothing is known."""
+        """Return the newest known position and the running snapshot; None if nothing is known. No I/O."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release the resources."""
+        """Release the resources. Called once, after the log is closed; must not fail."""

@@ -50,8 +50,6 @@ def _copied(part: object) -> dict[str, Any]:
 
 # --- engine -----------------------------------------------------------------------------------------------------------
 
-pass
-
 log = logging.getLogger("tailrace")
 Result = TypeVar("Result")
 
@@ -175,7 +173,8 @@ class LogEngine(Generic[O, P, T]):
             with self._undo.on_failure():
                 yield
         except BaseException:
-            if not self._source.has_kept(self._log):
+            has_kept = self._source.has_kept()
+            if not has_kept or (self._log is not None and self._log.has_failed):
                 self._close_log()
                 self._memory.begun = False
             raise
@@ -282,12 +281,9 @@ class LogEngine(Generic[O, P, T]):
             # include what was sent during the wait
             opened.refresh()
         while True:
-            # read the version first, so that nothing read between the two calls is missed
-            seen = opened.version
             if self._is_filling(opened, limits) and self._runtime.monotonic() < began + self._fill_seconds:
-                opened.wait(0.05, seen)
+                opened.wait(0.05)
                 continue
-            reached = target is not None and opened.has_read(target)
             whole = opened.whole(start) if self._dispatch.seconds else start
             found = opened.plan(start, limits, target)
             if found != start:
@@ -295,10 +291,10 @@ class LogEngine(Generic[O, P, T]):
                 self._dispatch.begun(is_cut=found.is_before(whole))
                 return found
             left = began + patience - self._runtime.monotonic()
-            is_over = left <= 0 if target is None else reached and opened.has_seen(target)
+            is_over = left <= 0 if target is None else opened.has_seen(target)
             if is_over:
                 return self._idle(opened, start)
-            opened.wait(left if target is None else 0.5, seen)
+            opened.wait(left if target is None else 0.5)
 
     @property
     def _merges(self) -> bool:
@@ -382,14 +378,14 @@ class LogEngine(Generic[O, P, T]):
             self._snapshots.close()
             self._notifications.given_up()
             progress = self._notifications.add_to(replace(since.progress, blocking=(), notifications=()))
-            return since.going_on(since.snapshot, progress)
+            return replace(since, progress=progress)
         if begun is None:
             return None
         if self._log is not None and not self._log.outlives_snapshots:
             self._close_log()
         log.info("blocking snapshot of %s", ", ".join(map(str, tables)))
         progress = replace(since.progress, blocking=(), reading=tables)
-        return self._first_chunks(begun.going_on(begun.snapshot, progress), limits)
+        return self._first_chunks(replace(begun, progress=progress), limits)
 
     def _first_chunks(self, begun: O, limits: Limits) -> O:
         self._notifications.started(self._snapshots.count() if self._notifications.are_wanted else {})
@@ -399,7 +395,8 @@ class LogEngine(Generic[O, P, T]):
         """Return the offset after the next chunks."""
         snapshot = self._snapshots.advance(since, limits.max_rows, everything=everything)
         self._notifications.chunks(since.snapshot, snapshot, asked=bool(since.progress.reading))
-        return since.going_on(snapshot, self._notifications.add_to(replace(since.progress, notifications=())))
+        progress = self._notifications.add_to(replace(since.progress, notifications=()))
+        return replace(since, snapshot=snapshot, progress=progress)
 
     # --- the tasks of a batch ------------------------------------------------------------------------------------
 

@@ -1,13 +1,12 @@
-"""LogReader: the thread that reads a log, one per planner, and the spool that it fills. Planner."""
+"""LogReader: a log that a thread reads ahead, one per planner, and the spool that the thread fills. Planner."""
 
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
-from typing import Any, Generic
+from typing import Generic
 
 from tailrace.errors import SpoolFailed
-from tailrace.log.contracts import UNLIMITED, Committed, Limits, LogFeed, O, OpenLog, P, Pos, Setback, Step, Taken, Upto
+from tailrace.log.contracts import NO_LIMITS, Committed, Limits, LogFeed, O, OpenLog, P, Setback, Step, Taken
 from tailrace.log.spool import Spool
 from tailrace.process.runtime import THREADS, Runtime, Thread
 
@@ -19,8 +18,11 @@ REFRESH_SECONDS = 0.02
 REST_SECONDS = 0.2
 
 
-class LogReader(Generic[Pos, Committed, Upto, Taken]):
-    """Reads what `feed` returns after `start` into a spool until it is closed.
+class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
+    """An open log that a thread reads: it puts what `feed` returns after `start` into a spool until it is closed.
+
+    A target is a position. A connector's subclass adds what is committed, when an idle position is far, and the
+    windows, offset and tasks of a batch.
 
     The spool holds up to `memory_limit` bytes in memory and `disk_limit` more on disk; while it is full, nothing is
     read. A lost session is followed by another, as the feed says. A lasting error ends the thread. The calls that need
@@ -30,8 +32,8 @@ class LogReader(Generic[Pos, Committed, Upto, Taken]):
 
     def __init__(
         self,
-        feed: LogFeed[Pos, Committed, Upto, Taken],
-        start: Pos,
+        feed: LogFeed[P, Committed, Taken],
+        start: P,
         *,
         memory_limit: int,
         disk_limit: int,
@@ -41,7 +43,9 @@ class LogReader(Generic[Pos, Committed, Upto, Taken]):
         self._feed = feed
         self._name = name
         self._runtime = runtime
-        self.spool: Spool[Pos, Upto, Taken] = Spool(start, memory_limit, disk_limit, runtime)
+        self.spool: Spool[P, Taken] = Spool(start, memory_limit, disk_limit, runtime)
+        # the spool's version that the latest plan has seen, and whether it has seen its target
+        self._seen, self._has_seen = 0, False
         # Calls of `refresh`, how many of them the reader has answered, and whether a caller waits for a change.
         self._asked = self._answered = 0
         self._is_awaited = False
@@ -75,33 +79,13 @@ class LogReader(Generic[Pos, Committed, Upto, Taken]):
         if failure is not None and not len(self.spool):
             raise failure
 
-    def has_read(self, target: int) -> bool:
-        """Return True if everything before `target`, a place in the database's own numbers, has been read.
+    def has_read(self, target: P) -> bool:
+        """Return True if everything up to `target` has been read.
 
         Always False before the first session: the log of a server that was restored or promoted may end before what was
         read, and then lies behind every target.
         """
         return self._has_begun and self._feed.has_read(target)
-
-    def read_through(self, target: int, seconds: float) -> bool:
-        """Wait until everything before `target` has been read; return False if that takes too long.
-
-        Returns False at once when the spool is full, since its content must be delivered first. Raises the error that
-        ended the thread before it reached `target`.
-        """
-        deadline = self._runtime.monotonic() + seconds
-        self._feed.want(target)
-        while not self.has_read(target):
-            self._raise()
-            left = deadline - self._runtime.monotonic()
-            if left <= 0 or self.spool.full:
-                return False
-            self.spool.wait(min(left, 0.25))
-        return True
-
-    def demand(self, end: Pos) -> None:
-        """Read on to `end` even if the spool is full: one batch must hold all of it."""
-        self.spool.require(end)
 
     def refresh(self) -> None:
         """Fetch into the spool what the server has sent until now, if that takes only a moment."""
@@ -118,8 +102,15 @@ class LogReader(Generic[Pos, Committed, Upto, Taken]):
             self.spool.wait(deadline - self._runtime.monotonic(), seen)
             seen = self.spool.version
 
-    def wait(self, seconds: float, since: int | None = None) -> None:
-        """Wait until the spool's version differs from `since` (None: the present one), at most `seconds`.
+    def wait(self, seconds: float) -> None:
+        self._wait(seconds, self._seen)
+
+    def wait_for_next(self, seconds: float) -> None:
+        """Wait until something is read from now on, at most `seconds`. Raises the error that ended the thread."""
+        self._wait(seconds, self.spool.version)
+
+    def _wait(self, seconds: float, since: int) -> None:
+        """Wait until the spool's version differs from `since`, at most `seconds`.
 
         Changes that arrive meanwhile are put there at once instead of being gathered. Raises the error that ended the
         thread.
@@ -131,27 +122,38 @@ class LogReader(Generic[Pos, Committed, Upto, Taken]):
         self._is_awaited = False
         self._raise()
 
-    def is_filling(self, max_bytes: int, target: int | None = None) -> bool:
-        """Return True while reading is behind (a backlog, or `target` not reached) and less than half of `max_bytes` is
-        here."""
+    def is_filling(self, max_bytes: int, target: P | None = None) -> bool:
+        self._seen = self.spool.version
         is_behind = self._feed.is_behind or (target is not None and not self.has_read(target))
         return is_behind and not self.spool.full and not self.has_failed and 2 * self.spool.size < max_bytes
 
-    def plan(self, start: Pos, max_rows: int, max_bytes: int, upto: Upto | None = None) -> Pos:
+    def plan(self, start: P, limits: Limits, target: P | None) -> P:
+        # both are read first, so that nothing that is read during the plan counts as seen
+        self._seen = self.spool.version
+        self._has_seen = target is not None and self.has_read(target)
+        return self.plan_upto(start, target, limits)
+
+    def has_seen(self, target: P) -> bool:
+        return self._has_seen
+
+    def whole(self, start: P) -> P:
+        return self.plan_upto(start, None)
+
+    def plan_upto(self, start: P, upto: P | None, limits: Limits = NO_LIMITS) -> P:
         """Call `Spool.plan`. If a single unfinished transaction fills the spool, return a cut in it.
 
         Without `upto`, raises the error that ended the thread if there is nothing to deliver.
         """
         # read the failure first: everything read before it is in the spool
         failure = self._failure
-        end = self.spool.plan(start, max_rows, max_bytes, upto)
+        end = self.spool.plan(start, limits.rows, limits.bytes, upto)
         if end == start and self.spool.full:
-            end = self.spool.plan(start, max_rows, max_bytes, upto, cut=True)
+            end = self.spool.plan(start, limits.rows, limits.bytes, upto, cut=True)
         if end == start and upto is None and failure is not None:
             raise failure
         return end
 
-    def take(self, start: Pos, end: Pos) -> list[Taken]:
+    def take(self, start: P, end: P) -> list[Taken]:
         """Return the rows in `(start, end]`, waiting until they have been read (a replay after a restart).
 
         The spool accepts them whatever its limits are. Raises SpoolFailed, or the error that ended the thread.
@@ -166,19 +168,19 @@ class LogReader(Generic[Pos, Committed, Upto, Taken]):
                     raise failure
                 self.spool.wait(1.0, seen)
 
-    def committed(self, position: Committed) -> None:
+    def release(self, position: Committed) -> None:
         """Release everything up to `position`, which Spark has committed, and let the server discard it in time."""
         self.spool.release(self._feed.forget(position))
 
-    def idle_position(self, start: Pos) -> Pos:
+    def idle_position(self, start: P) -> P:
         """Return `start` moved over what the server has sent since without a captured change; `start` if rows wait.
 
         Committing such a position lets the server discard log: an idle captured table beside a busy one must not hold
         it.
         """
         # first how far the log has been read, then the rows: the rows must be known at least as far
-        moved = self._feed.reached()
-        return start if self.spool.holds_rows_after(start) else moved(start)
+        moved = self._feed.reached(start)
+        return start if self.spool.holds_rows_after(start) else moved
 
     def _raise(self) -> None:
         if self._failure is not None:
@@ -191,7 +193,7 @@ class LogReader(Generic[Pos, Committed, Upto, Taken]):
             self._read_on()
         except BaseException as error:
             # the planner must not wait for a thread that is gone, whatever ended it
-            self._failure = self._feed.lasting(error)
+            self._failure = self._feed.setback(error).error
             self.spool.wake()
 
     def _read_on(self) -> None:
@@ -206,17 +208,17 @@ class LogReader(Generic[Pos, Committed, Upto, Taken]):
                 if self._feed.progress > before:
                     failures.clear()
                 setback = self._setback(error)
-                failed = 0 if setback is None else failures.get(setback.kind, 0)
-                if setback is None or 0 <= setback.limit <= failed:
+                failed = failures.get(setback.kind, 0)
+                if 0 <= setback.limit <= failed:
                     raise
                 failures[setback.kind] = failed + 1
                 pause = setback.pause(failed)
                 log.warning("%s; trying again in %.1f s", setback.text, pause)
                 self._stop.wait(pause)
 
-    def _setback(self, error: Exception) -> Setback | None:
+    def _setback(self, error: Exception) -> Setback:
         setback = self._feed.setback(error)
-        return setback.of_disk() if setback is not None and isinstance(error, SpoolFailed) else setback
+        return setback.of_disk() if isinstance(error, SpoolFailed) else setback
 
     def _session(self) -> None:
         """Read until closed. An error ends the session."""
@@ -249,7 +251,7 @@ class LogReader(Generic[Pos, Committed, Upto, Taken]):
         self._feed.rest()
         self.spool.wait(REST_SECONDS, seen)
 
-    def _keep(self, step: Step[Pos, Upto, Taken]) -> None:
+    def _keep(self, step: Step[P, Taken]) -> None:
         """Keep a step's stretch, then tell the feed.
 
         If the disk refuses it, wait, as for a full spool, until Spark has committed some of the rest. Raises
@@ -270,53 +272,3 @@ class LogReader(Generic[Pos, Committed, Upto, Taken]):
             while self.spool.full and not self._stop.is_set():
                 self._rest(seen)
                 seen = self.spool.version
-
-
-# --- an open log that is read ahead -----------------------------------------------------------------------------------
-
-pass
-
-
-class ReadLog(OpenLog[O, P, int]):
-    """The log in `reader`'s spool; a target is a place in the database's own numbers.
-
-    A connector adds what is committed, when an idle position is far, and the tasks of a batch.
-    """
-
-    reader: LogReader[P, Any, Any, Any]
-
-    @staticmethod
-    @abstractmethod
-    def upto(target: int) -> Any:
-        """Return `target` as a limit of the spool."""
-
-    def refresh(self) -> None:
-        self.reader.refresh()
-
-    def check(self) -> None:
-        self.reader.check()
-
-    @property
-    def version(self) -> int:
-        return self.reader.spool.version
-
-    def wait(self, seconds: float, since: int) -> None:
-        self.reader.wait(seconds, since)
-
-    def is_filling(self, max_bytes: int, target: int | None = None) -> bool:
-        return self.reader.is_filling(max_bytes, target)
-
-    def plan(self, start: P, limits: Limits, target: int | None) -> P:
-        return self.reader.plan(start, limits.rows, limits.bytes, None if target is None else self.upto(target))
-
-    def whole(self, start: P) -> P:
-        return self.reader.plan(start, UNLIMITED, UNLIMITED)
-
-    def has_read(self, target: int) -> bool:
-        return self.reader.has_read(target)
-
-    def idle_position(self, start: P) -> P:
-        return self.reader.idle_position(start)
-
-    def close(self) -> None:
-        self.reader.close()

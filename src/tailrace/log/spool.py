@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Generic
 
 import numpy as np
 
 from tailrace.columns.batch import Bytes
 from tailrace.errors import SpoolFailed
-from tailrace.log.contracts import IndexedRun, Pos, Taken, Upto
+from tailrace.log.contracts import IndexedRun, P, Taken
 from tailrace.process.runtime import THREADS, Runtime
 
 # --- temporary files --------------------------------------------------------------------------------------------------
@@ -134,8 +136,6 @@ def _read(descriptor: int, data: Bytes, start: int) -> None:
 
 # --- the spool --------------------------------------------------------------------------------------------------------
 
-pass
-
 # A stretch below both limits is joined with the next small one. A stream brings one stretch per commit, and every step
 # of a batch runs once per stretch.
 JOINED_BYTES = 256 << 10
@@ -143,22 +143,21 @@ JOINED_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Held(Generic[Pos, Upto, Taken]):
+class _Held(Generic[P, Taken]):
     """A stretch and the size of its raw bytes. If the bytes are on disk, at `place`, the stretch itself has none."""
 
-    stretch: IndexedRun[Pos, Upto, Taken]
+    stretch: IndexedRun[P, Taken]
     size: int
     place: FilePlace | None
 
-    def loaded(self, spill: Spill, first: int, last: int) -> IndexedRun[Pos, Upto, Taken]:
+    def loaded(self, spill: Spill, first: int, last: int) -> IndexedRun[P, Taken]:
         """Return the stretch with the bytes of its rows `[first, last)` in memory."""
         if self.place is None:
             return self.stretch
-        low, high = self.stretch.extent(first, last)
-        return self.stretch.with_data(spill.read(self.place, low, high), low, high)
+        return self.stretch.with_data(first, last, partial(spill.read, self.place))
 
 
-class Spool(Generic[Pos, Upto, Taken]):
+class Spool(Generic[P, Taken]):
     """Stretches in log order, after `start`.
 
     Beyond `memory_limit` bytes, the raw bytes of further stretches go to disk. Beyond `memory_limit + disk_limit`
@@ -167,16 +166,16 @@ class Spool(Generic[Pos, Upto, Taken]):
     released.
     """
 
-    def __init__(self, start: Pos, memory_limit: int, disk_limit: int, runtime: Runtime = THREADS) -> None:
+    def __init__(self, start: P, memory_limit: int, disk_limit: int, runtime: Runtime = THREADS) -> None:
         self._memory_limit = memory_limit
         self._limit = memory_limit + disk_limit
-        self._held: deque[_Held[Pos, Upto, Taken]] = deque()
+        self._held: deque[_Held[P, Taken]] = deque()
         self._spill = Spill()
         self._bytes = 0
         self._in_memory = 0
         self._is_refused = False
         self._reached = start
-        self._required: Pos | None = None
+        self._required: P | None = None
         self._changed = runtime.condition()
         # counts the changes, for callers that have looked and are going to wait
         self.version = 0
@@ -201,18 +200,18 @@ class Spool(Generic[Pos, Upto, Taken]):
         """Return the number of stretches held."""
         return len(self._held)
 
-    def has_reached(self, position: Pos) -> bool:
+    def has_reached(self, position: P) -> bool:
         """Return True if every row up to `position` has been put here."""
         return not self._reached.is_before(position)
 
-    def require(self, end: Pos) -> None:
+    def require(self, end: P) -> None:
         """Accept rows whatever the limits are, until every row up to `end` is here."""
         required = self._required
         if required is None or required.is_before(end):
             self._require(end)
 
     @contextmanager
-    def requiring(self, end: Pos) -> Iterator[None]:
+    def requiring(self, end: P) -> Iterator[None]:
         """Call `require` for the duration of the context.
 
         `end` ends a batch that is planned already, perhaps under larger limits: nothing is delivered or released before
@@ -225,12 +224,12 @@ class Spool(Generic[Pos, Upto, Taken]):
         finally:
             self._require(before)
 
-    def _require(self, end: Pos | None) -> None:
+    def _require(self, end: P | None) -> None:
         with self._changed:
             self._required = end
             self._notify()
 
-    def put(self, stretch: IndexedRun[Pos, Upto, Taken], is_wanted: bool = True) -> None:
+    def put(self, stretch: IndexedRun[P, Taken], is_wanted: bool = True) -> None:
         """Keep a stretch, which follows the last one. On SpoolFailed the content is unchanged and the spool is full.
 
         If the stretch is not wanted, only note how far the log has been read.
@@ -253,7 +252,7 @@ class Spool(Generic[Pos, Upto, Taken]):
             self._reached = reached
             self._notify()
 
-    def _hold(self, held: _Held[Pos, Upto, Taken]) -> None:
+    def _hold(self, held: _Held[P, Taken]) -> None:
         if held.place is None and self._held and self._held[-1].place is None:
             last = self._held[-1]
             if last.size + held.size <= JOINED_BYTES and len(last.stretch) + len(held.stretch) <= JOINED_ROWS:
@@ -282,7 +281,7 @@ class Spool(Generic[Pos, Upto, Taken]):
             if since is None or since == self.version:
                 self._changed.wait(seconds)
 
-    def release(self, position: Pos) -> None:
+    def release(self, position: P) -> None:
         """Drop the stretches that have nothing to deliver after `position`."""
         with self._changed:
             while self._held and self._held[0].stretch.is_passed(position):
@@ -295,7 +294,7 @@ class Spool(Generic[Pos, Upto, Taken]):
                 self._is_refused = False
             self._notify()
 
-    def plan(self, start: Pos, max_rows: int, max_bytes: int, upto: Upto | None = None, *, cut: bool = False) -> Pos:
+    def plan(self, start: P, max_rows: int, max_bytes: int, upto: P | None = None, *, cut: bool = False) -> P:
         """Return the end of the next batch after `start`: the last good end within the limits, or a cut after some row.
 
         The batch does not pass `upto`. Returns `start` if the available rows have no good end and stay within the
@@ -306,11 +305,11 @@ class Spool(Generic[Pos, Upto, Taken]):
             stretches = [held.stretch for held in self._held]
         best = start
         # the stretch and the row after which the batch may be cut
-        last: tuple[IndexedRun[Pos, Upto, Taken], int] | None = None
+        last: tuple[IndexedRun[P, Taken], int] | None = None
         rows = size = 0
         for stretch in stretches:
             first = stretch.first_after(start)
-            limit = len(stretch) if upto is None else max(first, stretch.rows_upto(upto))
+            limit = len(stretch) if upto is None else max(first, stretch.first_after(upto))
             fitting = _fitting(stretch, first, limit, max_rows - rows, max_bytes - size)
             best = stretch.end(start, -1 if rows else first, fitting, upto) or best
             if fitting < limit:
@@ -327,7 +326,7 @@ class Spool(Generic[Pos, Upto, Taken]):
                 break
         return last[0].cut(last[1], start) if cut and last is not None and best is start else best
 
-    def take(self, start: Pos, end: Pos) -> list[Taken]:
+    def take(self, start: P, end: P) -> list[Taken]:
         """Return the rows after `start` up to and including `end`, in log order. Raises SpoolFailed."""
         with self._changed:
             held = list(self._held)
@@ -338,14 +337,14 @@ class Spool(Generic[Pos, Upto, Taken]):
                 found.append(one.loaded(self._spill, first, last).taken(first, last))
         return found
 
-    def holds_rows_after(self, position: Pos) -> bool:
+    def holds_rows_after(self, position: P) -> bool:
         with self._changed:
             return any(held.stretch.first_after(position) < len(held.stretch) for held in self._held)
 
 
-def _fitting(stretch: IndexedRun[Pos, Upto, Taken], first: int, limit: int, max_rows: int, max_bytes: int) -> int:
+def _fitting(stretch: IndexedRun[P, Taken], first: int, limit: int, max_rows: int, max_bytes: int) -> int:
     """Return the end of the rows `[first, …)` of the stretch, at most `limit`, that stay within the limits."""
     last = min(limit, first + max(max_rows, 0))
     if last <= first or stretch.size(first, last) <= max_bytes:
         return max(last, first)
-    return first + int(np.searchsorted(stretch.sizes(first, last), max_bytes, "right"))
+    return first + bisect_right(range(first + 1, last + 1), max_bytes, key=lambda end: stretch.size(first, end))

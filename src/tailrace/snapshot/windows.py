@@ -27,7 +27,6 @@ from typing import Any, Generic, Protocol, TypeVar
 from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.channels import Channels
 from tailrace.snapshot.incremental import (
-    Collection,
     Cursor,
     IncrementalSnapshot,
     Notification,
@@ -70,12 +69,14 @@ class Watermark:
 class Found(Generic[Chunk]):
     """The next chunks of a table, none at its end, and the cursor after them.
 
-    `count` is their number in chunks of the option's size.
+    `count` is their number in chunks of the option's size. `estimate` is the approximate number of rows of the table;
+    None if it is unknown. It is noted with the table's first chunks.
     """
 
     chunks: Sequence[Chunk]
     cursor: Cursor
     count: int = 0
+    estimate: int | None = None
 
 
 @dataclass(slots=True)
@@ -111,11 +112,16 @@ class Window(Generic[View, Chunk, Upto]):
 
 
 class WindowSource(Protocol[At_contra, View, Chunk, Upto, Changes_contra, Read_co]):
-    """The operations of a database for windows.
+    """The operations of a database for windows. Planner.
 
     Its types: `At`, the position up to which the log has been read when a window is opened; `View`, such as a snapshot,
     in which chunks are read; `Chunk`; `Upto`, the end of a batch; `Changes`, the changes of a batch; `Read`, the
-    content of tasks. Raises the database's own errors if unexpected, and `Void` if a later window will do.
+    content of tasks.
+
+    A window is opened by `is_ready`, `mark`, `view`, `next_chunks` for each table, `mark` and `locate`, in this order.
+    The planner's main thread calls them, or with `opens_ahead` the thread `tailrace-window`; never both at once, since
+    `Windows.begin` waits for the thread. The main thread calls all others. A method raises the database's own errors,
+    which end the call of the query and may be retried by `Source.called`, and those named here.
     """
 
     pace: Pace
@@ -130,62 +136,65 @@ class WindowSource(Protocol[At_contra, View, Chunk, Upto, Changes_contra, Read_c
     opens_ahead: bool = False
     """True if the next window is opened while Spark reads the batch of the current one."""
 
-    def begin(self) -> None:
-        """Note that a batch is about to be planned and that no other thread is opening a window."""
-        return None
-
     def is_ready(self, at: At_contra) -> bool:
-        """Return True if a window may be opened now."""
-        ...
+        """Return True if a window may be opened now. Otherwise nothing is written, and the next batch asks again."""
+        return True
 
     def mark(self, watermark: Watermark | None) -> int:
         """Write a watermark (None: write none) and return the log's position then, 0 if the database does not report
-        it."""
+        it. Raises Void if a later window will do."""
         ...
 
     def view(self, at: At_contra, opened_at: int) -> AbstractContextManager[View]:
-        """Return the view in which a window's chunks are read; `opened_at` is the position of the opening watermark."""
+        """Return the view in which a window's chunks are read; `opened_at` is the position of the opening watermark.
+
+        It shows at least every change up to `at`. Raises Void if a later window will do.
+        """
         ...
 
     def next_chunks(self, view: View, state: IncrementalSnapshot, count: int) -> Found[Chunk]:
-        """Return the next `count` chunks of the state's first table. Raises Unusable if it cannot be read at all."""
+        """Return the next `count` chunks of the state's first table, after the state's cursor.
+
+        No chunk means that the table has been read; it may have been dropped or altered since the last window. Raises
+        Unusable if it cannot be read at all, and Void if a later window will do.
+        """
         ...
 
     def locate(self, at: At_contra, closing: Watermark | None, closed_at: int) -> Upto:
-        """Return where the batch must end: after the chunks and the closing watermark, which is at `closed_at`."""
+        """Return where the batch must end: after the chunks and the closing watermark, which is at `closed_at`.
+
+        The log has then been read up to every change that a chunk shows. Raises Void if a later window will do.
+        """
         ...
 
     def reads(self, window: Window[View, Chunk, Upto], changes: Changes_contra) -> Sequence[Read_co]:
-        """Return the window's chunks for tasks, without the rows that the batch's changes supersede."""
+        """Return the window's chunks for tasks, without the rows that the batch's changes supersede.
+
+        Called when the batch's tasks are asked for, again if Spark asks again.
+        """
         ...
 
     def is_void(self, window: Window[View, Chunk, Upto]) -> bool:
-        """Return True if tasks may have missed part of the window's chunks, so that they must be read again."""
+        """Return True if tasks may have missed part of the window's chunks, so that they must be read again.
+
+        Called when Spark has committed the window's batch.
+        """
         return False
 
     def signals(self, changes: Changes_contra) -> list[tuple[Signal, str]]:
-        """Return the signals among a batch's changes in log order, each with its position as text."""
+        """Return the signals among a batch's changes in log order, each with its position as text.
+
+        Anybody may write to the signal table: what is no signal is left out, and never an error.
+        """
         ...
 
     def captured(self, changes: Changes_contra) -> Sequence[tuple[str, str]]:
-        """Return the tables that signals may name, in the order of their names."""
+        """Return the tables that signals may name, in the order of their names. Called only if there is a signal."""
         ...
 
     def local(self, entry: str) -> str:
         """Return a table name in a signal in the form of `captured`."""
         return entry
-
-    def estimate(self, collection: Collection) -> int | None:
-        """Return the approximate number of rows of a table that is being read; None if unknown."""
-        return None
-
-    def rest(self) -> None:
-        """Note that no window is open, and none will be soon."""
-        return None
-
-    def close(self) -> None:
-        """Note that the query ends."""
-        return None
 
 
 class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
@@ -216,6 +225,8 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         self._open: Window[View, Chunk, Upto] | None = None
         # the number of windows after the last one whose chunks were handed out
         self._served: int | None = None
+        # about how many rows the tables have that were begun, by name
+        self._estimates: dict[str, int | None] = {}
         # the running snapshot in the batch that is being planned, and in the last planned batch
         self._coming: IncrementalSnapshot | None = None
         self._state: IncrementalSnapshot | None = None
@@ -227,7 +238,6 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
 
     def close(self) -> None:
         self._helper.close()
-        self._source.close()
         self._channels.close()
 
     # --- the course of a batch -----------------------------------------------------------------------------------
@@ -238,7 +248,6 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         if self._ahead is not None:
             # it uses the sessions that are needed from here on
             self._helper.wait(self._ahead)
-        self._source.begin()
         state = progress.state
         if progress.before is not None:
             # otherwise it is unknown whether Spark has delivered the last window's rows or only replayed the batch
@@ -255,7 +264,6 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         """Return the next window, if a snapshot runs and one can be opened; the log has been delivered up to `at`."""
         ahead, self._ahead = self._ahead, None
         if progress.state is None or progress.state.paused:
-            self._source.rest()
             return None
         # another try mends an earlier failure, or raises it
         window = None if ahead is None or ahead.exception() is not None else ahead.result()
@@ -338,7 +346,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
             "waiting": len(state.collections) - 1,
             "paused": state.paused,
         }
-        estimate = self._source.estimate(state.current)
+        estimate = self._estimates.get(str(state.current))
         if estimate is not None:
             found["of"] = max(estimate, state.cursor.rows)
         return found
@@ -401,6 +409,8 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
             except Unusable as reason:
                 status, found = str(reason), Found([], left.cursor)
                 log.warning("incremental snapshot %s: %s is left out: %s", left.id, left.current, _REASONS[status])
+            if left.cursor.maximum is None:
+                self._estimates[str(left.current)] = found.estimate
             left = left.moved(found.cursor)
             if found.chunks:
                 notes.append(self._notifications.progress(left))

@@ -186,7 +186,7 @@ class Snapshots:
         with self._lock:
             now = self._clock()
             if self._first is not None:
-                if self._first.held.stays and self._first.held.is_read():
+                if self._first.held.is_read():
                     self._first.idle_since = now
                 return now - self._first.idle_since < self._hold_s
             for name, one in list(self._open.items()):

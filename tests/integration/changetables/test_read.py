@@ -78,7 +78,7 @@ def test_changes_behind_the_position_are_undone(server: TestDatabase, monkeypatc
     server.enable("dbo.t")
     snapshot = opened(server)
     assert len(snapshot.tasks) > 1
-    assert not snapshot.stays
+    assert not snapshot.is_read()
     expected = sorted(((number, f"old {number}") for number in range(100)), key=repr)
     server.execute(
         "UPDATE dbo.t SET v = N'new' WHERE id < 30",

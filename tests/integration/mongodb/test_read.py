@@ -157,7 +157,7 @@ def test_tasks_read_the_moment_of_the_opening_however_late(mongo_database: Mongo
     """This includes repeated reads, reads after changes of every kind, and lost answers."""
     mongo_database["c"].insert_many([{"_id": number, "v": 0} for number in range(10)])
     snapshot = opened(mongo_database, past.server)
-    assert not snapshot.stays
+    assert not snapshot.is_read()
     mongo_database["c"].update_one({"_id": 1}, {"$set": {"v": 1}})
     mongo_database["c"].delete_one({"_id": 2})
     mongo_database["c"].insert_one({"_id": 11})

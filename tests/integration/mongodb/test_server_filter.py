@@ -20,7 +20,7 @@ Make = Callable[..., Capture]
 def read_bytes(capture: Capture) -> int:
     """Return the number of bytes of the stream so far."""
     assert isinstance(capture.planner._log, MongoLogSession)
-    return capture.planner._log.reader.read_bytes
+    return capture.planner._log.feed.read_bytes
 
 
 @pytest.mark.parametrize(

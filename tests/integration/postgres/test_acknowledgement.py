@@ -14,7 +14,7 @@ from tailrace.connectors.postgres.log.identity import flushed_end, flushed_prese
 from tailrace.connectors.postgres.log.reading import ReaderSettings
 from tailrace.connectors.postgres.log.slot import READ_AGAIN_BYTES, Slot
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.protocol.position import ForgettableLsn
+from tailrace.connectors.postgres.protocol.position import ForgettableLsn, LogPosition
 from tailrace.demo.embedded import THROWAWAY, Server
 from tailrace.errors import PositionLost
 from tailrace.process.runtime import Threads
@@ -124,7 +124,7 @@ def test_a_catch_up_that_ends_at_unflushed_log_loses_nothing(
     one.planner = one.start()
     one.until(20)
 
-    until(lambda: one.planner._log is not None and reader_of(one.planner).gear == "streaming", "the gear")
+    until(lambda: one.planner._log is not None and reader_of(one.planner).feed.gear == "streaming", "the gear")
     # a synchronous commit flushes the whole log before it
     lazy.execute("insert into t values (300, 'last')")
     one.until(301)
@@ -142,7 +142,10 @@ def test_available_now_waits_for_what_is_committed_and_not_flushed(lazy: Databas
     drained = threading.Thread(target=one.drain_now)
     drained.start()
     until(
-        lambda: not drained.is_alive() or (one.planner._log is not None and reader_of(one.planner).has_read(end)),
+        lambda: (
+            not drained.is_alive()
+            or (one.planner._log is not None and reader_of(one.planner).has_read(LogPosition(end)))
+        ),
         "what is flushed",
     )
     lazy.execute("insert into t values (300, 'later')")
@@ -165,14 +168,14 @@ def test_nothing_is_acknowledged_that_is_only_read(
     one.planner = one.start()
     while one.planned is None:
         one.step(commit=False)
-    until(lambda: reader_of(one.planner).gear == "streaming" and acknowledged(one) > 0, "the gear")
+    until(lambda: reader_of(one.planner).feed.gear == "streaming" and acknowledged(one) > 0, "the gear")
     assert acknowledged(one) <= committed(one)
     assert stands(one) <= committed(one)
 
     database.execute("select pg_terminate_backend(active_pid) from pg_replication_slots where active_pid is not null")
     database.execute("insert into t values (100, 'after')")
     end = flushed(database)
-    until(lambda: reader_of(one.planner).has_read(end) and acknowledged(one) > 0, "the row after the cut")
+    until(lambda: reader_of(one.planner).has_read(LogPosition(end)) and acknowledged(one) > 0, "the row after the cut")
     assert acknowledged(one) <= committed(one)
     assert stands(one) <= committed(one)
 

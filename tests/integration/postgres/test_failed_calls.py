@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.log.reader import PostgresLogReader
+from tailrace.connectors.postgres.log_session import PostgresLogSession
 from tailrace.connectors.postgres.planner import PostgresPlanner, PostgresSource, RetryingPlanner
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.setup import publications, slots
@@ -61,7 +61,7 @@ def test_a_snapshot_whose_start_fails_is_taken_by_the_next_call(
     assert one.until(3)[2:] == [("c", "t", row(3, "c"))]
 
 
-@pytest.mark.parametrize("name", ["committed", "plan", "history", "take"])
+@pytest.mark.parametrize("name", ["committed", "plan", "offset", "take"])
 def test_a_batch_whose_planning_fails_is_planned_by_the_next_call(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -69,13 +69,13 @@ def test_a_batch_whose_planning_fails_is_planned_by_the_next_call(
     one = query(**{"snapshot.mode": "no_data"})
     one.step()
     database.execute("insert into t values (1, 'a')", "insert into t values (2, 'b')")
-    fail_once(monkeypatch, PostgresLogReader, name)
+    fail_once(monkeypatch, PostgresLogSession, name)
     with pytest.raises(ConnectionFailed):
         one.until(2)
     assert one.until(2) == [("c", "t", row(1, "a")), ("c", "t", row(2, "b"))]
 
 
-@pytest.mark.parametrize("name", ["plan", "read_through", "history"])
+@pytest.mark.parametrize("name", ["plan_upto", "read_through", "offset"])
 def test_a_window_that_was_only_replayed_is_read_again_after_a_call_that_fails(
     database: Database, make_query: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -92,7 +92,7 @@ def test_a_window_that_was_only_replayed_is_read_again_after_a_call_that_fails(
     found = reads(one)
     assert one.step()
     assert reads(one) == found
-    fail_once(monkeypatch, PostgresLogReader, name)
+    fail_once(monkeypatch, PostgresLogSession, name)
     with pytest.raises(ConnectionFailed):
         one.step()
     run(one, is_over)
@@ -106,7 +106,7 @@ def test_a_snapshot_of_each_start_is_not_taken_again_after_a_call_that_fails(
     one = query(**{"snapshot.mode": "always"})
     assert one.until(1) == [("r", "t", row(1, "a"))]
     database.execute("insert into t values (2, 'b')")
-    fail_once(monkeypatch, PostgresLogReader, "plan")
+    fail_once(monkeypatch, PostgresLogSession, "plan")
     with pytest.raises(ConnectionFailed):
         one.until(2)
     assert one.until(2) == [("r", "t", row(1, "a")), ("c", "t", row(2, "b"))]

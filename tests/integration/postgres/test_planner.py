@@ -145,7 +145,7 @@ def test_both_gears_yield_the_same_batches(database: Database, query: Any, monke
     caught_up.drain_now()
     streamed = query(**options, **{"slot.name": f"second_{database.name}"})
     streamed.until(len(caught_up.changes))
-    assert reader_of(streamed.planner).gear == "streaming"
+    assert reader_of(streamed.planner).feed.gear == "streaming"
 
     def of(one: Query, table: str) -> list[Change]:
         return [change for change in one.changes if change[1] == table]
@@ -175,9 +175,9 @@ def test_the_catch_up_gear_reads_a_backlog_in_slices_and_hands_over(
         database.execute(f"insert into t select i, 'v' from generate_series({number * 100}, {number * 100 + 99}) i")
     one.until(4000)
     deadline = time.monotonic() + 10
-    while reader_of(one.planner).gear != "streaming" and time.monotonic() < deadline:
+    while reader_of(one.planner).feed.gear != "streaming" and time.monotonic() < deadline:
         one.step()
-    assert reader_of(one.planner).gear == "streaming"
+    assert reader_of(one.planner).feed.gear == "streaming"
     database.execute("insert into t values (9999, 'live')")
     one.until(4001)
     assert [change[2][0] for change in one.changes] == [str(n).encode() for n in [*range(4000), 9999]]

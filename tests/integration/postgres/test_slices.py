@@ -88,7 +88,7 @@ def test_both_halves_follow_each_other(database: Database, query: Any, halves: l
     assert set(halves) == {f"{slot[:40]}_catchup", f"{slot[:40]}_catchup_2"}
     whole = query(**NO_SNAPSHOT, **{"slot.name": again, "provide.transaction.metadata": "true"})
     whole.until(len(found.changes))
-    assert reader_of(whole.planner).gear == "streaming"
+    assert reader_of(whole.planner).feed.gear == "streaming"
     assert len(found.changes) == 3000 + 2000 + 1000 + 1
     assert found.changes == whole.changes
     assert found.at == whole.at

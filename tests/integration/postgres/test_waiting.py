@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tailrace.connectors.postgres.protocol.position import LogPosition
 from tests.fix_capture import Captures, reader_of
 from tests.fix_postgres import Database
 
@@ -36,4 +37,4 @@ def test_a_position_is_reached_without_a_captured_change(query: Any, database: D
     one.step()
     database.execute("insert into other values (1)")
     assert one.until(0, seconds=60) == []
-    assert reader_of(one.planner).has_read(database.flushed())
+    assert reader_of(one.planner).has_read(LogPosition(database.flushed()))

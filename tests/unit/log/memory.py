@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tailrace.connectors.registry import parse
 from tailrace.events.event_settings import EventSettings
-from tailrace.log.contracts import Limits, Offset, OpenLog, Snapshots, Source, Task
+from tailrace.log.contracts import Limits, Offset, OpenLog, QueryOffset, Snapshots, Source, Task
 from tailrace.log.engine import LogEngine
 from tailrace.log.notifications import PendingNotifications
 from tailrace.process.runtime import Thread, Threads
@@ -77,17 +77,11 @@ class Chunks:
 
 
 @dataclass(frozen=True)
-class Place:
+class Place(QueryOffset):
     """The offsets of the log."""
 
-    log: At = field(default_factory=lambda: At(-1))
-    snapshot: Chunks | None = None
-    heartbeat_ms: int = 0
-    progress: Progress = NO_PROGRESS
-
-    @property
-    def is_initial(self) -> bool:
-        return self.log.number < 0 and self.snapshot is None
+    log: At = At(-1)
+    snapshot: Chunks | None = field(default=None, kw_only=True)
 
     @property
     def place(self) -> int:
@@ -104,10 +98,8 @@ class Place:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Place:
         snapshot = Chunks(fields["left"]) if "left" in fields else None
-        return cls(At(fields["log"]), snapshot, fields["beat"], Progress.from_json(fields.get("progress", {})))
-
-    def going_on(self, snapshot: Any, progress: Progress) -> Place:
-        return replace(self, snapshot=snapshot, progress=progress)
+        progress = Progress.from_json(fields.get("progress", {}))
+        return cls(At(fields["log"]), snapshot=snapshot, heartbeat_ms=fields["beat"], progress=progress)
 
 
 @dataclass(frozen=True)
@@ -164,7 +156,7 @@ class Memory(Source[Place, At, int], OpenLog[Place, At, int], Snapshots[Place]):
     def called(self, work: Callable[[], Result]) -> Result:
         return work()
 
-    def has_kept(self, log: object) -> bool:
+    def has_kept(self) -> bool:
         return self.keeps
 
     def prepare(self, since: Place) -> None:
@@ -197,7 +189,7 @@ class Memory(Source[Place, At, int], OpenLog[Place, At, int], Snapshots[Place]):
     def committed(self, since: Place) -> None:
         self._tell("committed")
 
-    def wait(self, seconds: float, since: int) -> None:
+    def wait(self, seconds: float) -> None:
         self.waited.append(seconds)
         self.clock.now += seconds
         if self.arrivals:
@@ -215,7 +207,7 @@ class Memory(Source[Place, At, int], OpenLog[Place, At, int], Snapshots[Place]):
     def whole(self, start: At) -> At:
         return At(max((number for number in self.captured if number > start.number), default=start.number))
 
-    def has_read(self, target: int) -> bool:
+    def has_seen(self, target: int) -> bool:
         return self.written >= target
 
     def idle_position(self, start: At) -> At:
@@ -231,7 +223,7 @@ class Memory(Source[Place, At, int], OpenLog[Place, At, int], Snapshots[Place]):
         return range(start.number + 1, end.number + 1)
 
     def offset(self, since: Place, end: At, heartbeat_ms: int, progress: Progress) -> Place:
-        return Place(end, None, heartbeat_ms, progress)
+        return Place(end, heartbeat_ms=heartbeat_ms, progress=progress)
 
     def tasks(self, since: Place, until: Place, end: Offset | None = None, beside: Sequence[Task] = ()) -> list[Task]:
         """Return the tasks of both: with an `end` those of the log, without one those of the chunks."""
@@ -245,7 +237,8 @@ class Memory(Source[Place, At, int], OpenLog[Place, At, int], Snapshots[Place]):
 
     def start(self, since: Place, *, fresh: bool) -> Place:
         self._tell("snapshot" if fresh else "snapshot of what is known")
-        return Place(At(self.written) if fresh else since.log, Chunks(self.chunk_count), since.heartbeat_ms)
+        position = At(self.written) if fresh else since.log
+        return Place(position, snapshot=Chunks(self.chunk_count), heartbeat_ms=since.heartbeat_ms)
 
     def block(self, since: Place) -> Place | None:
         self._tell("block")

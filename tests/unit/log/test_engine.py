@@ -177,7 +177,7 @@ def test_a_heartbeat_moves_the_position_over_what_is_not_captured() -> None:
 def test_a_heartbeat_is_later_than_the_one_before_whatever_the_clock_says() -> None:
     found = query(heartbeat_interval_ms="1000")
     found.next()
-    found.at = Place(At(0), None, 5_000_000).to_json()
+    found.at = Place(At(0), heartbeat_ms=5_000_000).to_json()
     found.memory.write()
     found.clock.now += 1
     assert found.next()["beat"] == 5_000_001
@@ -413,7 +413,7 @@ def with_signals(**options: str) -> Query:
     found = query(**options)
     found.next()
     found.memory.windows = cast(Any, Window())
-    found.at = Place(At(0), None, 0, BLOCKING).to_json()
+    found.at = Place(At(0), progress=BLOCKING).to_json()
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from tailrace.log.reader import LogReader
+from tests.unit.log.memory import At
 
 
 class Feed:
@@ -14,8 +15,14 @@ class Feed:
 
     is_behind = False
 
-    def has_read(self, target: int) -> bool:
-        return target <= 10
+    def has_read(self, target: At) -> bool:
+        return target.number <= 10
+
+
+class Reader(LogReader[Any, At, Any, Any]):
+    """The part of a log that reads; the test plans no batch."""
+
+    committed = is_far = window_end = changes = offset = tasks = cast(Any, None)
 
 
 @pytest.mark.parametrize(
@@ -26,8 +33,8 @@ def test_a_batch_waits_for_a_backlog_and_for_what_precedes_a_target(
 ) -> None:
     feed = Feed()
     feed.is_behind = is_behind
-    reader: LogReader[Any, Any, Any, Any] = LogReader(cast(Any, feed), 0, memory_limit=1000, disk_limit=0)
+    reader = Reader(cast(Any, feed), At(0), memory_limit=1000, disk_limit=0)
     reader._has_begun = True
-    assert reader.is_filling(100, target) is waits
+    assert reader.is_filling(100, None if target is None else At(target)) is waits
     # Nothing more fits into a batch of size zero.
-    assert not reader.is_filling(0, target)
+    assert not reader.is_filling(0, None if target is None else At(target))

@@ -6,7 +6,7 @@ import pytest
 
 from tailrace.log.contracts import DISK_RETRIES, Setback
 
-LOST = Setback("session", "it is gone", -1, 0.2, 10.0)
+LOST = Setback("session", "it is gone", -1, 0.2, 10.0, OSError())
 
 
 def test_pauses_grow_up_to_the_longest_and_stay_there() -> None:
@@ -17,5 +17,5 @@ def test_pauses_grow_up_to_the_longest_and_stay_there() -> None:
 
 @pytest.mark.parametrize(("limit", "of_disk"), [(-1, DISK_RETRIES), (3, 3), (100, DISK_RETRIES), (0, 0)])
 def test_a_disk_that_takes_nothing_is_tried_a_few_times(limit: int, of_disk: int) -> None:
-    found = Setback("session", "it is full", limit, 0.2, 10.0).of_disk()
+    found = Setback("session", "it is full", limit, 0.2, 10.0, OSError()).of_disk()
     assert (found.kind, found.limit) == ("disk", of_disk)

@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 from bson import decode, encode
 
+from tailrace.connectors.mongodb.log.feed import MongoFeed, ReaderSettings
 from tailrace.connectors.mongodb.log.indexed_run import IndexedRun, Rows, encoded
 from tailrace.connectors.mongodb.log.position import Committed, Position, Read
-from tailrace.connectors.mongodb.log.reader import MongoFeed, MongoLogReader, ReaderSettings
+from tailrace.connectors.mongodb.log_session import MongoLogSession
 from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.kernels.buffers import readonly
+from tailrace.log.contracts import Limits
+from tailrace.log.reader import LogReader
 
 SIZE = 100
 ALL = 1 << 62
@@ -81,14 +84,23 @@ class Feed:
     def close(self) -> None: ...
 
 
-@pytest.fixture
-def read() -> Iterator[Callable[..., tuple[MongoLogReader, Feed]]]:
-    """Yield a factory of readers over scripts, which end after the test."""
-    made: list[MongoLogReader] = []
+class Log(MongoLogSession):
+    """The part of a log that reads; the tests take rows, and need no tasks."""
 
-    def start(*script: IndexedRun | BaseException, **options: int) -> tuple[MongoLogReader, Feed]:
+    def __init__(self, feed: MongoFeed) -> None:
+        memory, disk = feed.settings.memory_limit, feed.settings.disk_limit
+        LogReader.__init__(self, feed, feed.start, memory_limit=memory, disk_limit=disk)
+        self.feed = feed
+
+
+@pytest.fixture
+def read() -> Iterator[Callable[..., tuple[Log, Feed]]]:
+    """Yield a factory of readers over scripts, which end after the test."""
+    made: list[Log] = []
+
+    def start(*script: IndexedRun | BaseException, **options: int) -> tuple[Log, Feed]:
         feed = Feed(*script)
-        made.append(MongoLogReader(MongoFeed(feed, Position(), ReaderSettings(**options))))  # type: ignore[arg-type]
+        made.append(Log(MongoFeed(feed, Position(), ReaderSettings(**options))))  # type: ignore[arg-type]
         made[-1].start()
         return made[-1], feed
 
@@ -97,11 +109,11 @@ def read() -> Iterator[Callable[..., tuple[MongoLogReader, Feed]]]:
         one.close()
 
 
-def documents(reader: MongoLogReader, start: Position, rows: int) -> list[tuple[Position, list[bytes]]]:
+def documents(reader: Log, start: Position, rows: int) -> list[tuple[Position, list[bytes]]]:
     """Return the end of each batch, and its documents."""
     found = []
     while True:
-        end = reader.plan(start, rows, ALL)
+        end = reader.plan(start, Limits(rows, ALL), None)
         if end == start:
             return found
         parts = reader.take(start, end)
@@ -112,24 +124,24 @@ def documents(reader: MongoLogReader, start: Position, rows: int) -> list[tuple[
             for at, size in zip(part.at.tolist(), of, strict=True)
         ]
         found.append((end, texts))
-        reader.committed(Committed(end))
+        reader.release(Committed(end))
         start = end
 
 
-def drained(reader: MongoLogReader, start: Position, rows: int = ALL) -> list[int]:
+def drained(reader: Log, start: Position, rows: int = ALL) -> list[int]:
     """Return the timestamps of all changes after `start`, batch by batch, each committed before the next is planned."""
     found: list[int] = []
     while True:
-        end = reader.plan(start, rows, ALL)
+        end = reader.plan(start, Limits(rows, ALL), None)
         if end == start:
             return found
         found += [time for part in reader.take(start, end) for time in part.time.tolist()]
-        reader.committed(Committed(end))
+        reader.release(Committed(end))
         start = end
 
 
 def test_what_was_read_before_an_error_is_delivered_before_it_is_raised(
-    read: Callable[..., tuple[MongoLogReader, Feed]],
+    read: Callable[..., tuple[Log, Feed]],
 ) -> None:
     """The server may no longer have the changes."""
     reader, feed = read(stretch(1, 3), stretch(4, 2), LOST)
@@ -139,33 +151,33 @@ def test_what_was_read_before_an_error_is_delivered_before_it_is_raised(
     found: list[int] = []
     start = Position()
     for _ in range(5):
-        end = reader.plan(start, 1, ALL)
+        end = reader.plan(start, Limits(1, ALL), None)
         reader.check()
         assert not reader.is_filling(ALL)
         found += [time for part in reader.take(start, end) for time in part.time.tolist()]
-        reader.committed(Committed(end))
+        reader.release(Committed(end))
         start = end
     assert found == [1, 2, 3, 4, 5]
     with pytest.raises(PositionLost):
-        reader.plan(start, 1, ALL)
+        reader.plan(start, Limits(1, ALL), None)
     with pytest.raises(PositionLost):
         reader.check()
 
 
 def test_a_batch_that_no_longer_fits_the_spool_is_read_again_all_the_same(
-    read: Callable[..., tuple[MongoLogReader, Feed]],
+    read: Callable[..., tuple[Log, Feed]],
 ) -> None:
     reader, _ = read(*(stretch(number, 2) for number in range(1, 20, 2)), memory_limit=3 * SIZE, disk_limit=0)
     end = Position(15, 1)
     assert sum(len(part) for part in reader.take(Position(), end)) == 15
     # No further, because the next changes exceed the limit.
-    assert reader.reached == Position(16, 1)
-    reader.committed(Committed(end))
+    assert reader.feed.reached_position == Position(16, 1)
+    reader.release(Committed(end))
     assert sum(len(part) for part in reader.take(end, Position(20, 1))) == 5
 
 
 def test_a_replay_that_the_log_cannot_give_ends_with_the_error(
-    read: Callable[..., tuple[MongoLogReader, Feed]],
+    read: Callable[..., tuple[Log, Feed]],
 ) -> None:
     reader, _ = read(stretch(1, 2), LOST)
     with pytest.raises(PositionLost):
@@ -173,50 +185,48 @@ def test_a_replay_that_the_log_cannot_give_ends_with_the_error(
 
 
 @pytest.mark.parametrize("fault", [MemoryError(), SystemExit(), AttributeError("x")])
-def test_a_thread_that_ends_is_never_waited_for(
-    read: Callable[..., tuple[MongoLogReader, Feed]], fault: BaseException
-) -> None:
+def test_a_thread_that_ends_is_never_waited_for(read: Callable[..., tuple[Log, Feed]], fault: BaseException) -> None:
     reader, _ = read(stretch(1), fault)
     with pytest.raises(ConnectionFailed, match=type(fault).__name__):
         reader.take(Position(), Position(5, 1))
 
 
 def test_a_chunk_that_cannot_be_kept_ends_the_thread_and_is_not_counted_as_read(
-    read: Callable[..., tuple[MongoLogReader, Feed]],
+    read: Callable[..., tuple[Log, Feed]],
 ) -> None:
     broken = replace(stretch(9), rows=None)  # type: ignore[arg-type]
     reader, _ = read(stretch(1), broken)
     with pytest.raises(ConnectionFailed):
         reader.take(Position(), Position(9, 1))
-    assert reader.reached == Position(1, 1)
+    assert reader.feed.reached_position == Position(1, 1)
     assert drained_until_error(reader) == [1]
 
 
-def drained_until_error(reader: MongoLogReader) -> list[int]:
-    end = reader.plan(Position(), ALL, ALL)
+def drained_until_error(reader: Log) -> list[int]:
+    end = reader.plan(Position(), Limits(ALL, ALL), None)
     return [time for part in reader.take(Position(), end) for time in part.time.tolist()]
 
 
-def test_batches_hold_every_change_once(read: Callable[..., tuple[MongoLogReader, Feed]]) -> None:
+def test_batches_hold_every_change_once(read: Callable[..., tuple[Log, Feed]]) -> None:
     reader, _ = read(stretch(1, 3), stretch(4), stretch(5, 4))
     reader.take(Position(), Position(8, 1))
     assert drained(reader, Position(), 2) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def test_nothing_is_newer_than_what_was_planned_while_no_change_waits(
-    read: Callable[..., tuple[MongoLogReader, Feed]],
+    read: Callable[..., tuple[Log, Feed]],
 ) -> None:
     reader, _ = read(stretch(1, 3))
     reader.take(Position(), Position(3, 1))
-    assert reader.newest(Position(1, 1)) == Position(3, 1)
-    reader.committed(Committed(Position(3, 1)))
-    assert reader.newest(Position(7, 1)) == Position(7, 1)
+    reader._planned = Position(1, 1)
+    assert reader.newest() == Position(3, 1)
+    reader.release(Committed(Position(3, 1)))
+    reader._planned = Position(7, 1)
+    assert reader.newest() == Position(7, 1)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 100])
-def test_changes_that_wait_on_disk_are_those_that_were_read(
-    read: Callable[..., tuple[MongoLogReader, Feed]], rows: int
-) -> None:
+def test_changes_that_wait_on_disk_are_those_that_were_read(read: Callable[..., tuple[Log, Feed]], rows: int) -> None:
     script = [event_stretch(1, 4), event_stretch(5, 3), event_stretch(8, 5)]
     in_memory, _ = read(*script)
     on_disk, _ = read(*script, memory_limit=1)
@@ -231,7 +241,7 @@ def test_changes_that_wait_on_disk_are_those_that_were_read(
     assert len(on_disk.spool) == 0
 
 
-def test_changes_on_disk_need_not_stand_in_their_order(read: Callable[..., tuple[MongoLogReader, Feed]]) -> None:
+def test_changes_on_disk_need_not_stand_in_their_order(read: Callable[..., tuple[Log, Feed]]) -> None:
     reader, _ = read(stretch(1), transaction_stretch(), memory_limit=1)
     reader.take(Position(), Position(5, 2))
     found = [decode(text) for _, texts in documents(reader, Position(1, 1), 1) for text in texts]
@@ -251,8 +261,8 @@ def test_what_was_read_and_not_kept_has_not_been_read() -> None:
     again = feed.read(False, lambda: False)
     assert again is not None
     feed.keep(again)
-    assert feed.has_read(1)
-    assert not feed.has_read(2)
+    assert feed.has_read(Position(1))
+    assert not feed.has_read(Position(2))
     assert not feed.has_passed(Position(2, 1))
 
 
@@ -260,6 +270,6 @@ def test_nothing_has_been_read_before_the_server_has_answered() -> None:
     # Its log may end before the position.
     feed = MongoFeed(Feed(stretch(6)), Position(5, 1))
     feed.open()
-    assert not feed.has_read(3)
+    assert not feed.has_read(Position(3))
     assert feed.read(False, lambda: False) is not None
-    assert feed.has_read(3)
+    assert feed.has_read(Position(3))

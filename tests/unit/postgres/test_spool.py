@@ -185,7 +185,7 @@ def test_a_batch_does_not_pass_where_it_must_end(max_rows: int) -> None:
     parts = index([[("I", 10, 1)], [("I", 10, 2)] * 5], [], BEFORE, False)
     spool = Spool(BEFORE, 1 << 20, 0)
     spool.put(parts[0])
-    upto = int(parts[0].end_commit[0])
+    upto = LogPosition(int(parts[0].end_commit[0]))
     first = spool.plan(BEFORE, max_rows, 1 << 30, upto)
-    assert first.commit_lsn == upto
+    assert first.commit_lsn == upto.commit_lsn
     assert spool.plan(first, max_rows, 1 << 30, upto) == first

@@ -62,8 +62,8 @@ def test_no_row_is_first_when_the_first_table_is_empty() -> None:
 def test_offsets_come_back_from_their_json_and_keep_their_text() -> None:
     offset = PostgresOffset(
         LogPosition(0x16B374D848, 0x16B374D880, 7, 0x16B374E000),
-        SnapshotProgress(PLAN, SnapshotOrigin(1, 2, 3), 4),
         Visible(10, 20, frozenset({12, 15}), 99),
+        snapshot=SnapshotProgress(PLAN, SnapshotOrigin(1, 2, 3), 4),
     )
     aged = replace(offset, snapshot=SnapshotProgress(PLAN, SnapshotOrigin(1, 2, 3, 4, 5 << 32), 4))
     for one in (offset, aged, PostgresOffset()):

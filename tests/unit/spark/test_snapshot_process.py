@@ -14,8 +14,6 @@ from tailrace.spark.snapshot_process import Planned, Snapshots, asked, serve
 
 
 class Held:
-    stays = True
-
     def __init__(self, number: int) -> None:
         self.tasks = [f"{number}.{task}" for task in range(3)]
         self.is_open, self.is_used = True, False

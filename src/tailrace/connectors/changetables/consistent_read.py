@@ -42,7 +42,6 @@ PART_ROWS, _TASKS, _TRIES = 50_000, 2, 8
 class HeldTables:
     """Implements ConsistentRead. `position` is the log position, as the column `position` shows it."""
 
-    stays = False
     position: str
     tables: tuple[TableSchema, ...]
 

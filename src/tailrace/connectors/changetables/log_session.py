@@ -1,4 +1,4 @@
-"""OpenedLog: plan batches of change tables, and the windows of incremental snapshots. Planner.
+"""ChangeTablesSession: plan batches of change tables, and the windows of incremental snapshots. Planner.
 
 There is no reader thread: each look asks every database for its newest position.
 """
@@ -89,7 +89,7 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
             for name, database in self._databases.items():
                 database.warn(since.databases[name].eras)
 
-    def wait(self, seconds: float, since: int) -> None:
+    def wait(self, seconds: float) -> None:
         self._runtime.sleep(min(seconds, LOOK))
 
     def plan(self, start: TablesPosition, limits: Limits, target: Target | None) -> TablesPosition:
@@ -156,11 +156,6 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
             found[name] = Reached(start.databases[name].position if newest is None else read_to(newest), eras)
         return TablesPosition(found)
 
-    def has_read(self, target: Target) -> bool:
-        """Return True if the next look will see the whole target; False on a replica that is behind."""
-        found = {name: self._databases[name].session.newest() for name in target}
-        return all((newest := found[name]) is not None and newest >= wanted for name, wanted in target.items())
-
     def has_seen(self, target: Target) -> bool:
         return all(name in self._seen and self._seen[name] >= wanted for name, wanted in target.items())
 
@@ -172,7 +167,8 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
 
     def offset(self, since: TablesOffset, end: TablesPosition, heartbeat_ms: int, progress: Progress) -> TablesOffset:
         lineages = {name: found for name, database in self._databases.items() if (found := database.lineage)}
-        return TablesOffset(end.databases, None, heartbeat_ms, progress, self._shown_us(since, end), lineages)
+        shown_us = self._shown_us(since, end)
+        return TablesOffset(end.databases, shown_us, lineages, heartbeat_ms=heartbeat_ms, progress=progress)
 
     def _shown_us(self, since: TablesOffset, end: TablesPosition) -> dict[str, int]:
         """Return, by database, the time at which a snapshot had been read, if it may show more than the log up to

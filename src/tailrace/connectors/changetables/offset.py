@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from tailrace.columns.table import TableId
@@ -11,7 +11,7 @@ from tailrace.connectors.changetables.capture_history import CaptureHistory
 from tailrace.connectors.changetables.dialect import Key
 from tailrace.connectors.changetables.position import Read, stored
 from tailrace.connectors.checkpoint import ordered, understood
-from tailrace.snapshot.progress import NO_PROGRESS, Progress
+from tailrace.log.contracts import QueryOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +109,10 @@ def _key(texts: list[str] | None) -> Key | None:
 
 
 @dataclass(frozen=True, slots=True)
-class TablesOffset:
+class TablesOffset(QueryOffset):
     """The position of each database, by name, and the state of snapshots, heartbeats and signals.
 
-    `snapshot` is the latest snapshot, kept until the first batch of the log after it. `heartbeat_ms` is the time of the
-    newest heartbeat, in ms since 1970; 0 if there was none. `progress` belongs to signals. `lineages` are the results
-    of `Session.lineage` by database.
+    `lineages` are the results of `Session.lineage` by database.
 
     Rows of a snapshot may be newer than the position at which it began. `shown_us` is, by database, the time at which
     all of them had been read, in µs since 1970 by the database's clock. It is kept until the log has passed this time,
@@ -122,15 +120,9 @@ class TablesOffset:
     """
 
     databases: Mapping[str, Reached] = field(default_factory=dict)
-    snapshot: TablesSnapshot | None = None
-    heartbeat_ms: int = 0
-    progress: Progress = NO_PROGRESS
     shown_us: Mapping[str, int] = field(default_factory=dict)
     lineages: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_initial(self) -> bool:
-        return not self.databases
+    snapshot: TablesSnapshot | None = field(default=None, kw_only=True)
 
     @property
     def log(self) -> TablesPosition:
@@ -146,9 +138,6 @@ class TablesOffset:
         position = self.databases[first].position
         return (position + b"\xff" * len(position)).hex().upper()
 
-    def going_on(self, snapshot: TablesSnapshot | None, progress: Progress) -> TablesOffset:
-        return replace(self, snapshot=snapshot, progress=progress)
-
     def to_json(self) -> dict[str, Any]:
         """Return the offset with the keys of every object sorted: Spark compares offsets as text."""
         fields: dict[str, Any] = {
@@ -157,17 +146,13 @@ class TablesOffset:
                 for name, reached in sorted(self.databases.items())
             }
         }
-        if self.heartbeat_ms:
-            fields["heartbeat_ms"] = self.heartbeat_ms
-        if self.progress != NO_PROGRESS:
-            fields["progress"] = self.progress.to_json()
         if self.shown_us:
             fields["shown_us"] = dict(self.shown_us)
         if self.lineages:
             fields["lineages"] = dict(self.lineages)
         if self.snapshot is not None:
             fields["snapshot"] = self.snapshot.to_json()
-        return ordered(fields)
+        return ordered(fields | self.shared_json())
 
     @classmethod
     @understood
@@ -179,9 +164,8 @@ class TablesOffset:
                 name: Reached(stored(one["commit"]), CaptureHistory.from_text(one["eras"]))
                 for name, one in fields["databases"].items()
             },
-            None if snapshot is None else TablesSnapshot.from_json(snapshot),
-            fields.get("heartbeat_ms", 0),
-            Progress.from_json(fields.get("progress", {})),
             fields.get("shown_us", {}),
             fields.get("lineages", {}),
+            snapshot=None if snapshot is None else TablesSnapshot.from_json(snapshot),
+            **cls.shared_from(fields),
         )

@@ -59,7 +59,6 @@ _GONE = (
 class HeldDocuments:
     """Implements ConsistentRead. `position` is the timestamp, as the column `position` shows it."""
 
-    stays = False
     position: str
 
     def __init__(self, config: Config, settings: EventSettings) -> None:

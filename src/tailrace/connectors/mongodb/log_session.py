@@ -1,15 +1,14 @@
-"""OpenedLog: the oplog or change stream while the planner reads it, with the windows of incremental snapshots.
-Planner."""
+"""MongoLogSession: the oplog or change stream while the planner reads it, and the windows in it. Planner."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from tailrace.config import Config
+from tailrace.connectors.mongodb.log.feed import MongoFeed
 from tailrace.connectors.mongodb.log.indexed_run import Namespace, Rows
 from tailrace.connectors.mongodb.log.namespaces import choice
 from tailrace.connectors.mongodb.log.position import WHOLE, Committed, Position
-from tailrace.connectors.mongodb.log.reader import MongoLogReader
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.records.partition import tasks_of
 from tailrace.connectors.mongodb.records.tasks import LogTask
@@ -19,33 +18,37 @@ from tailrace.connectors.mongodb.snapshot.placing import placed
 from tailrace.connectors.mongodb.snapshot.windows import Changes, Incremental, LogPlace
 from tailrace.connectors.mongodb.values import fields
 from tailrace.log import contracts
-from tailrace.log.contracts import Limits, Offset, Task
+from tailrace.log.contracts import NO_LIMITS, Limits, Offset, Task
 from tailrace.log.control_tasks import BoundaryTask
-from tailrace.log.reader import ReadLog
+from tailrace.log.reader import LogReader
+from tailrace.process.runtime import Runtime
 from tailrace.snapshot.progress import Progress
 
 
-class MongoLogSession(ReadLog[MongoOffset, Position]):
-    """The log that `reader` reads: changes of the collections `names`, in segments of the given `kind`.
+class MongoLogSession(LogReader[MongoOffset, Position, Committed, Rows]):
+    """The log that `feed` reads: changes of the collections `names`, in segments of the given `kind`.
 
     `present` returns the timestamp of the server's newest operation.
     """
 
-    reader: MongoLogReader
     windows: Incremental | None
 
     def __init__(
         self,
+        feed: MongoFeed,
         config: Config,
         settings: MongoSettings,
-        reader: MongoLogReader,
         names: Sequence[Namespace],
         kind: str,
         incremental: Incremental | None,
         parallelism: int,
         present: Callable[[], int],
+        runtime: Runtime,
     ) -> None:
-        self.reader = reader
+        memory, disk = feed.settings.memory_limit, feed.settings.disk_limit
+        name = "tailrace-mongodb-reader"
+        super().__init__(feed, feed.start, memory_limit=memory, disk_limit=disk, name=name, runtime=runtime)
+        self.feed = feed
         self.windows = incremental
         self._settings = settings
         self._choice = choice(config)
@@ -67,43 +70,47 @@ class MongoLogSession(ReadLog[MongoOffset, Position]):
         elif self._settings.events.blocks and not self._over:
             self._over = self._present()
         # Spark asks for the batch after an offset once the offset is in its commit log
-        self.reader.committed(Committed(since.log))
+        self.release(Committed(since.log))
 
-    @staticmethod
-    def upto(target: int) -> Position:
-        return Position(target, WHOLE)
+    def plan_upto(self, start: Position, upto: Position | None, limits: Limits = NO_LIMITS) -> Position:
+        end = super().plan_upto(start, upto, limits)
+        # without a limit the batch may end after changes that are not captured
+        return self.idle_position(end) if upto is None and end != start else end
 
     def is_far(self, start: Position, idle: Position) -> bool:
-        return self.reader.read_bytes - self._read_bytes >= contracts.IDLE_BYTES
+        return self.feed.read_bytes - self._read_bytes >= contracts.IDLE_BYTES
 
     def newest(self) -> Position:
-        """Return the newest position that is known to exist."""
-        return self.reader.newest(self._planned)
+        """Return the newest position that is known to exist; that of the last batch if no captured change waits."""
+        waiting = self.feed.reached_position if len(self.spool) else self._planned
+        return max(self._planned, waiting, self.feed.head(), key=lambda one: one.key)
 
-    def window_end(self, progress: Progress, start: Position, limits: Limits, target: int | None) -> Position | None:
-        if self.windows is None or self.reader.is_behind or self.reader.has_failed:
+    def window_end(
+        self, progress: Progress, start: Position, limits: Limits, target: Position | None
+    ) -> Position | None:
+        if self.windows is None or self.feed.is_behind or self.has_failed:
             return None
-        window = self.windows.open(progress, LogPlace(self.reader, start))
+        window = self.windows.open(progress, LogPlace(self, self.feed, start))
         return None if window is None else window.upto.position
 
     def changes(self, start: Position, end: Position) -> Changes:
-        return Changes(self.reader.take(start, end) if start.is_before(end) else [], self._names)
+        return Changes(self.take(start, end) if start.is_before(end) else [], self._names)
 
     def offset(self, since: MongoOffset, end: Position, heartbeat_ms: int, progress: Progress) -> MongoOffset:
         opened = since.transaction
         if self._settings.events.provide_transaction_metadata and since.log.is_before(end):
-            opened = self._numbered(self.reader.take(since.log, end), since).open
-        self._planned, self._read_bytes = end, self.reader.read_bytes
+            opened = self._numbered(self.take(since.log, end), since).open
+        self._planned, self._read_bytes = end, self.feed.read_bytes
         if not self._settings.events.blocks:
-            return MongoOffset(end, None, heartbeat_ms, opened, progress, choice=self._choice)
+            return MongoOffset(end, opened, choice=self._choice, heartbeat_ms=heartbeat_ms, progress=progress)
         shown, whole = self._shown(since, end), self._is_whole(since, end)
-        return MongoOffset(end, None, heartbeat_ms, opened, progress, shown, whole, self._choice)
+        return MongoOffset(end, opened, shown, whole, self._choice, heartbeat_ms=heartbeat_ms, progress=progress)
 
     def _is_whole(self, since: MongoOffset, end: Position) -> bool:
         """Return True if no captured change of the last change's transaction is still to come."""
-        if end.number in (0, WHOLE) or self.reader.idle_position(end).time > end.time:
+        if end.number in (0, WHOLE) or self.idle_position(end).time > end.time:
             return True
-        rows = self.reader.take(since.log, end) if since.log.is_before(end) else []
+        rows = self.take(since.log, end) if since.log.is_before(end) else []
         if not rows:
             return since.whole
         # only changes of transactions have a txnNumber, and only they share a timestamp
@@ -123,7 +130,7 @@ class MongoLogSession(ReadLog[MongoOffset, Position]):
         rows: list[Rows] = []
         changes: list[LogTask] = []
         if since.log.is_before(until.log):
-            rows = self.reader.take(since.log, until.log)
+            rows = self.take(since.log, until.log)
             counted = self._numbered(rows, since) if events.provide_transaction_metadata else None
             if counted is not None and counted.boundaries:
                 tasks.append(BoundaryTask(tuple(counted.boundaries), events))

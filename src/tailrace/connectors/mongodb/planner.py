@@ -14,11 +14,11 @@ from tailrace.connectors.mongodb.chunking import MongoSnapshots
 from tailrace.connectors.mongodb.log import coverage
 from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
 from tailrace.connectors.mongodb.log.commands import Commands
+from tailrace.connectors.mongodb.log.feed import ChangeSource, MongoFeed, ReaderSettings
 from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces, choice, chosen
 from tailrace.connectors.mongodb.log.oplog import OplogFeed, newest, operation_time
 from tailrace.connectors.mongodb.log.position import WHOLE, Position
-from tailrace.connectors.mongodb.log.reader import ChangeSource, MongoFeed, MongoLogReader, ReaderSettings
 from tailrace.connectors.mongodb.log_session import MongoLogSession
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM
@@ -53,7 +53,7 @@ START_SECONDS = 60.0
 TARGET_AWAIT_MS = 50
 
 
-class MongoPlanner(LogEngine[MongoOffset, Position, int]):
+class MongoPlanner(LogEngine[MongoOffset, Position, Position]):
     """Implements `tailrace.log.contracts.Planner` for MongoDB."""
 
     def __init__(self, config: Config, settings: EventSettings, outside: Environment = OUTSIDE) -> None:
@@ -62,10 +62,10 @@ class MongoPlanner(LogEngine[MongoOffset, Position, int]):
         super().__init__(config, shown, outside.runtime, source, MongoOffset, _import_reader)
 
 
-Log = contracts.OpenLog[MongoOffset, Position, int]
+Log = contracts.OpenLog[MongoOffset, Position, Position]
 
 
-class MongoSource(contracts.Source[MongoOffset, Position, int]):
+class MongoSource(contracts.Source[MongoOffset, Position, Position]):
     """A replica set or a sharded cluster, read through its oplog or its change streams."""
 
     snapshots: MongoSnapshots
@@ -116,10 +116,6 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
 
     def called(self, work: Callable[[], contracts.Result]) -> contracts.Result:
         return explained(work)()
-
-    def has_kept(self, log: Log | None) -> bool:
-        # a failed reader is replaced: it reads again from the committed position
-        return not (isinstance(log, MongoLogSession) and log.reader.has_failed)
 
     # --- sessions ------------------------------------------------------------------------------------------------
 
@@ -248,14 +244,15 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
 
         patiently(look, *retries(self._config), self._runtime)
 
-    def present(self) -> int:
-        """Return the timestamp of an entry that the feed is sure to reach."""
+    def present(self) -> Position:
+        """Return a position after an entry that the feed is sure to reach."""
         self._shape()
         self._ends = True
         if self._streams:
-            return operation_time(self.connect())
+            return Position(operation_time(self.connect()), WHOLE)
         # a new primary does not know at first what a majority has
-        return patiently(self._majority.present, *retries(self._config), self._runtime, is_not_yet_committed).time
+        newest = patiently(self._majority.present, *retries(self._config), self._runtime, is_not_yet_committed)
+        return Position(newest.time, WHOLE)
 
     # --- the log -------------------------------------------------------------------------------------------------
 
@@ -281,7 +278,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
             commands=self._commands,
         )
 
-    def open(self, since: MongoOffset, until: MongoOffset | None, target: int | None) -> MongoLogSession:
+    def open(self, since: MongoOffset, until: MongoOffset | None, target: Position | None) -> MongoLogSession:
         """Open the log after `since`.
 
         A batch `until` that is read again must be whole: raises PositionLost if the log lacks one of its ends.
@@ -289,19 +286,19 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         if until is not None:
             self._demand(until.log)
         config = self._config
-        reader = MongoLogReader(MongoFeed(self._feed(), since.log, ReaderSettings.of(config)), self._runtime)
-        names, settings = self._namespaces.names, self._shape()
-        reader.start()
-        return MongoLogSession(
+        session = MongoLogSession(
+            MongoFeed(self._feed(), since.log, ReaderSettings.of(config)),
             config,
-            settings,
-            reader,
-            names,
+            self._shape(),
+            self._namespaces.names,
             self._kind,
             self.incremental,
             self._parallelism,
             lambda: operation_time(self.connect()),
+            self._runtime,
         )
+        session.start()
+        return session
 
     def tasks(self, since: MongoOffset, until: MongoOffset) -> list[Task]:
         return self.snapshots.tasks(since, until)

@@ -96,12 +96,18 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         schemas = since.schemas
         if fresh:
             schemas = self._chunks.history(None if visible is None else visible.tables)
-        progress = SnapshotProgress(plan, session.origin, 0)
         hypertables = self._hypertables.learned(since.hypertables, self._chunks.names_read)
         self._stock.note_read(self._chunks.covered())
-        found = self._stock.inventory or since.inventory
         return PostgresOffset(
-            position, progress, visible, since.heartbeat_ms, 0, since.progress, schemas, server, hypertables, found
+            position,
+            visible=visible,
+            schemas=schemas,
+            server=server,
+            hypertables=hypertables,
+            inventory=self._stock.inventory or since.inventory,
+            snapshot=SnapshotProgress(plan, session.origin, 0),
+            heartbeat_ms=since.heartbeat_ms,
+            progress=since.progress,
         )
 
     def history_at(self, exported: str) -> History:

@@ -44,7 +44,6 @@ _READING = "select exists (select from pg_catalog.pg_stat_activity where applica
 class HeldSnapshot:
     """See tailrace.connectors.consistent_read. `position` and `tables` are those of `Compared`."""
 
-    stays = True
     position: str
     tables: tuple[TableSchema, ...]
 

@@ -1,4 +1,4 @@
-"""Batches of an open log: their ends, offsets and tasks, with the windows of incremental snapshots. Planner."""
+"""An open log: what is read of it, and the ends, offsets, windows and tasks of its batches. Planner."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tailrace.columns.blocks import LAST
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config
 from tailrace.config.processors import processors
+from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.identity import CatalogXmin
 from tailrace.connectors.postgres.log.indexed_run import Rows, boundaries
 from tailrace.connectors.postgres.log.messages import MessageTask, messages
-from tailrace.connectors.postgres.log.reader import PostgresLogReader
 from tailrace.connectors.postgres.log.row_log import PostgresRowLog
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.protocol.position import Committed, LogPosition, MixedSegment, Segment
+from tailrace.connectors.postgres.protocol.position import Committed, FlushedLsn, LogPosition, MixedSegment, Segment
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.setup.stock import Stock
@@ -27,9 +27,9 @@ from tailrace.events import names
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.reselection import Reread
 from tailrace.log import contracts
-from tailrace.log.contracts import UNLIMITED, Limits, Offset, Task
+from tailrace.log.contracts import Limits, Offset, Task
 from tailrace.log.control_tasks import BoundaryTask
-from tailrace.log.reader import ReadLog
+from tailrace.log.reader import LogReader
 from tailrace.log.rows import partitioning
 from tailrace.log.rows.segment import versions_of
 from tailrace.log.rows.tasks import LogTask
@@ -55,28 +55,30 @@ def parallelism(config: Config) -> int:
     return config["event.order.segments"] or _CORES
 
 
-class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
-    """The log that `reader` reads; tasks read rows at `address`, and `stock` has the captured tables as last found.
+class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]):
+    """The log that `feed` reads; tasks read rows at `address`, and `stock` has the captured tables as last found.
 
-    The reader leaves out what a snapshot has shown, so another snapshot needs another reader.
+    The feed leaves out what a snapshot has shown, so another snapshot needs another session.
     """
 
-    reader: PostgresLogReader
     windows: Incremental | None
     outlives_snapshots = False
 
     def __init__(
         self,
+        feed: PostgresFeed,
         config: Config,
         settings: EventSettings,
-        reader: PostgresLogReader,
         windows: Incremental | None,
         xmin: CatalogXmin,
         address: Callable[[], Address],
         hypertables: HypertableCatalog,
         stock: Stock,
     ) -> None:
-        self.reader = reader
+        memory, disk = feed.settings.memory_limit, feed.settings.disk_limit
+        super().__init__(feed, feed.start, memory_limit=memory, disk_limit=disk, runtime=feed.runtime)
+        self.feed = feed
+        self.versions = feed.relations.versions
         self._stock = stock
         self.windows = windows
         self._config = config
@@ -87,63 +89,91 @@ class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
         self._processors = processors(config).processors
         self._has_rehearsed = False
 
+    def close(self) -> None:
+        super().close()
+        self.feed.end()
+
+    @property
+    def lag(self) -> int:
+        """Bytes of the log that are known to be there and have not been read."""
+        return max(0, self.feed.head_lsn - self.feed.progress)
+
     def committed(self, since: PostgresOffset) -> None:
         # Spark asks to go on from the position that it has committed
-        self.reader.committed(Committed(since.log))
+        self.release(Committed(since.log))
 
-    @staticmethod
-    def upto(target: int) -> int:
-        return target
-
-    def plan(self, start: LogPosition, limits: Limits, target: int | None) -> LogPosition:
+    def plan(self, start: LogPosition, limits: Limits, target: LogPosition | None) -> LogPosition:
         end = super().plan(start, limits, target)
         # in the last batch of a query, go on behind log without captured changes: the next query need not read it
         return end if target is None or end == start else self.idle_position(end)
+
+    def read_through(self, target: FlushedLsn, seconds: float) -> bool:
+        """Wait until everything before `target` has been read; return False if that takes too long.
+
+        Returns False at once when the spool is full, since its content must be delivered first. Raises the error that
+        ended the thread before it reached `target`.
+        """
+        deadline = self._runtime.monotonic() + seconds
+        self.feed.want(target)
+        while not self.has_read(LogPosition(target)):
+            self._raise()
+            left = deadline - self._runtime.monotonic()
+            if left <= 0 or self.spool.full:
+                return False
+            self.spool.wait(min(left, 0.25))
+        return True
 
     def is_far(self, start: LogPosition, idle: LogPosition) -> bool:
         return idle.safe_lsn - start.safe_lsn >= contracts.IDLE_BYTES
 
     def window_end(
-        self, progress: Progress, start: LogPosition, limits: Limits, target: int | None
+        self, progress: Progress, start: LogPosition, limits: Limits, target: LogPosition | None
     ) -> LogPosition | None:
-        windows, reader = self.windows, self.reader
-        if windows is None or reader.lag > WINDOW_LAG:
+        windows = self.windows
+        if windows is None or self.lag > WINDOW_LAG:
             return None
         window = windows.open(progress, start.commit_lsn)
         if window is None:
             return None
-        reader.extend(window.upto)
-        if not reader.read_through(window.upto, WINDOW_SECONDS):
+        # where reading ends at a target, it goes on to the window
+        self.feed.extend(window.upto)
+        if not self.read_through(window.upto, WINDOW_SECONDS):
             windows.give_up()
             return None
-        found = reader.plan(start, UNLIMITED, UNLIMITED, window.upto)
+        found = self.plan_upto(start, LogPosition(window.upto))
         if target is None and windows.opens_ahead:
             # the window was opened a while ago: changes since then do not wait for the next batch
-            further = reader.plan(start, limits.rows, limits.bytes)
+            further = self.plan_upto(start, None, limits)
             found = further if found.is_before(further) else found
         return found
 
     def changes(self, start: LogPosition, end: LogPosition) -> Changes:
-        return Changes(self.reader.take(start, end) if start.is_before(end) else [], self.reader.versions)
+        return Changes(self.take(start, end) if start.is_before(end) else [], self.versions)
 
     def offset(self, since: PostgresOffset, end: LogPosition, heartbeat_ms: int, progress: Progress) -> PostgresOffset:
         visible = since.visible
         if visible is not None and end.commit_lsn >= visible.before_lsn:
             visible = None
-        xmin = self._xmin.now() if since.log.is_before(end) else since.xmin
-        schemas = self.reader.history(since.log, end)
-        server = self.reader.server or since.server
         hypertables = since.hypertables
         if self._hypertables.is_asked:
             hypertables = self._hypertables.learned(hypertables, self._tables(since.log, end, progress))
         self._stock.note_read(_read_through(since.progress, progress))
-        found = self._stock.inventory or since.inventory
-        return PostgresOffset(end, None, visible, heartbeat_ms, xmin, progress, schemas, server, hypertables, found)
+        return PostgresOffset(
+            end,
+            visible=visible,
+            xmin=self._xmin.now() if since.log.is_before(end) else since.xmin,
+            schemas=self.feed.relations.history.upto(since.log, end),
+            server=self.feed.server or since.server,
+            hypertables=hypertables,
+            inventory=self._stock.inventory or since.inventory,
+            heartbeat_ms=heartbeat_ms,
+            progress=progress,
+        )
 
     def _tables(self, start: LogPosition, end: LogPosition, progress: Progress) -> Iterator[tuple[str, str]]:
         """Yield the tables of which a batch has rows, as (schema, table)."""
         for number in versions_of(self.changes(start, end).rows):
-            table = self.reader.versions[number].id
+            table = self.versions[number].id
             yield table.schema, table.table
         for state in (progress.before, progress.state):
             for collection in () if state is None else state.collections:
@@ -155,7 +185,7 @@ class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
         rows: list[Rows] = []
         groups: Groups = []
         if since.log.is_before(until.log):
-            rows = self.reader.take(since.log, until.log)
+            rows = self.take(since.log, until.log)
             groups = self._groups(rows, settings)
             again = self._again() if groups else None
             # rows of a window may have the keys of changes, and so may tables that are routed into one
@@ -195,7 +225,7 @@ class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
         `groups` are the segments of `tasks`, and `rows` the rows of the segments.
         """
         parallel = parallelism(self._config)
-        changes = Changes(rows, self.reader.versions)
+        changes = Changes(rows, self.versions)
         reads = windows.reads(end, changes)
         if reads:
             address = self._address()
@@ -203,7 +233,7 @@ class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
             if _is_small(groups):
                 tasks, read = [Consecutive((*tasks, read[0]))], read[1:]
             tasks = [*tasks, *read]
-            if self.reader.lag <= WINDOW_LAG:
+            if self.lag <= WINDOW_LAG:
                 windows.open_ahead(end, until.progress, until.log.commit_lsn)
         elif rows and not self._has_rehearsed:
             self._has_rehearsed = True
@@ -213,7 +243,7 @@ class PostgresLogSession(ReadLog[PostgresOffset, LogPosition]):
         return tasks
 
     def _groups(self, rows: Sequence[Rows], settings: EventSettings) -> Groups:
-        versions = self.reader.versions
+        versions = self.versions
         shared = names.shared(settings, (versions[number].id for number in versions_of(rows)))
         return partitioning.tasks(
             PostgresRowLog(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from tailrace.connectors.checkpoint import ordered, understood
@@ -12,38 +12,30 @@ from tailrace.connectors.postgres.protocol.position import START, LogPosition
 from tailrace.connectors.postgres.schema.history import NOTHING, History, packed, unpacked
 from tailrace.connectors.postgres.schema.inventory import UNKNOWN, Inventory
 from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, SnapshotProgress
+from tailrace.log.contracts import QueryOffset
 from tailrace.records.hypertables import NO_HYPERTABLES, Hypertables
 from tailrace.snapshot.plan import SnapshotPlan
-from tailrace.snapshot.progress import NO_PROGRESS, Progress
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresOffset:
+class PostgresOffset(QueryOffset):
     """The offset at the end of a batch.
 
-    `log` is the position read in the log. `snapshot` is the latest snapshot, until the first batch of the log after it.
-    `visible` are transactions that a snapshot has shown and that the log may still bring. `heartbeat_ms` is the time of
-    the newest heartbeat, in ms since 1970; 0: none. `xmin` is the slot's catalog xmin in the source blocks of the batch
-    that ends here; 0: none. `progress` is that of signals and incremental snapshots. `schemas` are the facts about
-    tables that the log does not carry. `server` is the server whose log was read; None in offsets of earlier versions,
-    and if no log is read. `hypertables` is what a transform has learned about the tables. `inventory` are the captured
-    tables that the query has found.
+    `log` is the position read in the log. `visible` are transactions that a snapshot has shown and that the log may
+    still bring. `xmin` is the slot's catalog xmin in the source blocks of the batch that ends here; 0: none. `schemas`
+    are the facts about tables that the log does not carry. `server` is the server whose log was read; None in offsets
+    of earlier versions, and if no log is read. `hypertables` is what a transform has learned about the tables.
+    `inventory` are the captured tables that the query has found.
     """
 
     log: LogPosition = START
-    snapshot: SnapshotProgress | None = None
     visible: Visible | None = None
-    heartbeat_ms: int = 0
     xmin: int = 0
-    progress: Progress = NO_PROGRESS
     schemas: History = NOTHING
     server: ServerId | None = None
     hypertables: Hypertables = NO_HYPERTABLES
     inventory: Inventory = UNKNOWN
-
-    @property
-    def is_initial(self) -> bool:
-        return self == PostgresOffset()
+    snapshot: SnapshotProgress | None = field(default=None, kw_only=True)
 
     @property
     def place(self) -> int:
@@ -56,9 +48,6 @@ class PostgresOffset:
         taken = 0 if self.snapshot is None else self.snapshot.origin.lsn
         shown = 0 if self.visible is None else self.visible.before_lsn
         return max(self.log.reached_lsn, taken, shown)
-
-    def going_on(self, snapshot: SnapshotProgress | None, progress: Progress) -> PostgresOffset:
-        return replace(self, snapshot=snapshot, progress=progress)
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"log": self.log.to_json()}
@@ -77,12 +66,8 @@ class PostgresOffset:
                 fields["snapshot"]["xmin"] = origin.xmin
         if self.visible is not None:
             fields["visible"] = self.visible.to_json()
-        if self.heartbeat_ms:
-            fields["heartbeat_ms"] = self.heartbeat_ms
         if self.xmin:
             fields["xmin"] = self.xmin
-        if self.progress != NO_PROGRESS:
-            fields["progress"] = self.progress.to_json()
         if self.schemas != NOTHING:
             fields["schemas"] = self.schemas.to_text()
         if self.server is not None:
@@ -91,7 +76,7 @@ class PostgresOffset:
             fields["hypertables"] = packed(self.hypertables.to_json())
         if self.inventory != UNKNOWN:
             fields["inventory"] = packed(self.inventory.to_json())
-        return ordered(fields)
+        return ordered(fields | self.shared_json())
 
     @classmethod
     @understood
@@ -101,7 +86,16 @@ class PostgresOffset:
         visible = fields.get("visible")
         return cls(
             LogPosition.from_json(fields["log"]),
-            None
+            visible=None if visible is None else Visible.from_json(visible),
+            xmin=fields.get("xmin", 0),
+            # offsets of earlier versions have none: the catalog is asked, as those versions did
+            schemas=History.from_text(fields["schemas"]) if "schemas" in fields else NOTHING,
+            server=ServerId.from_json(fields["server"]) if "server" in fields else None,
+            hypertables=Hypertables.from_json(unpacked(fields["hypertables"]))
+            if "hypertables" in fields
+            else NO_HYPERTABLES,
+            inventory=Inventory.from_json(unpacked(fields["inventory"])) if "inventory" in fields else UNKNOWN,
+            snapshot=None
             if snapshot is None
             else SnapshotProgress(
                 SnapshotPlan.from_json(snapshot["plan"]),
@@ -114,13 +108,5 @@ class PostgresOffset:
                 ),
                 snapshot["done"],
             ),
-            None if visible is None else Visible.from_json(visible),
-            fields.get("heartbeat_ms", 0),
-            fields.get("xmin", 0),
-            Progress.from_json(fields["progress"]) if "progress" in fields else NO_PROGRESS,
-            # offsets of earlier versions have none: the catalog is asked, as those versions did
-            History.from_text(fields["schemas"]) if "schemas" in fields else NOTHING,
-            ServerId.from_json(fields["server"]) if "server" in fields else None,
-            Hypertables.from_json(unpacked(fields["hypertables"])) if "hypertables" in fields else NO_HYPERTABLES,
-            Inventory.from_json(unpacked(fields["inventory"])) if "inventory" in fields else UNKNOWN,
+            **cls.shared_from(fields),
         )

@@ -16,7 +16,6 @@ from tailrace.connectors.postgres.log import invalidation
 from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.log.identity import CatalogXmin, present, refuse_standby, way_back
-from tailrace.connectors.postgres.log.reader import PostgresLogReader
 from tailrace.connectors.postgres.log.reading import OUTSIDE, Connections, Environment, ReaderSettings, Since, Wanted
 from tailrace.connectors.postgres.log.visible import Streamed
 from tailrace.connectors.postgres.log_session import PostgresLogSession, parallelism
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 
-class PostgresPlanner(LogEngine[PostgresOffset, LogPosition, int]):
+class PostgresPlanner(LogEngine[PostgresOffset, LogPosition, LogPosition]):
     """Implements `tailrace.log.contracts.Planner` for PostgreSQL."""
 
     def __init__(self, config: Config, settings: EventSettings, outside: Environment = OUTSIDE) -> None:
@@ -60,14 +59,14 @@ class PostgresPlanner(LogEngine[PostgresOffset, LogPosition, int]):
         super().__init__(config, settings, outside.runtime, source, PostgresOffset, load)
 
 
-class RetryingPlanner(Retrying[PostgresOffset, LogPosition, int], PostgresPlanner):
+class RetryingPlanner(Retrying[PostgresOffset, LogPosition, LogPosition], PostgresPlanner):
     """The planner that Spark gets: it goes on by itself after its server was unreachable for a while."""
 
 
-Log = contracts.OpenLog[PostgresOffset, LogPosition, int]
+Log = contracts.OpenLog[PostgresOffset, LogPosition, LogPosition]
 
 
-class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
+class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition]):
     """A server, its publication and its slot. When a call fails, work in progress is given up with its sessions."""
 
     snapshots: PostgresSnapshots
@@ -120,7 +119,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
     def called(self, work: Callable[[], contracts.Result]) -> contracts.Result:
         return connections.explained(work)()
 
-    def has_kept(self, log: Log | None) -> bool:
+    def has_kept(self) -> bool:
         self.snapshots.begin_anew()
         if self.incremental is not None:
             self.incremental.close()
@@ -226,13 +225,15 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         if self._streams and self._prepared:
             self._stock.look_again(self._connect())
 
-    def present(self) -> TargetLsn:
+    def present(self) -> LogPosition:
         refuse_standby(self._connect())
-        return present(self._connect())
+        return LogPosition(present(self._connect()))
 
     # --- the log -------------------------------------------------------------------------------------------------
 
-    def open(self, since: PostgresOffset, until: PostgresOffset | None, target: int | None) -> PostgresLogSession:
+    def open(
+        self, since: PostgresOffset, until: PostgresOffset | None, target: LogPosition | None
+    ) -> PostgresLogSession:
         self.prepare(since)
         config = self._config
         if slots.find_slot(self._connect(), config) is None:
@@ -257,30 +258,30 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             streamed=self._streamed(),
             runtime=self._outside.runtime,
         )
-        reader = PostgresLogReader(feed)
         if self.incremental is not None:
             self.incremental.follow(self._connect())
-        reader.start()
-        return PostgresLogSession(
+        session = PostgresLogSession(
+            feed,
             config,
             self._settings,
-            reader,
             self.incremental,
             self._xmin,
             self._address,
             self._hypertables,
             self._stock,
         )
+        session.start()
+        return session
 
     def _admit(self, table: TableSchema) -> TableSchema:
         self._stock.seen(table.oid, str(table.id))
         return self._names.admit(table)
 
-    def _wanted(self, since: PostgresOffset, target: int | None) -> Wanted:
+    def _wanted(self, since: PostgresOffset, target: LogPosition | None) -> Wanted:
         settings = self._settings
         return Wanted(
             visible=since.visible,
-            target_lsn=None if target is None else TargetLsn(target),
+            target_lsn=None if target is None else TargetLsn(target.commit_lsn),
             numbered_without=settings.skipped_operations if settings.provide_transaction_metadata else None,
             takes=self._takes,
             shows=self._shown if self._config["skip.messages.without.change"] else None,
@@ -318,12 +319,12 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             log.warning("heartbeat.action.query fails: %s; the heartbeat goes on without it", reason)
 
     def status(self, log: Log | None) -> Offset | None:
-        if not isinstance(log, PostgresLogSession) or not log.reader.head_lsn:
+        if not isinstance(log, PostgresLogSession) or not log.feed.head_lsn:
             return None
         newest = PostgresOffset().to_json()
-        newest["log"]["idle"] = lsn_text(log.reader.head_lsn)
+        newest["log"]["idle"] = lsn_text(log.feed.head_lsn)
         if self._config["skip.messages.without.change"]:
-            newest["unchanged"] = log.reader.unchanged
+            newest["unchanged"] = log.feed.indexer.unchanged
         running = None if self.incremental is None else self.incremental.status()
         if running is not None:
             newest["snapshot"] = running

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -107,21 +107,13 @@ class RowRun(Generic[Own, Trans]):
             return 0
         return int(self.offsets[self.rows[last - 1] + 1] - self.offsets[self.rows[first]])
 
-    def sizes(self, first: int, last: int) -> Int64s:
-        """Return for each of the rows `[first, last)` the bytes from row `first`'s message to its own message's end."""
-        found: Int64s = self.offsets[self.rows[first:last] + 1] - self.offsets[self.rows[first]]
-        return found
-
-    def extent(self, first: int, last: int) -> tuple[int, int]:
-        """Return where in `data` the messages of the rows `[first, last)` begin and end."""
-        return int(self.offsets[self.rows[first]]), int(self.offsets[self.rows[last - 1] + 1])
-
     def without_data(self) -> Self:
         return replace(self, data=np.empty(0, np.uint8))
 
-    def with_data(self, data: Bytes, low: int, high: int) -> Self:
-        """Return the run with `data`, the bytes `[low, high)` of its messages; messages outside become empty."""
-        return replace(self, data=data, offsets=np.clip(self.offsets, low, high) - low)
+    def with_data(self, first: int, last: int, read: Callable[[int, int], Bytes]) -> Self:
+        """Return the run with the messages of the rows `[first, last)`; messages outside become empty."""
+        low, high = int(self.offsets[self.rows[first]]), int(self.offsets[self.rows[last - 1] + 1])
+        return replace(self, data=read(low, high), offsets=np.clip(self.offsets, low, high) - low)
 
     def compacted(self) -> Self:
         """Return the run without the messages that are no rows, if these are most of its bytes."""

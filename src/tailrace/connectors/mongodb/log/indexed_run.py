@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from tailrace.connectors.mongodb.log.position import Position, Read
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.kernels.buffers import readonly
+from tailrace.log import contracts
 from tailrace.log.rows.segment import Arrays
 
 Int32s = npt.NDArray[np.int32]
@@ -58,7 +60,7 @@ class Rows(Arrays):
 
 
 @dataclass(frozen=True, slots=True)
-class IndexedRun:
+class IndexedRun(contracts.IndexedRun[Position, Rows]):
     """The captured `rows` of an answer, and `reached`, the position after everything in the answer.
 
     `tokens` are the places of the rows' resume tokens in `token_data`, which is the rows' data unless that is on disk;
@@ -87,9 +89,6 @@ class IndexedRun:
     def first_after(self, position: Position) -> int:
         return self.rows.first_after(position)
 
-    def rows_upto(self, upto: Position) -> int:
-        return self.rows.first_after(upto)
-
     def position(self, row: int) -> Read:
         """Return the position after the change `row`."""
         rows = self.rows
@@ -104,33 +103,14 @@ class IndexedRun:
     def size(self, first: int, last: int) -> int:
         return int(self.bounds[last - 1] - self._before(first)) if first < last else 0
 
-    def sizes(self, first: int, last: int) -> Int64s:
-        return self.bounds[first:last] - self._before(first)
-
     def _before(self, row: int) -> int:
         return int(self.bounds[row - 1]) if row else 0
-
-    def end(self, start: Position, first: int, last: int, upto: Position | None) -> Position | None:
-        """Return the position after the last of the rows: a batch may end within a transaction."""
-        return self.position(last - 1) if last > max(first, 0) else None
 
     def cut(self, row: int, start: Position) -> Position:
         return self.position(row)
 
     def leads_to(self, before: Position) -> Position:
         return self.reached if before.is_before(self.reached) else before
-
-    def is_passed(self, position: Position) -> bool:
-        return self.first_after(position) == len(self)
-
-    def joined(self, other: IndexedRun) -> None:
-        """Return None: answers are never joined."""
-
-    def extent(self, first: int, last: int) -> tuple[int, int]:
-        """Return the range of bytes that holds the documents of the rows."""
-        at = self.rows.at[first:last]
-        ends = at + self.bounds[first:last] - np.concatenate([[self._before(first)], self.bounds[first : last - 1]])
-        return int(at.min()), int(ends.max())
 
     def without_data(self) -> IndexedRun:
         """Return a copy without the documents. It keeps the resume tokens: each is part of a position."""
@@ -141,7 +121,12 @@ class IndexedRun:
             tokens = offsets[:-1]
         return replace(self, rows=replace(self.rows, data=nothing), tokens=tokens, token_data=token_data)
 
-    def with_data(self, data: Bytes, low: int, high: int) -> IndexedRun:
+    def with_data(self, first: int, last: int, read: Callable[[int, int], Bytes]) -> IndexedRun:
+        """Return a copy with the documents of the rows `[first, last)`."""
+        at = self.rows.at[first:last]
+        ends = at + self.bounds[first:last] - np.concatenate([[self._before(first)], self.bounds[first : last - 1]])
+        low = int(at.min())
+        data = read(low, int(ends.max()))
         return replace(self, rows=replace(self.rows, data=readonly(data), at=self.rows.at - low))
 
     def taken(self, first: int, last: int) -> Rows:

@@ -34,7 +34,8 @@ from tailrace.snapshot.windows import Found, Void, Watermark, Window, Windows, W
 if TYPE_CHECKING:
     from pymongo import MongoClient
 
-    from tailrace.connectors.mongodb.log.reader import MongoLogReader
+    from tailrace.connectors.mongodb.log.feed import MongoFeed
+    from tailrace.log.reader import LogReader
 
 log = logging.getLogger("tailrace")
 
@@ -50,9 +51,10 @@ _NUMBERS = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """The start of a window's batch, and the reader of the log."""
+    """The start of a window's batch, the log that is read, and its feed."""
 
-    reader: MongoLogReader
+    log: LogReader[Any, Position, Any, Rows]
+    feed: MongoFeed
     start: Position
 
 
@@ -116,9 +118,6 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
 
     # --- the course of a window ----------------------------------------------------------------------------------
 
-    def is_ready(self, at: LogPlace) -> bool:
-        return True
-
     def mark(self, watermark: Watermark | None) -> int:
         """Write a watermark, and return the server's operation time after it, as a BSON timestamp in 64 bits."""
         with _void_where_away():
@@ -143,16 +142,16 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
     def locate(self, at: LogPlace, closing: Watermark | None, closed_at: int) -> Closed:
         """Return the end of the window once the log has been read up to the closing watermark. Raises Void after
         WINDOW_SECONDS."""
-        reader = at.reader
-        reader.demand(Position(closed_at, WHOLE))
+        opened, upto = at.log, Position(closed_at, WHOLE)
+        opened.spool.require(upto)
         until = self._runtime.monotonic() + WINDOW_SECONDS
         while self._runtime.monotonic() < until:
             # no other entry has the timestamp of a watermark
-            marked = closing is not None and reader.reached.time >= closed_at
-            if marked or reader.has_read(closed_at):
+            marked = closing is not None and at.feed.reached_position.time >= closed_at
+            if marked or opened.has_read(upto):
                 # in a batch without changes this is the batch's start
-                return Closed(closed_at, reader.plan(at.start, 1 << 62, 1 << 62, Position(closed_at, WHOLE)))
-            reader.wait(0.05)
+                return Closed(closed_at, opened.plan_upto(at.start, upto))
+            opened.wait_for_next(0.05)
         log.warning("a window of an incremental snapshot is void: the log is behind")
         raise Void
 

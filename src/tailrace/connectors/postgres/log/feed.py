@@ -143,7 +143,7 @@ class PostgresFeed:
         assert self._runs is not None
         return next(self._runs)
 
-    def keep(self, step: contracts.Step[LogPosition, int, Rows]) -> None:
+    def keep(self, step: contracts.Step[LogPosition, Rows]) -> None:
         assert isinstance(step, IndexedStep)
         self.indexer.keep(step)
         if step.after.open is not None:
@@ -170,20 +170,18 @@ class PostgresFeed:
                 # closes the gear as well
                 ending.callback(runs.close)
 
-    def setback(self, error: Exception) -> Setback | None:
+    def setback(self, error: BaseException) -> Setback:
         settings = self.settings
-        text = f"reading slot {settings.slot} failed ({error})"
-        if getattr(error, "sqlstate", None) == OBJECT_IN_USE:
-            return Setback("slot", text, settings.slot_retries, 0.2, settings.slot_retry_delay)
-        if classify(error, settings.slot) is not None:
-            return None
-        return Setback("session", text, settings.max_retries, 0.2, settings.retry_delay)
-
-    def lasting(self, error: BaseException) -> BaseException:
-        slot = self.settings.slot
+        slot, text = settings.slot, f"reading slot {settings.slot} failed ({error})"
         if not isinstance(error, Exception):
-            return TailraceError(f"Reading slot {slot} has ended: {type(error).__name__}")
-        return classify(error, slot) or exhausted(error, slot)
+            return Setback.last(TailraceError(f"Reading slot {slot} has ended: {type(error).__name__}"))
+        lasting = classify(error, slot)
+        if getattr(error, "sqlstate", None) == OBJECT_IN_USE:
+            end = lasting or exhausted(error, slot)
+            return Setback("slot", text, settings.slot_retries, 0.2, settings.slot_retry_delay, end)
+        if lasting is not None:
+            return Setback.last(lasting)
+        return Setback("session", text, settings.max_retries, 0.2, settings.retry_delay, exhausted(error, slot))
 
     def _session(self) -> Generator[IndexedStep | None]:
         """Yield the indexed runs of a session, by one gear after another; None when nothing has arrived for a while."""
@@ -445,6 +443,7 @@ class PostgresFeed:
         self._bell.ring()
 
     def want(self, target: int) -> None:
+        """Read up to the LSN `target` soon, because a window waits for it."""
         self._wanted_lsn = max(self._wanted_lsn, FlushedLsn(target))
         self._bell.ring()
 
@@ -453,23 +452,20 @@ class PostgresFeed:
         if self._target_lsn is not None:
             self._target_lsn = max(self._target_lsn, TargetLsn(lsn))
 
-    def has_read(self, target: int) -> bool:
-        return self._read_lsn >= target
+    def has_read(self, target: LogPosition) -> bool:
+        # a target is no transaction of its own: what commits before it is wanted
+        return self._read_lsn >= target.commit_lsn
 
     def has_passed(self, position: LogPosition) -> bool:
         # a position inside a transaction is passed too: nothing more of that transaction can be captured
         return self._read_lsn > position.commit_lsn
 
-    def reached(self) -> Callable[[LogPosition], LogPosition]:
+    def reached(self, start: LogPosition) -> LogPosition:
         # in this order: the state of the commits must not be older than the position read
         read, reached = self._read_lsn, self.indexer.reached
-
-        def moved(start: LogPosition) -> LogPosition:
-            if start.consumed is not None or read <= start.safe_lsn:
-                return start
-            return replace(start, end_lsn=max(start.end_lsn, reached.last_end), idle_lsn=read, at_us=reached.last_us)
-
-        return moved
+        if start.consumed is not None or read <= start.safe_lsn:
+            return start
+        return replace(start, end_lsn=max(start.end_lsn, reached.last_end), idle_lsn=read, at_us=reached.last_us)
 
     def forget(self, position: Committed) -> LogPosition:
         self.relations.history.forget(position)

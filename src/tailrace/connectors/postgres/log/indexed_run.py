@@ -75,7 +75,7 @@ class IndexedRun(RowRun[RowPositions, Transactions]):
 
     def first_after(self, position: LogPosition) -> int:
         """Return the index of the first row after `position`."""
-        high = self.rows_upto(position.commit_lsn)
+        high = self._rows_before(position.commit_lsn + 1)
         if position.consumed is None:
             return high
         low = self._rows_before(position.commit_lsn)
@@ -83,18 +83,14 @@ class IndexedRun(RowRun[RowPositions, Transactions]):
 
     # --- ends of batches, and the bytes that batches need ---------------------------------------------------------
 
-    def rows_upto(self, upto: int) -> int:
-        """Return the number of rows of transactions that commit up to the LSN `upto`."""
-        return self._rows_before(upto + 1)
-
-    def end(self, start: LogPosition, first: int, last: int, upto: int | None) -> LogPosition | None:
-        """Return the position of the last commit within the first `last` rows, and up to the LSN `upto`.
+    def end(self, start: LogPosition, first: int, last: int, upto: LogPosition | None) -> LogPosition | None:
+        """Return the position of the last commit within the first `last` rows, and up to the position `upto`.
 
         None if that commit ends neither a row from `first` on nor the transaction that `start` is inside of.
         """
         ends = int(np.searchsorted(self.end_rows, last, "right"))
         if upto is not None:
-            ends = min(ends, int(np.searchsorted(self.end_commit, upto, "right")))
+            ends = min(ends, int(np.searchsorted(self.end_commit, upto.commit_lsn, "right")))
         if not ends:
             return None
         is_inside = start.consumed is not None and int(self.end_commit[ends - 1]) >= start.commit_lsn

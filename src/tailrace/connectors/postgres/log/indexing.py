@@ -58,7 +58,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexedStep(contracts.Step[LogPosition, int, Rows]):
+class IndexedStep(contracts.Step[LogPosition, Rows]):
     """An indexed run, and the indexer's state once it is kept.
 
     It is not wanted if it has neither a row nor a commit that ends a transaction begun earlier.

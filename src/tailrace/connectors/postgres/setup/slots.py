@@ -102,14 +102,15 @@ def await_free(connection: psycopg.Connection[Any], config: Mapping[str, Any], r
     if another process keeps reading it.
     """
     name = config["slot.name"]
-    busy = Setback("slot", "", config["slot.max.retries"], 0.2, config["slot.retry.delay.ms"] / 1000)
     failures = 0
     while True:
         holder, reason = connection.execute(STATE, (name,)).fetchone() or (None, "")
         if holder is None or reason:
             return str(reason)
+        retries, longest = config["slot.max.retries"], config["slot.retry.delay.ms"] / 1000
+        busy = Setback("slot", "", retries, 0.2, longest, SlotInUse(name, holder))
         if 0 <= busy.limit <= failures:
-            raise SlotInUse(name, holder)
+            raise busy.error
         pause = busy.pause(failures)
         log.warning("the replication slot %s is in use by process %d; trying again in %.1f s", name, holder, pause)
         runtime.sleep(pause)

@@ -48,6 +48,7 @@ from tailrace.process.runtime import Runtime
 from tailrace.snapshot import conditions
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Unusable
 from tailrace.snapshot.pace import BatchPace
+from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.signals import Signal
 from tailrace.snapshot.windows import Found, Void, Watermark, Window, Windows, WindowSource
 
@@ -108,6 +109,21 @@ class Incremental(Windows[int, Exported, Chunk, FlushedLsn, Changes, Read]):
     def __init__(self, config: Mapping[str, Any], source: PostgresWindows, runtime: Runtime) -> None:
         super().__init__(config, source, runtime)
         self.streamed, self.follow = source.streamed, source.follow
+        self._sessions = source
+
+    def begin(self, progress: Progress) -> Progress:
+        found = super().begin(progress)
+        self._sessions.settle()
+        return found
+
+    def open(self, progress: Progress, at: int) -> KeyedWindow | None:
+        if progress.state is None or progress.state.paused:
+            self._sessions.rest()
+        return super().open(progress, at)
+
+    def close(self) -> None:
+        super().close()
+        self._sessions.close()
 
     def rehearse(self, changes: Changes) -> None:
         """Do the work of a window with the first changes of the log, on the helper's thread.
@@ -178,24 +194,10 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         self._due = 0.0
         # the quoted name of the signal table's first column
         self._id_column = ""
-        # the estimated number of rows of tables whose reading has begun, by name; None if the server has no estimate
-        self._estimates: dict[str, int | None] = {}
         # the last window whose changes could not be compared with its rows
         self._unclear: KeyedWindow | None = None
 
     # --- the course of a window ------------------------------------------------------------------------------------
-
-    def begin(self) -> None:
-        """Forget streamed transactions that new snapshots show, if there are many; not while the server is away."""
-        if len(self.streamed) <= UNSETTLED:
-            return
-        try:
-            connection = self._planning()
-        except ConnectionFailed:
-            return
-        row = connection.execute("select pg_current_snapshot()::text").fetchone()
-        assert row is not None
-        self.streamed.hidden(Visible.parse(row[0]))
 
     def is_ready(self, at: int) -> bool:
         """Return False while a table is being altered, or the server cannot be reached."""
@@ -275,8 +277,17 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         tables = {table.table.oid: table.fingerprint for table, _ in window.chunks}
         return any(fingerprint(connection, oid) != known for oid, known in tables.items())
 
-    def estimate(self, collection: Collection) -> int | None:
-        return self._estimates.get(str(collection))
+    def settle(self) -> None:
+        """Forget streamed transactions that new snapshots show, if there are many; not while the server is away."""
+        if len(self.streamed) <= UNSETTLED:
+            return
+        try:
+            connection = self._planning()
+        except ConnectionFailed:
+            return
+        row = connection.execute("select pg_current_snapshot()::text").fetchone()
+        assert row is not None
+        self.streamed.hidden(Visible.parse(row[0]))
 
     def rest(self) -> None:
         """End the snapshots' transactions, which hold up vacuum."""
@@ -392,11 +403,11 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         table: KeyedTable | None = None
         try:
             table = KeyedTable.find(connection, *described[:4], collection, described[4])
-            nulls = False
+            nulls, estimate = False, None
             if cursor.maximum is None:
                 maximum, nulls = table.maximum(connection)
                 cursor = Cursor(None, maximum or ())
-                self._estimates[str(collection)] = table.estimate(connection)
+                estimate = table.estimate(connection)
             chunks = table.chunks(connection, cursor, self._sizes(count), self._number, nulls)
             for chunk in chunks if table.filter is not None else ():
                 table.check(connection, chunk)
@@ -417,7 +428,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         rows = cursor.rows + sum(chunk.rows for chunk in chunks)
         last = chunks[-1].upto if chunks and chunks[-1].upto is not None else cursor.last
         used = sum(max(-(-chunk.rows // self._chunk_size), 1) for chunk in chunks)
-        return Found([(table, chunk) for chunk in chunks], Cursor(last, cursor.maximum, rows), used)
+        return Found([(table, chunk) for chunk in chunks], Cursor(last, cursor.maximum, rows), used, estimate)
 
     def _sizes(self, count: int) -> list[int]:
         """Return the number of rows that each task reads, for `count` chunks of the option's size."""

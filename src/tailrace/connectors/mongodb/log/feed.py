@@ -1,4 +1,4 @@
-"""LogReader: the planner's only reader of the oplog or change stream. MongoFeed: the feed that it reads. Planner."""
+"""MongoFeed: the oplog or change stream as the planner's reader gets it. Planner, the reader's thread."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from tailrace.connectors.mongodb.log.position import Committed, Position, Read
 from tailrace.connectors.mongodb.server.connection import retries
 from tailrace.connectors.mongodb.server.faults import explained_error, is_passing
 from tailrace.errors import SpoolFailed
-from tailrace.log import contracts, reader
+from tailrace.log import contracts
 from tailrace.log.contracts import Setback
-from tailrace.process.runtime import THREADS, Runtime
 
 # The spool's limits in bytes, unless max.queue.size.in.bytes is set.
 MEMORY_LIMIT = 128 << 20
@@ -61,13 +60,16 @@ class ReaderSettings:
         return cls(given or MEMORY_LIMIT, 0 if given else DISK_LIMIT, *retries(config))
 
 
-class MongoFeed:
-    """The changes of `source` after `start`. Implements `tailrace.log.contracts.LogFeed`.
+class MongoFeed(contracts.LogFeed[Position, Committed, Rows]):
+    """The changes of `source` after `start`.
 
-    A server's answer cannot be hurried: it comes when something has changed, or after a while.
+    A server's answer cannot be hurried: it comes when something has changed, or after a while. The server keeps a
+    cursor without calls.
     """
 
-    is_prompt = False
+    is_behind = False
+    # the number of answers
+    progress = 0
 
     def __init__(self, source: ChangeSource, start: Position, settings: ReaderSettings = ReaderSettings()) -> None:
         self.start = start
@@ -76,16 +78,15 @@ class MongoFeed:
         self.reached_position = Read(start)
         # the source's caught_up_at when the latest stretch was kept
         self._read_to = 0
-        self.is_behind = False
-        # the number of answers, and of the bytes of the log in them
-        self.progress = self.read_bytes = 0
+        # the bytes of the log in the answers
+        self.read_bytes = 0
 
     def open(self) -> None:
         self._source.open(self.reached_position)
         # stretches that were read but not kept come again
         self._source.caught_up_at = self._read_to
 
-    def read(self, is_asked: bool, is_hurried: Callable[[], bool]) -> contracts.Step[Position, Position, Rows] | None:
+    def read(self, is_asked: bool, is_hurried: Callable[[], bool]) -> contracts.Step[Position, Rows] | None:
         stretch = self._source.read()
         self.progress += 1
         if stretch is not None:
@@ -94,7 +95,7 @@ class MongoFeed:
         self.is_behind = False
         return None
 
-    def keep(self, step: contracts.Step[Position, Position, Rows]) -> None:
+    def keep(self, step: contracts.Step[Position, Rows]) -> None:
         stretch = step.stretch
         assert isinstance(stretch, IndexedRun)
         self.reached_position = stretch.reached
@@ -103,84 +104,30 @@ class MongoFeed:
         # after a large answer more changes are waiting
         self.is_behind = stretch.read_bytes >= _BACKLOG_ANSWER
 
-    def rest(self) -> None:
-        """Do nothing: the server keeps a cursor without calls."""
-
     def close(self) -> None:
         self._source.close()
 
-    def setback(self, error: Exception) -> Setback | None:
-        if not (is_passing(error) or isinstance(error, SpoolFailed)):
-            return None
+    def setback(self, error: BaseException) -> Setback:
+        end = explained_error(error)
+        if not isinstance(error, Exception) or not (is_passing(error) or isinstance(error, SpoolFailed)):
+            return Setback.last(end)
         text = f"reading the log is interrupted ({type(error).__name__})"
         of = self.settings
-        return Setback("session", text, of.max_retries, of.first_delay, of.retry_delay)
+        return Setback("session", text, of.max_retries, of.first_delay, of.retry_delay, end)
 
-    def lasting(self, error: BaseException) -> BaseException:
-        return explained_error(error)
-
-    def hurry(self) -> None:
-        """Do nothing: an answer cannot be hurried."""
-
-    def want(self, target: int) -> None:
-        """Do nothing: each answer of the server says how far it has read."""
-
-    def has_read(self, target: int) -> bool:
+    def has_read(self, target: Position) -> bool:
         # the first answer proves that this is the log that was read before
-        return self.progress > 0 and (self._read_to >= target or self.reached_position.time > target)
+        return self.progress > 0 and (self._read_to >= target.time or self.reached_position.time > target.time)
 
     def has_passed(self, position: Position) -> bool:
         return not self.reached_position.is_before(position) or self._read_to > position.time
 
-    def reached(self) -> Callable[[Position], Position]:
+    def reached(self, start: Position) -> Position:
         reached = self.reached_position
-
-        def moved(start: Position) -> Position:
-            # a token may advance while the known time does not
-            behind = start.is_before(reached) or (start.key == reached.key and start.token != reached.token)
-            return reached if behind else start
-
-        return moved
-
-    def forget(self, position: Committed) -> Position:
-        """Return `position`: the server removes old entries of its log by itself."""
-        return position
+        # a token may advance while the known time does not
+        behind = start.is_before(reached) or (start.key == reached.key and start.token != reached.token)
+        return reached if behind else start
 
     def head(self) -> Position:
         """Return the known end of the server's log while a backlog is being read."""
         return Position(self._source.answered_at if self.is_behind else 0)
-
-
-class MongoLogReader(reader.LogReader[Position, Committed, Position, Rows]):
-    """Reads the log from the start of `feed`."""
-
-    def __init__(self, feed: MongoFeed, runtime: Runtime = THREADS) -> None:
-        memory, disk = feed.settings.memory_limit, feed.settings.disk_limit
-        name = "tailrace-mongodb-reader"
-        super().__init__(feed, feed.start, memory_limit=memory, disk_limit=disk, name=name, runtime=runtime)
-        self.feed = feed
-
-    @property
-    def reached(self) -> Read:
-        """The position up to which the log has been read."""
-        return self.feed.reached_position
-
-    @property
-    def is_behind(self) -> bool:
-        """True while a backlog is being read."""
-        return self.feed.is_behind
-
-    @property
-    def read_bytes(self) -> int:
-        """The number of bytes of the log that have been read so far."""
-        return self.feed.read_bytes
-
-    def newest(self, planned: Position) -> Position:
-        """Return the newest position that is known to exist. It is `planned` if no captured change waits after it."""
-        waiting = self.reached if len(self.spool) else planned
-        return max(planned, waiting, self.feed.head(), key=lambda one: one.key)
-
-    def plan(self, start: Position, max_rows: int, max_bytes: int, upto: Position | None = None) -> Position:
-        end = super().plan(start, max_rows, max_bytes, upto)
-        # without a limit the batch may end after changes that are not captured
-        return self.idle_position(end) if upto is None and end != start else end
