@@ -120,8 +120,6 @@ def test_available_now_ends_at_what_was_committed_when_it_began(subject: Subject
 
 
 def test_a_snapshot_begins_the_query_and_ends(subject: Subject) -> None:
-    if not subject.snapshot:
-        pytest.skip("no snapshots")
     subject.insert(1, 2, 3)
     with Query(subject, subject.snapshot) as query:
         found = query.until(3)
@@ -137,11 +135,11 @@ def test_a_snapshot_begins_the_query_and_ends(subject: Subject) -> None:
 
 
 def test_a_signal_begins_an_incremental_snapshot(subject: Subject) -> None:
-    if not subject.signals:
-        pytest.skip("no incremental snapshots")
     subject.insert(1, 2, 3)
     with subject.at_work(), Query(subject, subject.signals) as query:
         query.begin()
+        # a log that is whole has brought the rows as changes
+        query.drain()
         asked = json.dumps({"type": "incremental", "data-collections": [subject.table]})
         query.descriptor.load_send_signal()(query.config, Signal("one", "execute-snapshot", asked))
         found = query.until(3)

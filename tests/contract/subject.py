@@ -23,9 +23,9 @@ class Subject(Protocol):
     options: Mapping[str, str]
     """Options of a query that delivers the changes of `things` from its start on, without a snapshot."""
     snapshot: Mapping[str, str]
-    """Options that a query with a snapshot has instead; empty if the connector takes no snapshots."""
+    """Options that a query with a snapshot has instead."""
     signals: Mapping[str, str]
-    """Further options of a query with signals; empty if the connector has no incremental snapshots."""
+    """Further options of a query with signals."""
     table: str
     """The name of `things` in a signal."""
     secrets: tuple[str, ...]

@@ -111,7 +111,7 @@ def test_check_asks_it(installed: None, log: Path, file: str, capsys: pytest.Cap
 def test_signal_writes_to_it(installed: None, log: Path, file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["signal", "pause-snapshot", file, "--id", "s"]) == 0
     assert capsys.readouterr().out == "pause-snapshot s: a line of the log log.signals.\n"
-    assert json.loads(log.read_text().splitlines()[-1])["after"] == {"id": 0, "item": "pause-snapshot s"}
+    assert json.loads(log.read_text().splitlines()[-1])["after"] == {"id": "s", "type": "pause-snapshot", "data": None}
 
 
 def test_the_status_line_speaks_its_words(installed: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,20 +1,22 @@
-"""The connector's part of events: the conversions of its types, and its changes as columns."""
+"""The connector's part of events: the conversions of its types, and the task that makes columns of changes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from tailrace.columns import CapturedTransactions, ChangeBatch, Column, Image, TableId, TableSchema
+from tailrace.columns import CapturedTransactions, ChangeBatch, Column, Image, Marker, TableId, TableSchema
 from tailrace.columns.logical import ABSENT
 from tailrace.events import column_plans
 from tailrace.events.captured import CapturedForm
 from tailrace.events.column_plans import Types
 from tailrace.events.event_settings import EventSettings
+from tailrace.events.record_assembly import to_rows
 from tailrace.values.conversion import Conversion
+from toylog.database import Change, Row
 
 _COLUMNS = (Column("id", "number", 4, nullable=False), Column("item", "text", 12))
 
@@ -45,30 +47,47 @@ def _conversion(column: Column, settings: EventSettings) -> Conversion | None:
     return column_plans.integer(32) if column.type_name == "number" else column_plans.text(settings)
 
 
-_TYPES = Types(_conversion, lambda column, conversion, settings: ABSENT, lambda column: column.nullable, _Declared())
-
-FORM = CapturedForm(_TYPES, _TYPES.declared, serial=False)
-
-
-def change_batch(table: TableId, changes: Sequence[tuple[int, dict[str, Any]]]) -> ChangeBatch:
-    """Return the changes of one table as columns. Each is a transaction of its own, committed at its position."""
-    lsns = pa.array([position.to_bytes(8, "big") for position, _ in changes], pa.binary())
-    at_us = np.array([change["at_us"] for _, change in changes], np.int64)
-    return ChangeBatch(
-        TableSchema(table, _COLUMNS, ("id",)),
-        np.frombuffer("".join(change["op"] for _, change in changes).encode(), np.uint8),
-        lsns,
-        np.arange(len(changes), dtype=np.int32),
-        np.ones(len(changes), np.int64),
-        CapturedTransactions(lsns, at_us),
-        _image([change["before"] for _, change in changes]),
-        _image([change["after"] for _, change in changes]),
-    )
+_DECLARED = _Declared()
+_TYPES = Types(_conversion, lambda column, conversion, settings: ABSENT, lambda column: column.nullable, _DECLARED)
+_FORM = CapturedForm(_TYPES, _DECLARED, serial=False)
 
 
-def _image(rows: Sequence[dict[str, Any] | None]) -> Image:
+@dataclass(frozen=True)
+class ChangesTask:
+    """A task with changes of one table, or with the rows of a snapshot, numbered from `first` on. Worker.
+
+    Each change is a transaction of its own, committed at its position.
+    """
+
+    table: str
+    changes: Sequence[Change]
+    settings: EventSettings
+    marker: Marker = Marker.FALSE
+    first: int = 1
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        lsns = pa.array([position.to_bytes(8, "big") for position, _ in self.changes], pa.binary())
+        rows, count = [row for _, row in self.changes], len(self.changes)
+        markers = np.full(count, self.marker, np.uint8)
+        markers[:-1] = Marker.TRUE if self.marker == Marker.LAST else self.marker
+        batch = ChangeBatch(
+            TableSchema(TableId("", "log", self.table), _COLUMNS, ("id",)),
+            np.frombuffer("".join(row["op"] for row in rows).encode(), np.uint8),
+            lsns,
+            np.arange(count, dtype=np.int32),
+            self.first + np.arange(count) * (self.marker != Marker.FALSE),
+            CapturedTransactions(lsns, np.array([row["at_us"] for row in rows], np.int64)),
+            _image([row["before"] for row in rows]),
+            _image([row["after"] for row in rows]),
+            markers,
+        )
+        return to_rows(batch, self.settings, _FORM)
+
+
+def _image(rows: Sequence[Row | None]) -> Image:
     """Return rows as columns of text; a row may be None."""
-    present = np.array([row is not None for row in rows])
-    texts = [[None if row is None or row[one.name] is None else str(row[one.name]) for row in rows] for one in _COLUMNS]
-    columns = [pa.array([None if text is None else text.encode() for text in column], pa.binary()) for column in texts]
-    return Image(present, columns, [None] * len(columns))
+    columns = []
+    for column in _COLUMNS:
+        values = (None if row is None else row[column.name] for row in rows)
+        columns.append(pa.array([None if value is None else str(value).encode() for value in values], pa.binary()))
+    return Image(np.array([row is not None for row in rows]), columns, [None] * len(columns))
