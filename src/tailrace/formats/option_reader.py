@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tailrace.config.named_options import NamedOptions
 from tailrace.errors import ConfigError
 from tailrace.formats.base import Encoding, Taken
 
 
-class OptionReader:
+class OptionReader(NamedOptions):
     """The options of one converter, without `prefix`; options that are not read are unknown.
 
     Reading raises ConfigError for an invalid value. Messages name options, never values that may be secret.
@@ -22,6 +23,10 @@ class OptionReader:
         self.without_effect: list[str] = []
         self.notices: list[str] = []
 
+    def wrong(self, name: str, why: str) -> ConfigError:
+        """Return the error for a wrong option; `why` follows its name."""
+        return ConfigError(f"{self.prefix}{name} {why}.", "Correct the configuration.")
+
     def text(self, name: str, *others: str) -> str:
         """Return the option's text, or that of the first of `others` that is present; empty if there is none."""
         found = ""
@@ -30,15 +35,8 @@ class OptionReader:
             found = found or self._options.get(one.lower(), "")
         return found
 
-    def boolean(self, name: str, default: bool) -> bool:
-        """Return True if the option is true."""
-        word = self.text(name).lower()
-        if word not in ("", "true", "false"):
-            raise ConfigError(f"{self.prefix}{name} must be true or false.", "Correct the configuration.")
-        return word == "true" if word else default
-
-    def word(self, name: str, allowed: Sequence[str], default: str) -> str:
-        """Return one of the allowed words, compared without regard to case."""
+    def one_of(self, name: str, allowed: Sequence[str], default: str) -> str:
+        """Return one of the allowed words as it is spelt there, compared without regard to case."""
         given = self.text(name)
         found = next((word for word in allowed if word.lower() == given.lower()), None) if given else default
         if found is None:

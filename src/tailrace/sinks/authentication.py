@@ -201,13 +201,13 @@ class OAuth2(Bearer):
         form |= {name.removeprefix(_PARAMS): text for name, text in settings.given.items() if name.startswith(_PARAMS)}
         self._headers = {"Accept": "application/json"}
         methods = ("client_secret_basic", "client_secret_post")
-        if settings.choice(f"{area}client_auth_method", methods[0], methods) == methods[0]:
+        if settings.word(f"{area}client_auth_method", methods[0], methods) == methods[0]:
             login = f"{quote(user, safe='')}:{quote(secret, safe='')}".encode()
             self._headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
         else:
             form |= {"client_id": user, "client_secret": secret}
         self._form = urlencode(form)
-        self._method = settings.choice(f"{area}token_url.http_method", "post", ("post", "get")).upper()
+        self._method = settings.word(f"{area}token_url.http_method", "post", ("post", "get")).upper()
 
     def _fetch(self) -> tuple[str, float | None]:
         if self._method == "GET":
@@ -223,7 +223,7 @@ class OAuth2(Bearer):
 def authentication(settings: Settings, timeout: float) -> Authentication:
     """Return the provider for `authentication.type`. Raises SinkError if options of another type are given."""
     kinds = {"jwt": "jwt.", "oauth2": "oauth2.", "standard-webhooks": "webhook."}
-    kind = settings.choice(f"{_AREA}type", "none", ("none", *kinds)) if settings.text(f"{_AREA}type") else "none"
+    kind = settings.word(f"{_AREA}type", "none", ("none", *kinds)) if settings.text(f"{_AREA}type") else "none"
     for name in settings.given:
         for other, area in kinds.items():
             if other != kind and name.startswith(_AREA + area):

@@ -5,13 +5,12 @@ A pipeline never tests a sink's name; it reads the attributes of the sink's clas
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import re
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from tailrace.columns.row import COLUMNS
 from tailrace.config.config import Config
 from tailrace.config.jar import Jar
+from tailrace.config.named_options import NamedOptions, nearest
 from tailrace.config.option import split_list
 from tailrace.connectors.findings import Finding
 from tailrace.errors import SinkError, TailraceError
@@ -136,7 +136,7 @@ class Sink(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedOptions):
     """The options of one sink, by the part of their names after `debezium.sink.<sink>.`."""
 
     sink: str
@@ -147,10 +147,10 @@ class Settings:
         names = list(known)
         for name in self.given:
             if name not in names:
-                close = difflib.get_close_matches(name, names, n=1)
-                nearest = f" The nearest is debezium.sink.{self.sink}.{close[0]}." if close else ""
+                close = nearest(name, names)
+                hint = f" The nearest is debezium.sink.{self.sink}.{close}." if close else ""
                 allowed = ", ".join(names) or "none"
-                raise SinkError(f"The sink {self.sink} has no option {name}.{nearest}", f"It has: {allowed}.")
+                raise SinkError(f"The sink {self.sink} has no option {name}.{hint}", f"It has: {allowed}.")
 
     def required(self, name: str) -> str:
         """Return an option's value. Raises SinkError if it is absent or empty."""
@@ -184,17 +184,6 @@ class Settings:
     def seconds(self, name: str, default_ms: int, least: int = 0) -> float:
         """Return an option that is in milliseconds, in seconds."""
         return self.number(name, default_ms, least) / 1000
-
-    def flag(self, name: str, default: bool = False) -> bool:
-        """Return an option that is `true` or `false`. Raises SinkError for any other value."""
-        return self.choice(name, "true" if default else "false", ("true", "false")) == "true"
-
-    def choice(self, name: str, default: str, words: Sequence[str]) -> str:
-        """Return the option in lower case, which is one of `words`. Raises SinkError for any other value."""
-        word = self.text(name, default).lower()
-        if word not in words:
-            raise self.wrong(name, f"must be one of {', '.join(words)}")
-        return word
 
     def listed(self, name: str) -> tuple[str, ...]:
         """Return the items of a comma-separated list."""

@@ -45,7 +45,7 @@ class HttpSink(OneWriter):
     def __init__(self, options: Mapping[str, str]) -> None:
         settings = Settings(self.name, options)
         settings.only((*_KNOWN, *(name for name in options if name.startswith(authentication.PARAMS))))
-        self._batches = settings.flag("batch.enabled")
+        self._batches = settings.boolean("batch.enabled")
         size = settings.number("batch.max-size", 200, 1)
         super().__init__(settings, size if self._batches else 1)
         timeout = settings.seconds("timeout.ms", 60_000, 1)
@@ -61,7 +61,7 @@ class HttpSink(OneWriter):
         self._prefix = settings.text("headers.prefix", "X-DEBEZIUM-")
         if not is_header_name(self._prefix):
             raise settings.wrong("headers.prefix", "has characters that a header's name cannot have")
-        self._encodes = settings.flag("headers.encode.base64", True)
+        self._encodes = settings.boolean("headers.encode.base64", True)
         self._authentication = authentication.authentication(settings, timeout)
         self._media = (_MEDIA_BATCH if self._batches else _MEDIA)["json"]
 

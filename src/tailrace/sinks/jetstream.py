@@ -393,14 +393,14 @@ class JetStreamSink(OneWriter):
     def __init__(self, options: Mapping[str, str]) -> None:
         settings = Settings(self.name, options)
         settings.only(_KNOWN)
-        self._pipelined = settings.flag("async.enabled", True)
+        self._pipelined = settings.boolean("async.enabled", True)
         super().__init__(settings, _PIPELINED)
         self._timeout = settings.seconds("async.timeout.ms", 5000, 1)
         self._servers, self._login = _place(settings)
         self._stream = settings.text("stream-name", "DebeziumStream")
         self._subjects = settings.listed("subjects") or ("*.*.*",)
-        self._storage = settings.choice("storage", "memory", ("memory", "file"))
-        self._creates = settings.flag("create-stream")
+        self._storage = settings.word("storage", "memory", ("memory", "file"))
+        self._creates = settings.boolean("create-stream")
         if not self._creates:
             for name in ("stream-name", "subjects", "storage"):
                 if settings.text(name):
@@ -409,7 +409,7 @@ class JetStreamSink(OneWriter):
         self._interval = settings.seconds("sync.retry.interval.ms", 1000, 1)
         self._factor = _factor(settings, "sync.retry.backoff.multiplier", 2.0)
         self._longest = settings.seconds("sync.retry.max.interval.ms", 60_000, 1)
-        self._numbers = settings.flag("message.id.enabled")
+        self._numbers = settings.boolean("message.id.enabled")
         self._numbering = self._stored = False
         self._publisher: Publisher | None = None
 

@@ -133,7 +133,7 @@ class RedisSink(OneWriter):
         settings = Settings(self.name, options)
         settings.only(_KNOWN)
         super().__init__(settings, settings.number("batch.size", 500, 1))
-        if settings.flag("cluster.enabled"):
+        if settings.boolean("cluster.enabled"):
             raise SinkError(
                 "debezium.sink.redis.cluster.enabled = true is not supported: the sink connects to one server.",
                 "Leave it out, and name one server.",
@@ -147,18 +147,18 @@ class RedisSink(OneWriter):
         self._tls = _tls(settings)
         self._null_key = settings.text("null.key", "default").encode()
         self._null_value = settings.text("null.value", "default").encode()
-        self._extended = settings.choice("message.format", "compact", ("compact", "extended")) == "extended"
+        self._extended = settings.word("message.format", "compact", ("compact", "extended")) == "extended"
         self._delay = settings.seconds("retry.initial.delay.ms", 300, 1)
         self._longest = settings.seconds("retry.max.delay.ms", 10_000, 1)
         self._connecting = settings.seconds("connection.timeout.ms", 2000, 1)
         self._answering = settings.seconds("socket.timeout.ms", 2000, 1)
-        self._replicated = settings.flag("wait.enabled")
+        self._replicated = settings.boolean("wait.enabled")
         self._wait_ms = settings.number("wait.timeout.ms", 1000, 1)
-        self._wait_again = settings.flag("wait.retry.enabled")
+        self._wait_again = settings.boolean("wait.retry.enabled")
         self._wait_delay = settings.seconds("wait.retry.delay.ms", 1000)
         self._share = settings.number("memory.threshold.percentage", 85, 0, 100) / 100
         self._limit = settings.number("memory.limit.mb", 0) << 20
-        self._skips_heartbeats = settings.flag("skip.heartbeat.messages", True)
+        self._skips_heartbeats = settings.boolean("skip.heartbeat.messages", True)
         self._connection: RedisConnection | None = None
         # Records per transaction: less than batch.size after a transaction has timed out.
         self._most = self._size
@@ -379,10 +379,10 @@ def _host_and_port(settings: Settings, address: str) -> tuple[str, int]:
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:
     stores = [name for name in settings.given if name.startswith(("ssl.truststore.", "ssl.keystore."))]
-    if not settings.flag("ssl.enabled"):
+    if not settings.boolean("ssl.enabled"):
         if stores:
             raise settings.wrong(stores[0], "has no effect without debezium.sink.redis.ssl.enabled = true")
-        settings.flag("ssl.hostname.verification.enabled")
+        settings.boolean("ssl.hostname.verification.enabled")
         return None
     for store in ("truststore", "keystore"):
         path, kind = settings.text(f"ssl.{store}.path"), settings.text(f"ssl.{store}.type", "JKS")
@@ -395,7 +395,7 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
     if settings.text("ssl.truststore.password"):
         raise settings.wrong("ssl.truststore.password", "has no meaning for a PEM file")
     context = ssl.create_default_context()
-    context.check_hostname = settings.flag("ssl.hostname.verification.enabled")
+    context.check_hostname = settings.boolean("ssl.hostname.verification.enabled")
     try:
         option = "ssl.truststore.path"
         if settings.text(option):

@@ -1,18 +1,18 @@
-"""Given: the options of one transform as typed values. No I/O. Any process."""
+"""OptionReader: the options of one transform as typed values. No I/O. Any process."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tailrace.config.expressions import compile_groups
+from tailrace.config.named_options import NamedOptions, nearest
 from tailrace.config.naming import replacement_fault
 from tailrace.errors import ConfigError
 
 _REMEDY = "Correct the options of the transform."
 
 
-class OptionReader:
+class OptionReader(NamedOptions):
     """Reads options by name, with defaults; every method raises ConfigError for a wrong text.
 
     `done` is called last: it refuses options that no method has read. Messages name options but hold no values.
@@ -21,6 +21,10 @@ class OptionReader:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name: text.strip() for name, text in options.items()}
         self._known: list[str] = []
+
+    def wrong(self, name: str, why: str) -> ConfigError:
+        """Return the error for a wrong option; `why` follows its name."""
+        return ConfigError(f"{name} {why}.", _REMEDY)
 
     def has(self, name: str) -> bool:
         """Return True if the option is given and not empty."""
@@ -43,22 +47,15 @@ class OptionReader:
         self._known.append(name)
         return self._options.get(name, default)
 
-    def boolean(self, name: str, default: bool) -> bool:
-        """Parse true or false."""
-        word = self.text(name).lower()
-        if word not in ("", "true", "false"):
-            raise ConfigError(f"{name} must be true or false.", _REMEDY)
-        return default if not word else word == "true"
-
     def integer(self, name: str, default: int | None, least: int = 1) -> int:
         """Parse a whole number; with the default None the option must be given."""
         text = self.required(name) if default is None else self.text(name, str(default))
         try:
             found = int(text)
         except ValueError:
-            raise ConfigError(f"{name} must be a whole number.", _REMEDY) from None
+            raise self.wrong(name, "must be a whole number") from None
         if found < least:
-            raise ConfigError(f"{name} must be at least {least}.", _REMEDY)
+            raise self.wrong(name, f"must be at least {least}")
         return found
 
     def number(self, name: str, default: float) -> float:
@@ -68,15 +65,12 @@ class OptionReader:
         except ValueError:
             found = 0.0
         if not 0.0 < found < float("inf"):
-            raise ConfigError(f"{name} must be a number above 0.", _REMEDY)
+            raise self.wrong(name, "must be a number above 0")
         return found
 
-    def word(self, name: str, default: str, choices: tuple[str, ...]) -> str:
+    def word(self, name: str, default: str, choices: Sequence[str]) -> str:
         """Return one of `choices`, given in any case; with an empty default the option must be given."""
-        found = (self.text(name, default) if default else self.required(name)).lower()
-        if found not in choices:
-            raise ConfigError(f"{name} must be one of {', '.join(choices)}.", _REMEDY)
-        return found
+        return super().word(name, default or self.required(name).lower(), choices)
 
     def names(self, name: str) -> tuple[str, ...]:
         """Parse a list of names separated by commas."""
@@ -110,6 +104,6 @@ class OptionReader:
         """Raise ConfigError for options that no method has read."""
         for name in self._options:
             if name not in self._known:
-                close = difflib.get_close_matches(name, self._known, n=1)
-                nearest = f"; the nearest is {close[0]}" if close else ""
-                raise ConfigError(f"It has no option {name}{nearest}.", _REMEDY)
+                close = nearest(name, self._known)
+                hint = f"; the nearest is {close}" if close else ""
+                raise ConfigError(f"It has no option {name}{hint}.", _REMEDY)

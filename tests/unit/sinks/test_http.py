@@ -339,7 +339,7 @@ JWT = {"authentication.type": "jwt", "authentication.jwt.url": "http://h", "auth
         ({"retries": "many"}, "retries must be a whole number between 0 and"),
         ({"timeout.ms": "0"}, "must be a whole number between 1 and"),
         ({"headers.prefix": "a b"}, "headers.prefix has characters"),
-        ({"batch.enabled": "maybe"}, "batch.enabled must be one of true, false"),
+        ({"batch.enabled": "maybe"}, "batch.enabled must be true or false"),
         ({"batch.max.size": "2"}, "The nearest is debezium.sink.http.batch.max-size"),
         ({"authentication.type": "basic"}, "authentication.type must be one of"),
         ({"authentication.webhook.secret": SECRET}, "needs debezium.sink.http.authentication.type = standard-webhooks"),

@@ -58,7 +58,7 @@ def options_of(kind: str, part: str, options: Mapping[str, str]) -> tuple[AvroOp
     for name in ("generalized.sum.type.support", "schema.backup.enabled"):
         given.refuse_true(name, "it makes other schemas")
     if kind == "apicurio":
-        given.word("apicurio.registry.avro.encoding", ("", "BINARY"), "")
+        given.one_of("apicurio.registry.avro.encoding", ("", "BINARY"), "")
     # these matter only for reading, and for schema parameters that these records do not have
     given.idle("enhanced.avro.schema.support", "flatten.unions", "flatten.singleton.unions", "schemas.enable")
     rules = Rules(

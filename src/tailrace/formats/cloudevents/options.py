@@ -53,8 +53,8 @@ def options_of(part: str, given: OptionReader) -> CloudEventsOptions:
     """Return the options. Raises ConfigError for unsupported ones."""
     if part != "value":
         raise ConfigError(f"{part}.converter cannot be CloudEventsConverter.", "It is a converter of values.")
-    serializer = given.word("serializer.type", ("json", "avro"), "json")
-    data = given.word("data.serializer.type", ("json", "avro"), "json")
+    serializer = given.one_of("serializer.type", ("json", "avro"), "json")
+    data = given.one_of("data.serializer.type", ("json", "avro"), "json")
     if serializer == "avro" and data == "json":
         raise ConfigError(
             f"{given.prefix}serializer.type = avro with {given.prefix}data.serializer.type = json is not supported.",
@@ -85,7 +85,7 @@ def options_of(part: str, given: OptionReader) -> CloudEventsOptions:
         where["type"],
         where["data_name"],
         given.text("schema.cloudevents.name"),
-        given.word("schema.name.adjustment.mode", ("none", "avro", "avro_unicode"), "avro"),
+        given.one_of("schema.name.adjustment.mode", ("none", "avro", "avro_unicode"), "avro"),
         url,
         nulls_stay,
         in_json,
@@ -97,7 +97,7 @@ def options_of(part: str, given: OptionReader) -> CloudEventsOptions:
 def _json(given: OptionReader) -> tuple[bool, bool, Json]:
     """Return whether data in JSON has its schema, whether its nulls stay despite defaults, and its encoding."""
     schemas = given.boolean("json.schemas.enable", True)
-    numeric = given.word("json.decimal.format", ("BASE64", "NUMERIC"), "BASE64") == "NUMERIC"
+    numeric = given.one_of("json.decimal.format", ("BASE64", "NUMERIC"), "BASE64") == "NUMERIC"
     nulls_stay = not given.boolean("json.replace.null.with.default", True)
     given.idle("schemas.enable", "json.schemas.cache.size")
     return schemas, nulls_stay, NUMERIC if numeric else JSON

@@ -45,7 +45,7 @@ class Json:
     def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
         """See formats.base.Configured."""
         given = OptionReader(f"{part}.converter.", options)
-        numeric = given.word("decimal.format", ("BASE64", "NUMERIC"), "BASE64") == "NUMERIC"
+        numeric = given.one_of("decimal.format", ("BASE64", "NUMERIC"), "BASE64") == "NUMERIC"
         given.idle("schemas.cache.size")
         if given.text("schema.content"):
             raise ConfigError(

@@ -40,7 +40,7 @@ class RegistryJson:
         found = apicurio(part, given)
         refuse_headers(found, "by this converter")
         given.idle("schemas.enable", "schemas.cache.size")
-        given.word("decimal.format", ("BASE64",), "BASE64")
+        given.one_of("decimal.format", ("BASE64",), "BASE64")
         return given.taken(RegistryJson(found))
 
     def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> Assembly | None:

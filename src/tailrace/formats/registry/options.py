@@ -106,7 +106,7 @@ def confluent(part: str, given: OptionReader) -> Registry:
     url = given.text("schema.registry.url") or os.environ.get(variable(option), "")
     user, _, password = _login(given).partition(":")
     bearer: tuple[tuple[str, str], ...] = ()
-    if given.word("bearer.auth.credentials.source", ("", "STATIC_TOKEN"), ""):
+    if given.one_of("bearer.auth.credentials.source", ("", "STATIC_TOKEN"), ""):
         names = ("bearer.auth.token", "bearer.auth.logical.cluster", "bearer.auth.identity.pool.id")
         bearer = tuple((name, given.text(name)) for name in names if given.text(name))
         for name in names[:2]:
@@ -145,7 +145,7 @@ def apicurio(part: str, given: OptionReader) -> Registry:
                 "Leave it out.",
             )
     width = 4 if given.boolean(prefix + "as-confluent", False) else 8
-    is_global = given.word(prefix + "use-id", ("globalId", "contentId"), "globalId") == "globalId"
+    is_global = given.one_of(prefix + "use-id", ("globalId", "contentId"), "globalId") == "globalId"
     headers = [
         (name, given.text(f"{prefix}request.headers.{name}")) for name in given.names(f"{prefix}request.headers.")
     ]
@@ -173,7 +173,7 @@ def apicurio(part: str, given: OptionReader) -> Registry:
         is_global=is_global,
         group=given.text(prefix + "artifact.group-id"),
         artifact=given.text(prefix + "artifact.artifact-id"),
-        if_exists=given.word(prefix + "auto-register.if-exists", exists, ""),
+        if_exists=given.one_of(prefix + "auto-register.if-exists", exists, ""),
         in_headers=in_headers,
     )
 
@@ -200,7 +200,7 @@ def variable(option: str) -> str:
 
 def _login(given: OptionReader) -> str:
     """Return `user:password`; empty if there is none."""
-    source = given.word("basic.auth.credentials.source", ("", "URL", "USER_INFO"), "")
+    source = given.one_of("basic.auth.credentials.source", ("", "URL", "USER_INFO"), "")
     info = given.text("basic.auth.user.info", "schema.registry.basic.auth.user.info")
     if source == "USER_INFO":
         return info

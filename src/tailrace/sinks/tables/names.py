@@ -126,7 +126,7 @@ def _routing(given: Settings) -> Routing | None:
     regex, replacement = given.text("route.regex"), given.text("route.replacement")
     if bool(regex) != bool(replacement):
         raise given.wrong("route.regex", "and route.replacement need each other")
-    field, unique = given.text("route.key.field.name", FIELD), given.flag("route.key.enforce.uniqueness", True)
+    field, unique = given.text("route.key.field.name", FIELD), given.boolean("route.key.enforce.uniqueness", True)
     if not regex:
         return None
     fault = replacement_fault("regex", regex, "replacement", replacement)

@@ -95,16 +95,16 @@ class TablesSink(Sink):
              "format", *(f"schema.{kind}" for kind in CHOICES))
         )  # fmt: skip
         self.path = absolute(given.required("path"))
-        self.format = FORMATS[given.choice("format", Delta.name, tuple(FORMATS))]
+        self.format = FORMATS[given.word("format", Delta.name, tuple(FORMATS))]
         self.jars, self.settings = self.format.jars, _CODE | dict(self.format.settings)
-        self.mode = given.choice("mode", "latest", _MODES)
-        self.keeps_deletes = given.flag("upsert-keep-deletes")
+        self.mode = given.word("mode", "latest", _MODES)
+        self.keeps_deletes = given.boolean("upsert-keep-deletes")
         if self.keeps_deletes and self.mode != "latest":
             raise given.wrong("upsert-keep-deletes", "is only for the mode latest")
         self.at_once = given.number("tables.at.once", 4, least=1, most=64)
-        self.unknown = given.choice("unknown.values", "stop", ("stop", "null", "reselect"))
+        self.unknown = given.word("unknown.values", "stop", ("stop", "null", "reselect"))
         self._source: Config | None = None
-        stops = given.choice("added.default", "stop", ("stop", "null")) == "stop"
+        stops = given.word("added.default", "stop", ("stop", "null")) == "stop"
         self.policies = Policies(**{kind: _policy(given, kind) for kind in CHOICES}, stops_at_defaults=stops)
         self._describe: Describe | None = None
         self.can_read_again = False
@@ -338,4 +338,4 @@ def _policy(given: Settings, kind: str) -> str:
     why = SENSELESS.get((kind, given.text(name).lower()))
     if why is not None:
         raise given.wrong(name, f"must be one of {', '.join(words)}: {why}")
-    return given.choice(name, words[0], words)
+    return given.word(name, words[0], words)
