@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.postgres.log.indexed_run import IndexedRun, Rows
-from tailrace.connectors.postgres.log.indexing import Indexer
+from tailrace.connectors.postgres.log.indexing import MESSAGE_NAME, Indexer
 from tailrace.connectors.postgres.protocol.pgoutput import Relation
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.evolution import Moment
@@ -145,7 +145,7 @@ def index(
 ) -> list[IndexedRun]:
     """Return the index of the log from its beginning, in runs that end at `cuts`."""
     messages, lsns = log(transactions)
-    numbering = Numbering(SCHEMAS, frozenset()) if numbered else None
+    numbering = Numbering(SCHEMAS, frozenset(), MESSAGE_NAME) if numbered else None
     indexer = Indexer(start, Known(), skip, numbering, lambda prefix: prefix == "kept")
     stretches = []
     bounds = sorted({0, len(messages), *(cut % (len(messages) + 1) for cut in cuts)})

@@ -157,12 +157,12 @@ class Simulation:
         self.given = position
         # The slot still holds all that must be delivered.
         for row in self.expected[len(self.delivered) + self.planned_rows(position) :]:
-            assert position.safe_lsn <= self.record[row[5]]
+            assert position.safe_lsn <= self.record[row[4]]
 
     def planned_rows(self, position: LogPosition) -> int:
         """Return the number of rows in the batch that ends at the position."""
         left = self.expected[len(self.delivered) :]
-        return sum(not position.is_before(LogPosition(row[5], consumed=row[4] + 1)) for row in left)
+        return sum(not position.is_before(LogPosition(row[4], consumed=row[3] + 1)) for row in left)
 
     def deliver(self, end: LogPosition) -> None:
         if self.committed.is_before(end):
