@@ -86,7 +86,7 @@ def test_it_is_one_of_the_connectors(installed: None, log: Path) -> None:
     assert [one.name for one in registry.known()] == [*registry.OWN, "toylog"]
     run = registry.from_entries(entries(log))
     assert (run.source.connector, run.source["log.file"], run.source.event_format) == ("toylog", str(log), "3")
-    assert "| `log.file` | required | Path of the log. |" in reference.page("toylog")
+    assert "`log.file` | required | Path of the log. |" in reference.page("toylog")
 
 
 def test_its_options_are_judged_like_all_others(installed: None, log: Path) -> None:

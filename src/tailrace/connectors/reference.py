@@ -81,7 +81,7 @@ def _page_name(connector: str) -> str:
 
 
 def _connector(page_name: str) -> str:
-    return next(name for name in registry.OWN if _page_name(name) == page_name)
+    return next(one.name for one in registry.known() if _page_name(one.name) == page_name)
 
 
 @cache
@@ -172,7 +172,7 @@ def _noted(row: Row) -> Definition:
 
 def _own(connector: str) -> list[Row]:
     """Return the rows that the shared page does not define for this connector."""
-    return [row for row in _rows(connector) if row.definition not in _common()[row.name]]
+    return [row for row in _rows(connector) if row.definition not in _common().get(row.name, ())]
 
 
 def _section(heading: str, rows: Iterable[Row], anchored: set[str]) -> Iterator[str]:
