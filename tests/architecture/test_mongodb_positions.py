@@ -23,13 +23,13 @@ def commit(log: MongoLogSession, planned: p.Position, read: p.Read, committed: p
     log.release(log.feed.reached_position)  # wrong
 
 
-def read(feed: MongoFeed, stretch: IndexedRun, wanted: p.Position, committed: p.Committed) -> None:
-    feed.reached_position = stretch.reached
-    feed.reached_position = stretch.position(0)
+def read(feed: MongoFeed, run: IndexedRun, wanted: p.Position, committed: p.Committed) -> None:
+    feed.reached_position = run.reached
+    feed.reached_position = run.position(0)
     feed.reached_position = wanted  # wrong
     feed.reached_position = committed  # wrong
     feed.reached_position = p.Position(7)  # wrong
-    IndexedRun.of(stretch.rows, wanted, None, 0)  # wrong
+    IndexedRun.of(run.rows, wanted, None, 0)  # wrong
 """
 
 

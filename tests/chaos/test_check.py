@@ -59,7 +59,7 @@ def test_each_repeat_is_found_where_none_is_allowed() -> None:
         assert kinds([*SINK[: place + 1], *SINK[place:]]), SINK[place]
 
 
-def test_a_replay_of_a_stretch_is_allowed_where_repeats_are() -> None:
+def test_a_replay_of_a_run_is_allowed_where_repeats_are() -> None:
     for begin in range(len(SINK)):
         for end in range(begin + 1, len(SINK) + 1):
             # A replay begins with a batch, and no batch begins between a delete and its tombstone.

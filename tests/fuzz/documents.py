@@ -174,14 +174,14 @@ def _run(data: bytes) -> object:
         kind = STREAM
         feed._prove(answer)
     found: list[object] = []
-    for stretch in feed._read(answer) if data[0] % 3 == 0 else (feed._stretch(answer),):
-        if stretch is None:
+    for run in feed._read(answer) if data[0] % 3 == 0 else (feed._run(answer),):
+        if run is None:
             return "nothing"
         # The planner's queries about it.
-        for row in range(len(stretch.rows)):
-            stretch.position(row)
-        Position.from_json(stretch.reached.to_json())
-        for parts in segments([stretch.rows], namespaces.names, kind).values():
+        for row in range(len(run.rows)):
+            run.position(row)
+        Position.from_json(run.reached.to_json())
+        for parts in segments([run.rows], namespaces.names, kind).values():
             for segment in parts:
                 for settings in _settings():
                     for rows in to_rows(segment, settings):

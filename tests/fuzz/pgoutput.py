@@ -147,8 +147,8 @@ def _indexed(messages: Sequence[bytes], cut: int, numbered: bool) -> object:
         data, offsets = _GUARDED.copy(b"".join(part)), _GUARDED.numbers(np.cumsum([0, *map(len, part)]))
         step = indexer.index(data, offsets, np.arange(len(part), dtype=np.int64))
         indexer.keep(step)
-        stretch = step.stretch.compacted()
-        found.append((len(stretch), stretch.size(0, len(stretch)), tuple(stretch.version.tolist())[:6]))
+        run = step.run.compacted()
+        found.append((len(run), run.size(0, len(run)), tuple(run.version.tolist())[:6]))
     return tuple(found)
 
 

@@ -147,7 +147,7 @@ def index(
     messages, lsns = log(transactions)
     numbering = Numbering(SCHEMAS, frozenset(), MESSAGE_NAME) if numbered else None
     indexer = Indexer(start, Known(), skip, numbering, lambda prefix: prefix == "kept")
-    stretches = []
+    runs = []
     bounds = sorted({0, len(messages), *(cut % (len(messages) + 1) for cut in cuts)})
     for low, high in itertools.pairwise(bounds):
         offsets = np.zeros(high - low + 1, np.int64)
@@ -155,32 +155,32 @@ def index(
         data = np.frombuffer(b"".join(messages[low:high]), np.uint8)
         step = indexer.index(data, offsets, np.array(lsns[low:high], np.int64))
         indexer.keep(step)
-        stretches.append(step.stretch.compacted())
-    return stretches
+        runs.append(step.run.compacted())
+    return runs
 
 
-def rows(stretches: list[IndexedRun]) -> list[tuple[object, ...]]:
-    """Return everything known of each row of the stretches."""
-    return rows_of([Rows(stretch, 0, len(stretch)) for stretch in stretches])
+def rows(runs: list[IndexedRun]) -> list[tuple[object, ...]]:
+    """Return everything known of each row of the runs."""
+    return rows_of([Rows(run, 0, len(run)) for run in runs])
 
 
 def rows_of(parts: Sequence[Rows]) -> list[tuple[object, ...]]:
     """Return everything known of each of the rows."""
     found = []
     for part in parts:
-        stretch, by_row = part.run, part.run.by_row
+        run, by_row = part.run, part.run.by_row
         for row in range(part.first, part.last):
             place = int(by_row.transaction[row])
-            at = int(stretch.rows[row])
+            at = int(run.rows[row])
             found.append((
-                bytes(stretch.data[stretch.offsets[at] : stretch.offsets[at + 1]]),
-                int(stretch.version[row]),
+                bytes(run.data[run.offsets[at] : run.offsets[at + 1]]),
+                int(run.version[row]),
                 int(by_row.lsn[row]),
                 int(by_row.ordinal[row]),
-                int(stretch.transactions.commit_lsn[place]),
-                int(stretch.transactions.previous_end[place]),
-                int(stretch.transactions.commit_us[place]),
+                int(run.transactions.commit_lsn[place]),
+                int(run.transactions.previous_end[place]),
+                int(run.transactions.commit_us[place]),
                 [None if order is None else int(order[row]) for order in (by_row.total_order, by_row.table_order)],
-                stretch.counts.get(place) if stretch.op[row] == ord("C") else None,
+                run.counts.get(place) if run.op[row] == ord("C") else None,
             ))  # fmt: skip
     return found

@@ -169,8 +169,8 @@ def test_blocks_have_the_same_rows_and_count_the_same_changes(
     transactions: list[list[Change]], parallelism: int
 ) -> None:
     spool: Spool[Any, Any] = Spool(LogPosition(), 1 << 20, 0)
-    for stretch in index(transactions, [7, 23], LogPosition(), False):
-        spool.put(stretch)
+    for run in index(transactions, [7, 23], LogPosition(), False):
+        spool.put(run)
     taken = spool.take(LogPosition(), spool.plan(LogPosition(), 1 << 30, 1 << 30))
     chosen = event_settings("server", "d", blocks=LAST, skipped_operations=frozenset())
     with pytest.MonkeyPatch.context() as patched:

@@ -40,8 +40,8 @@ def test_batches_hold_every_row_once_and_a_restart_goes_on_where_one_ended(
         if spool is None or data.draw(st.booleans()):
             # After a restart the log is read again, and delivered messages are dropped.
             spool = Spool(position, 1 << 20, 0)
-            for stretch in index(transactions, cuts, position, False):
-                spool.put(stretch)
+            for run in index(transactions, cuts, position, False):
+                spool.put(run)
         end = spool.plan(position, limit, 1 << 20)
         if end == position:
             break
@@ -59,8 +59,8 @@ def test_segments_by_key_keep_the_order_of_each_key_and_by_topic_that_of_the_tab
     transactions: list[list[Change]], parallelism: int
 ) -> None:
     spool = Spool(LogPosition(), 1 << 20, 0)
-    for stretch in index(transactions, [], LogPosition(), False):
-        spool.put(stretch)
+    for run in index(transactions, [], LogPosition(), False):
+        spool.put(run)
     end = spool.plan(LogPosition(), 1 << 30, 1 << 30)
     taken = spool.take(LogPosition(), end)
     expected: dict[str, list[tuple[int, int]]] = defaultdict(list)

@@ -143,7 +143,7 @@ def a_spool_error_drops_a_run() -> contextlib.AbstractContextManager[None]:
     def wrong(self: Any, step: Any) -> None:
         self._feed.keep(step)
         try:
-            self.spool.put(step.stretch, step.is_wanted)
+            self.spool.put(step.run, step.is_wanted)
         except SpoolFailed as error:
             raise OSError(28, "no space") from error
 

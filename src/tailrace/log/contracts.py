@@ -228,7 +228,7 @@ class IndexedRun(Protocol[P, Taken_co]):
 class Step(Generic[P, Taken]):
     """The result of one read: a run to keep. If `is_wanted` is False, nothing is lost without it."""
 
-    stretch: IndexedRun[P, Taken]
+    run: IndexedRun[P, Taken]
     is_wanted: bool
 
 

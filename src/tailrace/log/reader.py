@@ -252,14 +252,14 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
         self.spool.wait(REST_SECONDS, seen)
 
     def _keep(self, step: Step[P, Taken]) -> None:
-        """Keep a step's stretch, then tell the feed.
+        """Keep a step's run, then tell the feed.
 
         If the disk refuses it, wait, as for a full spool, until Spark has committed some of the rest. Raises
-        SpoolFailed if Spark cannot commit anything, because a batch being replayed needs the stretch.
+        SpoolFailed if Spark cannot commit anything, because a batch being replayed needs the run.
         """
         while True:
             try:
-                self.spool.put(step.stretch, step.is_wanted)
+                self.spool.put(step.run, step.is_wanted)
                 self._feed.keep(step)
                 return
             except SpoolFailed as error:

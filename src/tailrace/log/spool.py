@@ -136,33 +136,33 @@ def _read(descriptor: int, data: Bytes, start: int) -> None:
 
 # --- the spool --------------------------------------------------------------------------------------------------------
 
-# A stretch below both limits is joined with the next small one. A stream brings one stretch per commit, and every step
-# of a batch runs once per stretch.
+# A run below both limits is joined with the next small one. A stream brings one run per commit, and every step
+# of a batch runs once per run.
 JOINED_BYTES = 256 << 10
 JOINED_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _Held(Generic[P, Taken]):
-    """A stretch and the size of its raw bytes. If the bytes are on disk, at `place`, the stretch itself has none."""
+    """A run and the size of its raw bytes. If the bytes are on disk, at `place`, the run itself has none."""
 
-    stretch: IndexedRun[P, Taken]
+    run: IndexedRun[P, Taken]
     size: int
     place: FilePlace | None
 
     def loaded(self, spill: Spill, first: int, last: int) -> IndexedRun[P, Taken]:
-        """Return the stretch with the bytes of its rows `[first, last)` in memory."""
+        """Return the run with the bytes of its rows `[first, last)` in memory."""
         if self.place is None:
-            return self.stretch
-        return self.stretch.with_data(first, last, partial(spill.read, self.place))
+            return self.run
+        return self.run.with_data(first, last, partial(spill.read, self.place))
 
 
 class Spool(Generic[P, Taken]):
     """Stretches in log order, after `start`.
 
-    Beyond `memory_limit` bytes, the raw bytes of further stretches go to disk. Beyond `memory_limit + disk_limit`
-    bytes, `full` makes the reader wait, unless a batch being replayed has not been read to its end. One stretch, or
-    such a batch, may exceed both limits. When the disk has refused a stretch, the spool is full until something is
+    Beyond `memory_limit` bytes, the raw bytes of further runs go to disk. Beyond `memory_limit + disk_limit`
+    bytes, `full` makes the reader wait, unless a batch being replayed has not been read to its end. One run, or
+    such a batch, may exceed both limits. When the disk has refused a run, the spool is full until something is
     released.
     """
 
@@ -197,7 +197,7 @@ class Spool(Generic[P, Taken]):
         return self._bytes
 
     def __len__(self) -> int:
-        """Return the number of stretches held."""
+        """Return the number of runs held."""
         return len(self._held)
 
     def has_reached(self, position: P) -> bool:
@@ -229,34 +229,34 @@ class Spool(Generic[P, Taken]):
             self._required = end
             self._notify()
 
-    def put(self, stretch: IndexedRun[P, Taken], is_wanted: bool = True) -> None:
-        """Keep a stretch, which follows the last one. On SpoolFailed the content is unchanged and the spool is full.
+    def put(self, run: IndexedRun[P, Taken], is_wanted: bool = True) -> None:
+        """Keep a run, which follows the last one. On SpoolFailed the content is unchanged and the spool is full.
 
-        If the stretch is not wanted, only note how far the log has been read.
+        If the run is not wanted, only note how far the log has been read.
         """
-        size = int(stretch.data.nbytes) if is_wanted else 0
+        size = int(run.data.nbytes) if is_wanted else 0
         place = None
-        reached = stretch.leads_to(self._reached)
+        reached = run.leads_to(self._reached)
         if size and self._in_memory and self._in_memory + size > self._memory_limit:
             try:
-                place = self._spill.append(stretch.data)
+                place = self._spill.append(run.data)
             except SpoolFailed:
                 with self._changed:
                     self._is_refused = True
                     self._notify()
                 raise
-            stretch = stretch.without_data()
+            run = run.without_data()
         with self._changed:
             if is_wanted:
-                self._hold(_Held(stretch, size, place))
+                self._hold(_Held(run, size, place))
             self._reached = reached
             self._notify()
 
     def _hold(self, held: _Held[P, Taken]) -> None:
         if held.place is None and self._held and self._held[-1].place is None:
             last = self._held[-1]
-            if last.size + held.size <= JOINED_BYTES and len(last.stretch) + len(held.stretch) <= JOINED_ROWS:
-                joined = last.stretch.joined(held.stretch)
+            if last.size + held.size <= JOINED_BYTES and len(last.run) + len(held.run) <= JOINED_ROWS:
+                joined = last.run.joined(held.run)
                 if joined is not None:
                     self._held.pop()
                     self._bytes -= last.size
@@ -282,9 +282,9 @@ class Spool(Generic[P, Taken]):
                 self._changed.wait(seconds)
 
     def release(self, position: P) -> None:
-        """Drop the stretches that have nothing to deliver after `position`."""
+        """Drop the runs that have nothing to deliver after `position`."""
         with self._changed:
-            while self._held and self._held[0].stretch.is_passed(position):
+            while self._held and self._held[0].run.is_passed(position):
                 held = self._held.popleft()
                 self._bytes -= held.size
                 if held.place:
@@ -302,27 +302,27 @@ class Spool(Generic[P, Taken]):
         batch that only ends a transaction of which every row has been delivered.
         """
         with self._changed:
-            stretches = [held.stretch for held in self._held]
+            runs = [held.run for held in self._held]
         best = start
-        # the stretch and the row after which the batch may be cut
+        # the run and the row after which the batch may be cut
         last: tuple[IndexedRun[P, Taken], int] | None = None
         rows = size = 0
-        for stretch in stretches:
-            first = stretch.first_after(start)
-            limit = len(stretch) if upto is None else max(first, stretch.first_after(upto))
-            fitting = _fitting(stretch, first, limit, max_rows - rows, max_bytes - size)
-            best = stretch.end(start, -1 if rows else first, fitting, upto) or best
+        for run in runs:
+            first = run.first_after(start)
+            limit = len(run) if upto is None else max(first, run.first_after(upto))
+            fitting = _fitting(run, first, limit, max_rows - rows, max_bytes - size)
+            best = run.end(start, -1 if rows else first, fitting, upto) or best
             if fitting < limit:
                 if best is not start:
                     return best
                 if fitting > first or last is None:
-                    last = stretch, max(fitting - 1, first)
+                    last = run, max(fitting - 1, first)
                 return last[0].cut(last[1], start)
             if limit > first:
-                last = stretch, limit - 1
+                last = run, limit - 1
                 rows += limit - first
-                size += stretch.size(first, limit)
-            if limit < len(stretch):
+                size += run.size(first, limit)
+            if limit < len(run):
                 break
         return last[0].cut(last[1], start) if cut and last is not None and best is start else best
 
@@ -332,19 +332,19 @@ class Spool(Generic[P, Taken]):
             held = list(self._held)
         found = []
         for one in held:
-            first, last = one.stretch.first_after(start), one.stretch.first_after(end)
+            first, last = one.run.first_after(start), one.run.first_after(end)
             if first < last:
                 found.append(one.loaded(self._spill, first, last).taken(first, last))
         return found
 
     def holds_rows_after(self, position: P) -> bool:
         with self._changed:
-            return any(held.stretch.first_after(position) < len(held.stretch) for held in self._held)
+            return any(held.run.first_after(position) < len(held.run) for held in self._held)
 
 
-def _fitting(stretch: IndexedRun[P, Taken], first: int, limit: int, max_rows: int, max_bytes: int) -> int:
-    """Return the end of the rows `[first, …)` of the stretch, at most `limit`, that stay within the limits."""
+def _fitting(run: IndexedRun[P, Taken], first: int, limit: int, max_rows: int, max_bytes: int) -> int:
+    """Return the end of the rows `[first, …)` of the run, at most `limit`, that stay within the limits."""
     last = min(limit, first + max(max_rows, 0))
-    if last <= first or stretch.size(first, last) <= max_bytes:
+    if last <= first or run.size(first, last) <= max_bytes:
         return max(last, first)
-    return first + bisect_right(range(first + 1, last + 1), max_bytes, key=lambda end: stretch.size(first, end))
+    return first + bisect_right(range(first + 1, last + 1), max_bytes, key=lambda end: run.size(first, end))

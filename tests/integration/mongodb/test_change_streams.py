@@ -244,19 +244,19 @@ def test_parts_of_an_event_are_put_together() -> None:
              "ns": {"db": "d", "coll": "c"}, "documentKey": {"_id": 2},
              "fullDocumentBeforeChange": {"_id": 2}}  # fmt: skip
     second = {"_id": {"_data": "c"}, "splitEvent": {"fragment": 2, "of": 2}, "fullDocument": {"_id": 2, "x": 1}}
-    stretch = feed._stretch(answer(whole, first))
-    assert stretch is not None
-    assert len(stretch.rows) == 1
-    stretch = feed._stretch(answer(second))
-    assert stretch is not None
-    start = int(stretch.rows.at[0])
-    size = int(fields.load(stretch.rows.data, start))
-    joined = bson.decode(stretch.rows.data[start : start + size].tobytes())
+    run = feed._run(answer(whole, first))
+    assert run is not None
+    assert len(run.rows) == 1
+    run = feed._run(answer(second))
+    assert run is not None
+    start = int(run.rows.at[0])
+    size = int(fields.load(run.rows.data, start))
+    joined = bson.decode(run.rows.data[start : start + size].tobytes())
     assert joined["_id"] == {"_data": "c"}
     assert joined["fullDocument"] == {"_id": 2, "x": 1}
     assert joined["fullDocumentBeforeChange"] == {"_id": 2}
     assert "splitEvent" not in joined
-    assert list(stretch.rows.number) == [2]
+    assert list(run.rows.number) == [2]
 
 
 def test_the_time_of_a_token() -> None:

@@ -47,7 +47,7 @@ def oplog(content: bytes) -> None:
 
 def stream(content: bytes) -> None:
     feed: Any = ChangeStreamFeed(None, namespaces(), StreamSettings())  # type: ignore[arg-type]
-    feed._stretch(raw.read_answer(GUARDED.copy(content))[0])
+    feed._run(raw.read_answer(GUARDED.copy(content))[0])
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ ALL = 1 << 62
 LOST = PositionLost("It is gone.", "Start again.")
 
 
-def stretch(first: int, count: int = 1) -> IndexedRun:
+def run(first: int, count: int = 1) -> IndexedRun:
     """Return changes of `SIZE` bytes each, with the timestamps from `first` on."""
     data = readonly(np.frombuffer((SIZE.to_bytes(4, "little") + bytes(SIZE - 4)) * count, np.uint8))
     time = np.arange(first, first + count, dtype=np.int64)
@@ -34,7 +34,7 @@ def stretch(first: int, count: int = 1) -> IndexedRun:
     return IndexedRun.of(rows, Read(Position(first + count - 1, 1)), None, len(data))
 
 
-def event_stretch(first: int, count: int) -> IndexedRun:
+def event_run(first: int, count: int) -> IndexedRun:
     """Return change events of different sizes, each with its resume token, with the timestamps from `first` on."""
     times = range(first, first + count)
     documents = [encode({"_id": {"_data": f"token {time}"}, "x": "y" * (time % 7)}) for time in times]
@@ -48,7 +48,7 @@ def event_stretch(first: int, count: int) -> IndexedRun:
     return IndexedRun.of(rows, last, tokens, len(data))
 
 
-def transaction_stretch() -> IndexedRun:
+def transaction_run() -> IndexedRun:
     """Return two changes of which the second stands first in the data, as those of a transaction may."""
     documents = [encode({"second": 1}), encode({"first": "a longer one"})]
     data = readonly(np.frombuffer(b"".join(documents), np.uint8))
@@ -144,7 +144,7 @@ def test_what_was_read_before_an_error_is_delivered_before_it_is_raised(
     read: Callable[..., tuple[Log, Feed]],
 ) -> None:
     """The server may no longer have the changes."""
-    reader, feed = read(stretch(1, 3), stretch(4, 2), LOST)
+    reader, feed = read(run(1, 3), run(4, 2), LOST)
     assert feed.done.wait(10)
     while not reader.has_failed:
         pass
@@ -167,7 +167,7 @@ def test_what_was_read_before_an_error_is_delivered_before_it_is_raised(
 def test_a_batch_that_no_longer_fits_the_spool_is_read_again_all_the_same(
     read: Callable[..., tuple[Log, Feed]],
 ) -> None:
-    reader, _ = read(*(stretch(number, 2) for number in range(1, 20, 2)), memory_limit=3 * SIZE, disk_limit=0)
+    reader, _ = read(*(run(number, 2) for number in range(1, 20, 2)), memory_limit=3 * SIZE, disk_limit=0)
     end = Position(15, 1)
     assert sum(len(part) for part in reader.take(Position(), end)) == 15
     # No further, because the next changes exceed the limit.
@@ -179,14 +179,14 @@ def test_a_batch_that_no_longer_fits_the_spool_is_read_again_all_the_same(
 def test_a_replay_that_the_log_cannot_give_ends_with_the_error(
     read: Callable[..., tuple[Log, Feed]],
 ) -> None:
-    reader, _ = read(stretch(1, 2), LOST)
+    reader, _ = read(run(1, 2), LOST)
     with pytest.raises(PositionLost):
         reader.take(Position(), Position(5, 1))
 
 
 @pytest.mark.parametrize("fault", [MemoryError(), SystemExit(), AttributeError("x")])
 def test_a_thread_that_ends_is_never_waited_for(read: Callable[..., tuple[Log, Feed]], fault: BaseException) -> None:
-    reader, _ = read(stretch(1), fault)
+    reader, _ = read(run(1), fault)
     with pytest.raises(ConnectionFailed, match=type(fault).__name__):
         reader.take(Position(), Position(5, 1))
 
@@ -194,8 +194,8 @@ def test_a_thread_that_ends_is_never_waited_for(read: Callable[..., tuple[Log, F
 def test_a_chunk_that_cannot_be_kept_ends_the_thread_and_is_not_counted_as_read(
     read: Callable[..., tuple[Log, Feed]],
 ) -> None:
-    broken = replace(stretch(9), rows=None)  # type: ignore[arg-type]
-    reader, _ = read(stretch(1), broken)
+    broken = replace(run(9), rows=None)  # type: ignore[arg-type]
+    reader, _ = read(run(1), broken)
     with pytest.raises(ConnectionFailed):
         reader.take(Position(), Position(9, 1))
     assert reader.feed.reached_position == Position(1, 1)
@@ -208,7 +208,7 @@ def drained_until_error(reader: Log) -> list[int]:
 
 
 def test_batches_hold_every_change_once(read: Callable[..., tuple[Log, Feed]]) -> None:
-    reader, _ = read(stretch(1, 3), stretch(4), stretch(5, 4))
+    reader, _ = read(run(1, 3), run(4), run(5, 4))
     reader.take(Position(), Position(8, 1))
     assert drained(reader, Position(), 2) == [1, 2, 3, 4, 5, 6, 7, 8]
 
@@ -216,7 +216,7 @@ def test_batches_hold_every_change_once(read: Callable[..., tuple[Log, Feed]]) -
 def test_nothing_is_newer_than_what_was_planned_while_no_change_waits(
     read: Callable[..., tuple[Log, Feed]],
 ) -> None:
-    reader, _ = read(stretch(1, 3))
+    reader, _ = read(run(1, 3))
     reader.take(Position(), Position(3, 1))
     reader._planned = Position(1, 1)
     assert reader.newest() == Position(3, 1)
@@ -227,7 +227,7 @@ def test_nothing_is_newer_than_what_was_planned_while_no_change_waits(
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 100])
 def test_changes_that_wait_on_disk_are_those_that_were_read(read: Callable[..., tuple[Log, Feed]], rows: int) -> None:
-    script = [event_stretch(1, 4), event_stretch(5, 3), event_stretch(8, 5)]
+    script = [event_run(1, 4), event_run(5, 3), event_run(8, 5)]
     in_memory, _ = read(*script)
     on_disk, _ = read(*script, memory_limit=1)
     for reader in (in_memory, on_disk):
@@ -242,14 +242,14 @@ def test_changes_that_wait_on_disk_are_those_that_were_read(read: Callable[..., 
 
 
 def test_changes_on_disk_need_not_stand_in_their_order(read: Callable[..., tuple[Log, Feed]]) -> None:
-    reader, _ = read(stretch(1), transaction_stretch(), memory_limit=1)
+    reader, _ = read(run(1), transaction_run(), memory_limit=1)
     reader.take(Position(), Position(5, 2))
     found = [decode(text) for _, texts in documents(reader, Position(1, 1), 1) for text in texts]
     assert found == [{"first": "a longer one"}, {"second": 1}]
 
 
 def test_what_was_read_and_not_kept_has_not_been_read() -> None:
-    feed = MongoFeed(Feed(stretch(1), stretch(2, 4), stretch(1)), Position())
+    feed = MongoFeed(Feed(run(1), run(2, 4), run(1)), Position())
     feed.open()
     kept = feed.read(False, lambda: False)
     assert kept is not None
@@ -268,7 +268,7 @@ def test_what_was_read_and_not_kept_has_not_been_read() -> None:
 
 def test_nothing_has_been_read_before_the_server_has_answered() -> None:
     # Its log may end before the position.
-    feed = MongoFeed(Feed(stretch(6)), Position(5, 1))
+    feed = MongoFeed(Feed(run(6)), Position(5, 1))
     feed.open()
     assert not feed.has_read(Position(3))
     assert feed.read(False, lambda: False) is not None

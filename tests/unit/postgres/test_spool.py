@@ -21,7 +21,7 @@ from tests.property.logs import Change, index, rows, rows_of
 BEFORE = LogPosition(idle_lsn=1000, at_us=1)
 
 
-def stretches(count: int) -> tuple[list[IndexedRun], list[Any]]:
+def runs(count: int) -> tuple[list[IndexedRun], list[Any]]:
     """Return indexed runs of one transaction each, and all of their rows."""
     transactions: list[list[Change]] = [[("I", 10, number % 5)] for number in range(count)]
     # a transaction is a Begin, a change and a Commit; the first one also has a Relation message
@@ -41,12 +41,12 @@ def held() -> int:
 
 
 def test_many_chunks_on_disk_hold_few_files_and_give_them_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, expected = stretches(200)
+    made, expected = runs(200)
     before = held()
     spool = Spool(BEFORE, 1, 1 << 20)
-    monkeypatch.setattr(spool._spill, "_file_bytes", sum(stretch.data.nbytes for stretch in made) // 3)
-    for stretch in made:
-        spool.put(stretch)
+    monkeypatch.setattr(spool._spill, "_file_bytes", sum(run.data.nbytes for run in made) // 3)
+    for run in made:
+        spool.put(run)
     assert 2 <= held() - before <= 4
     end = spool.plan(BEFORE, 1 << 30, 1 << 30)
     assert rows_of(spool.take(BEFORE, end)) == expected
@@ -60,11 +60,11 @@ def test_many_chunks_on_disk_hold_few_files_and_give_them_back(monkeypatch: pyte
 
 
 def test_more_spilled_runs_than_a_process_may_open_files_are_in_one() -> None:
-    made, expected = stretches(1200)
+    made, expected = runs(1200)
     before = held()
     spool = Spool(BEFORE, 1, 1 << 20)
-    for stretch in made:
-        spool.put(stretch)
+    for run in made:
+        spool.put(run)
     assert sum(one.place is not None for one in spool._held) > 1100
     assert held() - before == 1
     end = spool.plan(BEFORE, 1 << 30, 1 << 30)
@@ -84,8 +84,8 @@ def test_a_part_of_a_chunk_is_read_from_disk(monkeypatch: pytest.MonkeyPatch) ->
         lambda self, place, first, last: read.append(last - first) or original(self, place, first, last),
     )
     spool = Spool(BEFORE, 1, 1 << 20)
-    for stretch in one:
-        spool.put(stretch)
+    for run in one:
+        spool.put(run)
     position, found = BEFORE, []
     while (end := spool.plan(position, 7, 1 << 30)) != position:
         found += rows_of(spool.take(position, end))
@@ -96,10 +96,10 @@ def test_a_part_of_a_chunk_is_read_from_disk(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_full_disk_keeps_nothing_of_a_chunk_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, expected = stretches(10)
+    made, expected = runs(10)
     spool = Spool(BEFORE, 1, 1 << 20)
-    for stretch in made[:5]:
-        spool.put(stretch)
+    for run in made[:5]:
+        spool.put(run)
     size, files = spool.size, held()
     pwrite, written = os.pwrite, []
 
@@ -115,10 +115,10 @@ def test_a_full_disk_keeps_nothing_of_a_chunk_and_says_what_to_do(monkeypatch: p
     for word in (tempfile.gettempdir(), "No space left on device", "max.queue.size.in.bytes", "TMPDIR"):
         assert word in str(failed.value)
     assert (spool.size, held()) == (size, files)
-    assert os.fstat(written[0]).st_size == sum(stretch.data.nbytes for stretch in made[1:5])
+    assert os.fstat(written[0]).st_size == sum(run.data.nbytes for run in made[1:5])
     monkeypatch.setattr(os, "pwrite", pwrite)
-    for stretch in made[5:]:
-        spool.put(stretch)
+    for run in made[5:]:
+        spool.put(run)
     assert rows_of(spool.take(BEFORE, spool.plan(BEFORE, 1 << 30, 1 << 30))) == expected
     # another session may succeed; after the last try the query ends with this message
     assert classify(failed.value, "slot") is None
@@ -126,10 +126,10 @@ def test_a_full_disk_keeps_nothing_of_a_chunk_and_says_what_to_do(monkeypatch: p
 
 
 def test_a_spool_that_the_disk_refuses_is_full_until_something_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, expected = stretches(10)
+    made, expected = runs(10)
     spool = Spool(BEFORE, 1, 1 << 20)
-    for stretch in made[:5]:
-        spool.put(stretch)
+    for run in made[:5]:
+        spool.put(run)
 
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -150,13 +150,13 @@ def test_a_spool_that_the_disk_refuses_is_full_until_something_is_released(monke
     position = spool.plan(BEFORE, 1, 1 << 30)
     spool.release(position)
     assert not spool.full
-    for stretch in made[5:]:
-        spool.put(stretch)
+    for run in made[5:]:
+        spool.put(run)
     assert rows_of(spool.take(position, spool.plan(position, 1 << 30, 1 << 30))) == expected[1:]
 
 
 def test_a_directory_that_cannot_be_written_to_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, _ = stretches(2)
+    made, _ = runs(2)
     spool = Spool(BEFORE, 1, 1 << 20)
     spool.put(made[0])
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")

@@ -124,14 +124,14 @@ class ComparedDocuments:
         try:
             reached = 0
             while max(reached - 1, feed.caught_up_at) < most:
-                stretch = feed.read()
-                if stretch is None:
+                run = feed.read()
+                if run is None:
                     continue
-                reached = stretch.reached.time
+                reached = run.reached.time
                 numbers = [number for number, known in enumerate(self._namespaces.names) if known == name]
-                own = np.isin(stretch.rows.namespace, numbers) & (stretch.rows.time > after)
+                own = np.isin(run.rows.namespace, numbers) & (run.rows.time > after)
                 if own.any():
-                    found.append(stretch.rows.part(np.flatnonzero(own)))
+                    found.append(run.rows.part(np.flatnonzero(own)))
         finally:
             feed.close()
         return found

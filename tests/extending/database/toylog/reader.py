@@ -126,7 +126,7 @@ class LinesFeed(LogFeed[Line, Line, Lines]):
         return Step(Run(self._kept.number, ends, np.frombuffer(b"".join(found), np.uint8)), True)
 
     def keep(self, step: Step[Line, Lines]) -> None:
-        self._kept = step.stretch.leads_to(self._kept)
+        self._kept = step.run.leads_to(self._kept)
 
     def close(self) -> None:
         """Do nothing: nothing stays open between two reads."""

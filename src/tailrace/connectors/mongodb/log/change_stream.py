@@ -100,7 +100,7 @@ def user_stages(text: str | None) -> list[Mapping[str, Any]]:
 
 
 class ChangeStreamFeed:
-    """Captured changes after a position, stretch by stretch. Raises PyMongo's errors and DecodeError.
+    """Captured changes after a position, run by run. Raises PyMongo's errors and DecodeError.
 
     `commands` warns of commands on whole collections.
     """
@@ -172,11 +172,11 @@ class ChangeStreamFeed:
             self._cursor = None
 
     def read(self) -> IndexedRun | None:
-        """Return the next stretch, which may hold no captured change; None if the stream has not moved."""
+        """Return the next run, which may hold no captured change; None if the stream has not moved."""
         assert self._cursor is not None
         answer = self._cursor.next()
         cursor_ended = not self._cursor.alive
-        found = self._stretch(answer)
+        found = self._run(answer)
         self._prove(answer)
         if cursor_ended:
             # a stream on a database or a collection ends when its database or collection is dropped or renamed
@@ -198,7 +198,7 @@ class ChangeStreamFeed:
         time = token_time(answer.token)
         self.caught_up_at = max(self.caught_up_at, earlier if time is None else time)
 
-    def _stretch(self, answer: Answer) -> IndexedRun | None:
+    def _run(self, answer: Answer) -> IndexedRun | None:
         data, starts = answer.data, answer.starts
         places, kinds = fields.locate(data, starts, _EVENT)
         if (places[4] >= 0).any():

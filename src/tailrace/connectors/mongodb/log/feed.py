@@ -34,7 +34,7 @@ class ChangeSource(Protocol):
         ...
 
     def read(self) -> IndexedRun | None:
-        """Return the next stretch; None if there is nothing new for a while."""
+        """Return the next run; None if there is nothing new for a while."""
         ...
 
     def close(self) -> None: ...
@@ -76,33 +76,33 @@ class MongoFeed(contracts.LogFeed[Position, Committed, Rows]):
         self.settings = settings
         self._source = source
         self.reached_position = Read(start)
-        # the source's caught_up_at when the latest stretch was kept
+        # the source's caught_up_at when the latest run was kept
         self._read_to = 0
         # the bytes of the log in the answers
         self.read_bytes = 0
 
     def open(self) -> None:
         self._source.open(self.reached_position)
-        # stretches that were read but not kept come again
+        # runs that were read but not kept come again
         self._source.caught_up_at = self._read_to
 
     def read(self, is_asked: bool, is_hurried: Callable[[], bool]) -> contracts.Step[Position, Rows] | None:
-        stretch = self._source.read()
+        run = self._source.read()
         self.progress += 1
-        if stretch is not None:
-            return contracts.Step(stretch, len(stretch) > 0)
+        if run is not None:
+            return contracts.Step(run, len(run) > 0)
         self._read_to = self._source.caught_up_at
         self.is_behind = False
         return None
 
     def keep(self, step: contracts.Step[Position, Rows]) -> None:
-        stretch = step.stretch
-        assert isinstance(stretch, IndexedRun)
-        self.reached_position = stretch.reached
+        run = step.run
+        assert isinstance(run, IndexedRun)
+        self.reached_position = run.reached
         self._read_to = self._source.caught_up_at
-        self.read_bytes += stretch.read_bytes
+        self.read_bytes += run.read_bytes
         # after a large answer more changes are waiting
-        self.is_behind = stretch.read_bytes >= _BACKLOG_ANSWER
+        self.is_behind = run.read_bytes >= _BACKLOG_ANSWER
 
     def close(self) -> None:
         self._source.close()

@@ -4,7 +4,7 @@ An entry is `{ts, op, ns, o, o2, …}` (MongoDB Manual, "Replica Set Oplog"): op
 no-op. A transaction is a command `applyOps` with its operations. A large one is several of them, all but the last with
 `partialTxn`, each with `prevOpTime` pointing back; a prepared one takes effect with `commitTransaction`. The changes of
 a transaction have the position of the entry that makes them visible. A transaction of several entries may be larger
-than memory, so each entry becomes a stretch of its own unless the end of the transaction must be known.
+than memory, so each entry becomes a run of its own unless the end of the transaction must be known.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ REMEDY = "The changes between are lost: delete the checkpoint to start again wit
 
 
 class OplogFeed:
-    """Captured changes after a position, stretch by stretch. Raises PyMongo's errors, DecodeError and PositionLost.
+    """Captured changes after a position, run by run. Raises PyMongo's errors, DecodeError and PositionLost.
 
-    With `whole` a transaction of several entries is one stretch, however large: counting its events needs its end.
+    With `whole` a transaction of several entries is one run, however large: counting its events needs its end.
     `commands` warns of commands on whole collections.
     """
 
@@ -60,8 +60,8 @@ class OplogFeed:
         self._majority = majority
         self._whole = whole
         self._cursor: RawCursor | None = None
-        # the remaining stretches of the latest answer
-        self._stretches: Iterator[IndexedRun] | None = None
+        # the remaining runs of the latest answer
+        self._runs: Iterator[IndexedRun] | None = None
         self._reached = Position()
         # the timestamp of this cursor's latest change, and its number among the changes of this timestamp
         self._counted = (0, 0)
@@ -111,13 +111,13 @@ class OplogFeed:
         self._unchecked = self._reached.time > 0
 
     def close(self) -> None:
-        self._stretches = None
+        self._runs = None
         if self._cursor is not None:
             self._cursor.close()
             self._cursor = None
 
     def read(self) -> IndexedRun | None:
-        """Return the next stretch, which may hold no captured change; None if there is nothing new for a while."""
+        """Return the next run, which may hold no captured change; None if there is nothing new for a while."""
         found = self._rest()
         if found is None:
             if self._ended:
@@ -125,17 +125,17 @@ class OplogFeed:
             answer = self._next()
             self.answered_at = answer.at
             if len(answer.starts):
-                self._stretches = self._read(answer)
+                self._runs = self._read(answer)
                 found = self._rest()
         return found
 
     def _rest(self) -> IndexedRun | None:
-        """Return the next stretch of the latest answer; None if there is none."""
-        if self._stretches is None:
+        """Return the next run of the latest answer; None if there is none."""
+        if self._runs is None:
             return None
-        found = next(self._stretches, None)
+        found = next(self._runs, None)
         if found is None:
-            self._stretches = None
+            self._runs = None
         return found
 
     def _next(self) -> Answer:
@@ -206,7 +206,7 @@ class OplogFeed:
     # --- entries -------------------------------------------------------------------------------------------------
 
     def _read(self, answer: Answer) -> Iterator[IndexedRun]:
-        """Yield the answer in stretches. A transaction of several entries begins new ones."""
+        """Yield the answer in runs. A transaction of several entries begins new ones."""
         entries = located(answer)
         low = 0
         rows = self._singles(entries)
@@ -223,11 +223,11 @@ class OplogFeed:
                 own.add_to(rows, command, order)
                 continue
             if low < command:
-                yield self._stretch(entries, rows, low, command, True)
+                yield self._run(entries, rows, low, command, True)
             yield from self._transaction(entries, command, earlier, own)
             low, rows = command + 1, self._singles(entries, command + 1)
         if low < len(entries.time):
-            yield self._stretch(entries, rows, low, len(entries.time), True)
+            yield self._run(entries, rows, low, len(entries.time), True)
 
     def _tell(self, entries: Entries, command: int) -> None:
         if self._commands is not None and int(entries.time[command]) > self._reached.time:
@@ -240,18 +240,18 @@ class OplogFeed:
         return Parts(entries.data, entry, entries.starts[entry], entries.op[entry], np.zeros(len(entry), np.int64))
 
     def _transaction(self, entries: Entries, command: int, earlier: list[int], own: Operations) -> Iterator[IndexedRun]:
-        """Yield a stretch for each entry of the transaction that ends with the entry `command`."""
+        """Yield a run for each entry of the transaction that ends with the entry `command`."""
         order = 1
         for at in earlier:
             rows = Parts.empty(entries.data)
             order = self._fetched(at).add_to(rows, command, order)
-            yield self._stretch(entries, rows, command, command + 1, False)
+            yield self._run(entries, rows, command, command + 1, False)
         rows = Parts.empty(entries.data)
         own.add_to(rows, command, order)
-        yield self._stretch(entries, rows, command, command + 1, True)
+        yield self._run(entries, rows, command, command + 1, True)
 
-    def _stretch(self, entries: Entries, rows: Parts, low: int, high: int, is_whole: bool) -> IndexedRun:
-        """Return the stretch of `rows`, changes of the entries `[low, high)`. `is_whole` is True unless more of them
+    def _run(self, entries: Entries, rows: Parts, low: int, high: int, is_whole: bool) -> IndexedRun:
+        """Return the run of `rows`, changes of the entries `[low, high)`. `is_whole` is True unless more of them
         follow."""
         found = rows.joined(high)
         time = entries.time

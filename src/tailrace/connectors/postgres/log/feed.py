@@ -149,8 +149,8 @@ class PostgresFeed:
         if step.after.open is not None:
             # transactions arrive in the order of their commits
             self._read_to(sent(step.after.open[1]))
-        elif len(step.stretch.end_end):
-            self._read_to(sent(int(step.stretch.end_end[-1])))
+        elif len(step.run.end_end):
+            self._read_to(sent(int(step.run.end_end[-1])))
 
     def rest(self) -> None:
         if self._stream is None:
@@ -402,14 +402,13 @@ class PostgresFeed:
         """True if a caller waits for a position that has not been read."""
         return self._read_lsn < max(self._wanted_lsn, self._target_lsn or 0)
 
-    def _step(self, run: Messages) -> IndexedStep:
-        """Index a run. The run counts as read only once the step is kept."""
-        step = self.indexer.index(run.data, run.offsets, run.lsn)
-        stretch = step.stretch
-        if self._streamed is not None and len(stretch):
+    def _step(self, messages: Messages) -> IndexedStep:
+        """Index messages. They count as read only once the step is kept."""
+        step = self.indexer.index(messages.data, messages.offsets, messages.lsn)
+        if self._streamed is not None and len(step.run):
             # added before the run can be planned; a transaction may be added twice
-            self._streamed.add(stretch.transactions.xid, stretch.transactions.commit_lsn)
-        return replace(step, stretch=stretch.compacted()) if step.is_wanted else step
+            self._streamed.add(step.run.transactions.xid, step.run.transactions.commit_lsn)
+        return replace(step, run=step.run.compacted()) if step.is_wanted else step
 
     def _read_to(self, lsn: ReadLsn) -> None:
         self._read_lsn = max(self._read_lsn, lsn)

@@ -64,7 +64,7 @@ class IndexedStep(contracts.Step[LogPosition, Rows]):
     It is not wanted if it has neither a row nor a commit that ends a transaction begun earlier.
     """
 
-    stretch: IndexedRun
+    run: IndexedRun
     after: Reached
 
 
@@ -200,7 +200,7 @@ class Indexer:
         if skipped is not None and self._covers is None:
             keep &= (of == MESSAGE) | ~skipped[transaction]
         kept = rows[keep]
-        stretch = IndexedRun(
+        indexed = IndexedRun(
             data=data,
             offsets=offsets,
             rows=kept,
@@ -221,16 +221,16 @@ class Indexer:
             end_seen=run.seen[1:],
             end_us=run.ends.at_us,
         )
-        return self._step(run, stretch, versions, unchanged, before.counts if numbered is None else numbered.still_open)
+        return self._step(run, indexed, versions, unchanged, before.counts if numbered is None else numbered.still_open)
 
     def _step(
-        self, run: _Marked, stretch: IndexedRun, versions: Versions, unchanged: int, counts: Mapping[str, int]
+        self, run: _Marked, indexed: IndexedRun, versions: Versions, unchanged: int, counts: Mapping[str, int]
     ) -> IndexedStep:
         """Return the step of an indexed run: the run and the state after it."""
         before = self.reached
         opened, next_ordinal = _still_open(before, run)
         after = Reached(
-            position=stretch.leads_to(before.position),
+            position=indexed.leads_to(before.position),
             last_end=int(run.seen[-1]),
             last_us=int(run.ends.at_us[-1]) if len(run.ends.at_us) else before.last_us,
             open=opened,
@@ -241,7 +241,7 @@ class Indexer:
         )
         # a run, or what was read before a restart, may end between a transaction's last row and its commit
         waits = run.carried or before.position.consumed is not None
-        return IndexedStep(stretch, bool(len(stretch) or (waits and len(stretch.end_commit))), after)
+        return IndexedStep(indexed, bool(len(indexed) or (waits and len(indexed.end_commit))), after)
 
     def _marked(self, data: Bytes, offsets: Int64s) -> _Marked:
         """Return the run with its transactions. Raises DecodeError if they do not follow the protocol."""
