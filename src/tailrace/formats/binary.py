@@ -1,4 +1,4 @@
-"""What binary encodings share: their leaves, and blocks that ask an encoding only for pieces of values. Worker."""
+"""Shared parts of binary encodings: their leaves, and blocks that ask an encoding only for pieces of values. Worker."""
 
 from __future__ import annotations
 

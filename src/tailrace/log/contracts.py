@@ -234,7 +234,7 @@ class Step(Generic[P, Taken]):
 
 @dataclass(frozen=True, slots=True)
 class Setback:
-    """What follows an error that has ended a session.
+    """The consequence of an error that has ended a session.
 
     Failures of one `kind` are retried `limit` times in a row (-1: for ever), with pauses that double from `first` to
     `longest` seconds. `text` is for the log file and contains no data. `error` is what the planner raises when no

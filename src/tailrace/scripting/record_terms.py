@@ -1,4 +1,4 @@
-"""What conditions of all languages are made of: the parts of a record, as values that are known or columns. Worker."""
+"""Terms of conditions in all languages: the parts of a record, as known values or as columns. Worker."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The schema of a part of the record; with a name, the field of that schema."""
+    """The schema of a part of the record, or a named field of that schema."""
 
     type: LogicalType
     field: str = ""
@@ -82,19 +82,19 @@ class Terms(ABC):
 
     @abstractmethod
     def _function(self, step: Operation, kinds: tuple[LogicalType, ...]) -> Callable[..., Any]:
-        """What computes a step over inputs of these types."""
+        """Return the function that computes a step over inputs of these types."""
 
     def computed(self, step: Operation, kind: LogicalType) -> Computed:
-        """The values of a step, of this type."""
+        """Return a column with the values of a step, of this type."""
         kinds = tuple(node.type for node in self._inputs)
         return Computed(tuple(map(as_shown, self._inputs)), self._function(step, kinds), kind)
 
     def refuse(self, what: str, tree: Tree) -> Refused:
-        """What is raised for a place of the condition."""
+        """Return the error for a place of the condition."""
         return Refused(f"{self._where} {what} at character {tree.at + 1}")
 
     def of(self, node: Node) -> Term:
-        """A part of the record."""
+        """Return a part of the record."""
         node = opened(node)
         kind = node.type
         if isinstance(node, Constant) and (node.value is None or isinstance(node.value, bool | int)):
@@ -106,7 +106,7 @@ class Terms(ABC):
         return self.input(node, DECIMAL if kind.name == _DECIMAL else _KINDS.get(kind.connect, OTHER))
 
     def input(self, node: Node, of: str) -> Value:
-        """The values of a part of the record, as an input."""
+        """Return the values of a part of the record as an input."""
         place = next((at for at, known in enumerate(self._inputs) if known is node), len(self._inputs))
         if place == len(self._inputs):
             self._inputs.append(node)
@@ -114,13 +114,13 @@ class Terms(ABC):
 
     @staticmethod
     def header(headers: Headers, name: Any) -> HeaderValue | Known:
-        """A header by its name; null where there is none."""
+        """Return a header by its name; null if there is none."""
         found = [header.node for header in headers.found if header.name == name]
         return HeaderValue(found[-1]) if found else Known(None)
 
 
 def kind_of(term: Term) -> str:
-    """What the values of a term are."""
+    """Return the kind of a term's values."""
     if isinstance(term, Value):
         return term.step.of
     value = term.value if isinstance(term, Known) else ...

@@ -1,7 +1,8 @@
 """The values of a compiled condition, a column at a time. Worker.
 
-A step is an operation over the columns of a block. Its operands are computed where they count alone: the second one of
-`&&` only in the rows where the first one is true, so that a null or a zero that a condition looks out for is no fault.
+A step is an operation over the columns of a block. An operand is computed only in the rows in which it counts: the
+second operand of `&&` in the rows in which the first is true. So a null or a zero that a condition guards against is no
+fault.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ CALLED = frozenset(_CALLED) | {"matches", "substring", "trim", "replace"}
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation: `kind` says which, `name` its operator or method; `of` is what its values are."""
+    """An operation. `kind` is its kind, `name` its operator or method, and `of` the kind of its values."""
 
     kind: str
     of: str
@@ -65,19 +66,19 @@ class Operation:
 
 
 def run(step: Operation, kinds: Sequence[LogicalType], is_javascript: bool, where: str, *inputs: pa.Array) -> pa.Array:
-    """The values of a step over its inputs, whose types are `kinds`. Raises Refused; `where` names the option."""
+    """Return the values of a step over its inputs of the types `kinds`. Raises Refused; `where` names the option."""
     count = len(inputs[0])
     columns = [column(kind, values) for kind, values in zip(kinds, inputs, strict=True)]
     return Run(is_javascript, where).of(step, columns, np.arange(count))
 
 
 def column(kind: LogicalType, values: pa.Array) -> pa.Array:
-    """The values of an input as events show them."""
+    """Return the values of an input as events show them."""
     return texts(kind, values) if kind.connect == "string" else plain(values)
 
 
 def truth(values: pa.Array) -> Flags:
-    """Which values count as true: neither null nor false, zero or empty."""
+    """Return which values count as true: all but null, false, zero and empty."""
     if pa.types.is_string(values.type):
         values = pc.greater(pc.binary_length(values), 0)
     elif pa.types.is_null(values.type):
@@ -120,7 +121,7 @@ class Run:
             raise Refused(fault, int(rows[0])) from None
 
     def _done(self, step: Operation, found: list[pa.Array], rows: Rows) -> pa.Array:
-        """The values of an operation over those of its operands."""
+        """Return the values of an operation over the values of its operands."""
         match step.kind:
             case "not":
                 return pa.array(~truth(found[0]))
@@ -151,7 +152,7 @@ class Run:
         return self._called(step, found[0], rows)
 
     def _logic(self, step: Operation, columns: list[pa.Array], rows: Rows) -> pa.Array:
-        """`&&` and `||`: the second operand counts where the first does not decide."""
+        """Return the values of `&&` or `||`: the second operand counts where the first does not decide."""
         found = truth(self.of(step.parts[0], columns, rows)).copy()
         open_rows = np.flatnonzero(found == (step.kind == "both"))
         if len(open_rows):
@@ -159,7 +160,7 @@ class Run:
         return pa.array(found)
 
     def _logic_of_values(self, step: Operation, columns: list[pa.Array], rows: Rows) -> pa.Array:
-        """The same where the result is the operand that decides, which may be null."""
+        """Return the operand that decides, which may be null, for `&&` and `||` of JavaScript."""
         first = self.of(step.parts[0], columns, rows)
         open_rows = np.flatnonzero(truth(first) == step.kind.startswith("both"))
         if not len(open_rows):
@@ -181,7 +182,7 @@ class Run:
         return pa.concat_arrays([part.cast(kind) for part in parts]).take(pa.array(order))
 
     def _in(self, step: Operation, columns: list[pa.Array], rows: Rows, some: Rows) -> pa.Array:
-        """The values of a step in some of the rows."""
+        """Return the values of a step in some of the rows."""
         if len(some) == len(rows):
             return self.of(step, columns, rows)
         taken = pa.array(some)
@@ -259,7 +260,7 @@ class Run:
         return _CALLED[step.name](values, *step.literal)
 
     def _text(self, values: pa.Array) -> pa.Array:
-        """The values as they are joined to a text."""
+        """Return the values as they are joined to a text."""
         if pa.types.is_string(values.type):
             return values
         if self._is_javascript and pa.types.is_floating(values.type):
@@ -281,7 +282,7 @@ def _among(values: pa.Array, items: list[Any]) -> pa.Array:
 
 
 def _alike(pair: list[pa.Array]) -> list[pa.Array]:
-    """Numbers as doubles where one of them is a floating one, as Java compares and counts."""
+    """Return numbers as doubles if one of them is floating, as Java compares and counts."""
     if not any(pa.types.is_floating(values.type) for values in pair):
         return pair
     return [
@@ -290,7 +291,7 @@ def _alike(pair: list[pa.Array]) -> list[pa.Array]:
 
 
 def _named(pair: Sequence[pa.Array]) -> list[pa.Array]:
-    """The same with nulls of the other's type in the place of nulls of none."""
+    """Return both arrays; nulls without a type get the type of the other array."""
     left, right = pair
     if pa.types.is_null(left.type):
         return [pa.nulls(len(left), right.type), right]
@@ -298,7 +299,7 @@ def _named(pair: Sequence[pa.Array]) -> list[pa.Array]:
 
 
 def _doubles(values: pa.Array) -> pa.Array:
-    """Numbers as doubles: of decimals those next to them, and in the place of nulls of no type 0."""
+    """Return numbers as doubles: for decimals the nearest, and 0 for nulls without a type."""
     if pa.types.is_null(values.type):
         return pa.repeat(0.0, len(values))
     if pa.types.is_decimal(values.type):
@@ -307,13 +308,13 @@ def _doubles(values: pa.Array) -> pa.Array:
 
 
 def _wide(values: pa.Array) -> pa.Array:
-    """Whole numbers of 32 bits at least, as Java counts."""
+    """Return whole numbers with at least 32 bits, as Java counts."""
     narrow = pa.types.is_integer(values.type) and values.type.bit_width < 32
     return values.cast(pa.int32()) if narrow else values
 
 
 def _total(values: pa.Array) -> pa.Array:
-    """Doubles as whole numbers in the order of Java's Double.compare: NaN is itself and the greatest, 0 above -0."""
+    """Return doubles as whole numbers that sort as Java's Double.compare does: NaN is the greatest, and 0 above -0."""
     doubles = _doubles(values)
     plain_nan = pc.if_else(pc.is_nan(doubles), pa.scalar(float("nan")), doubles)
     bits = pc.fill_null(plain_nan, 0.0).to_numpy(zero_copy_only=False).view(np.int64)
@@ -322,14 +323,14 @@ def _total(values: pa.Array) -> pa.Array:
 
 
 def _in_order(left: pa.Array, right: pa.Array) -> list[pa.Array]:
-    """Texts as bytes in the order of their UTF-16; where all are ASCII these are theirs."""
+    """Return texts as bytes that sort like their UTF-16; if all texts are ASCII, these are their own bytes."""
     if script_texts.is_ascii(left) and script_texts.is_ascii(right):
         return [left, right]
     return [script_texts.ordered(side) for side in (left, right)]
 
 
 def _of_numbers_or_texts(sign: str, left: pa.Array, right: pa.Array) -> pa.Array:
-    """JavaScript's order of texts of which some are null: null is 0, and the other one is read as a number."""
+    """Compare texts of which some are null, as JavaScript does: null is 0, and the other text is read as a number."""
     compared = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[sign]
 
     def ordered(one: str | None, other: str | None) -> bool:
@@ -355,7 +356,7 @@ def _scalar(step: Operation) -> pa.Scalar:
 
 
 def matching(pattern: str, values: pa.Array) -> pa.Array:
-    """Which texts a regular expression of Java's matches as a whole."""
+    """Return which texts a regular expression of Java matches as a whole."""
     linear = linear_expression(pattern)
     if linear is not None:
         return pc.match_substring_regex(values, linear)

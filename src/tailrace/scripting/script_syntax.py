@@ -1,6 +1,6 @@
-"""Conditions as people write them in Groovy and JavaScript: the part of both languages that is understood, as a tree.
+"""Syntax of conditions in Groovy and JavaScript: the supported part of both languages, parsed into a tree.
 
-What is not understood is refused with its place. The tree says what is to be computed, and not of which record.
+Everything else is refused with its place. The tree knows operations and names, but no record.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LEVELS = (
 
 
 class NotUnderstood(ValueError):
-    """A place of a condition; `at` counts characters from 1."""
+    """A place of a condition that is not supported; `at` counts characters from 1."""
 
     def __init__(self, what: str, at: int) -> None:
         super().__init__(f"{what} at character {at + 1}")
@@ -63,7 +63,7 @@ class Long(int):
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """One operation: `kind` says which, `name` is its operator, method, variable or field, `parts` its operands."""
+    """An operation. `kind` is its kind, `name` its operator, method, variable or field, `parts` are its operands."""
 
     kind: str
     at: int
@@ -73,7 +73,7 @@ class Tree:
 
 
 def parse(text: str, language: str) -> Tree:
-    """The tree of a condition. Raises NotUnderstood."""
+    """Return the tree of a condition. Raises NotUnderstood."""
     return _Parser(text, language).whole()
 
 
@@ -236,7 +236,7 @@ class _Parser:
         return Tree("literal", at, literal=self._unescaped(inner, at))
 
     def _unescaped(self, text: str, at: int) -> str:
-        """The characters of a text between its quotes. Raises NotUnderstood."""
+        """Return the characters of a text, given what stands between its quotes. Raises NotUnderstood."""
 
         def char(found: re.Match[str]) -> str:
             code, byte, octal, letter = found.groups()
@@ -256,7 +256,7 @@ class _Parser:
         return made
 
     def _template(self, inner: str, at: int) -> Tree:
-        """A text of Groovy with `${…}` in it, as texts that are put together."""
+        """Return a text of Groovy with `${…}` in it as a concatenation."""
         found = Tree("literal", at, literal="")
         for part in re.split(r"(\$\{[^}]*\})", inner):
             if part.startswith("${"):

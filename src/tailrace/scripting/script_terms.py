@@ -1,6 +1,6 @@
-"""What a condition means for the records of one layout: a value that is known, or a computed column. Worker.
+"""Meaning of a condition in Groovy or JavaScript for the records of a layout: a known value, or a column. Worker.
 
-Whatever depends on the layout alone (the operation, the topic, whether there is a row before) is decided here, once.
+All that depends on the layout alone (the operation, the topic, the presence of a row before) is decided once, here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Meaning(Terms):
         self._is_javascript = language == JAVASCRIPT
 
     def boolean(self, tree: Tree) -> bool | Computed:
-        """The condition's answer. Raises Refused."""
+        """Return the condition's answer. Raises Refused."""
         found = self._term(tree)
         if isinstance(found, Known) and isinstance(found.value, bool):
             return found.value
@@ -54,7 +54,7 @@ class Meaning(Terms):
         return self.computed(Operation("result", BOOLEAN, "the result", (found.step,), at=tree.at), BOOLEAN_TYPE)
 
     def text(self, tree: Tree) -> str | Computed | None:
-        """The text that an expression gives, None for null. Raises Refused."""
+        """Return the text of an expression; None for null. Raises Refused."""
         found = self._term(tree)
         if isinstance(found, Known) and (found.value is None or isinstance(found.value, str)):
             return found.value
@@ -134,7 +134,7 @@ class Meaning(Terms):
     # --- methods -------------------------------------------------------------------------------------------------
 
     def _unless_null(self, asked: Known | Value, found: Term, otherwise: Any, tree: Tree) -> Term:
-        """A value that counts where another one is not null."""
+        """Return a value that counts only where another value is not null."""
         if not isinstance(asked, Value) or not asked.nullable:
             return found
         null = self._made("null", BOOLEAN, "==", (asked,), tree)
@@ -309,14 +309,14 @@ class Meaning(Terms):
         return self._made("choice", next(iter(kinds), NULL), "?:", (first, *pair), tree)
 
     def _guarded(self, tree: Tree, of: str) -> Known | Value:
-        """An operand that may not count: what is wrong with it is told where it does."""
+        """Return an operand that may not count; its error is raised only where it counts."""
         try:
             return self._operand(tree, tree) if of == BOOLEAN else self._column(self._term(tree), tree)
         except Refused as fault:
             return Value(Operation("refused", of, literal=fault.reason))
 
     def _operand(self, tree: Tree, whole: Tree) -> Known | Value:
-        """A value that counts as true or false."""
+        """Return a value that counts as true or false."""
         found = self._term(tree)
         if not isinstance(found, Known | Value):
             return Known(True)
@@ -368,7 +368,7 @@ class Meaning(Terms):
     def _made(
         self, kind: str, of: str, name: str, parts: tuple[Known | Value | Term, ...], tree: Tree, literal: Any = None
     ) -> Known | Value:
-        """An operation; its value where that is known."""
+        """Return an operation, or its value if it is known."""
         steps = []
         for part in parts:
             assert isinstance(part, Known | Value)

@@ -1,7 +1,7 @@
-"""Texts as Java and JavaScript have them: of UTF-16, with their own cases, white space and forms of numbers. Worker.
+"""Texts of Java and JavaScript: in UTF-16, with their own letter case, white space and forms of numbers. Worker.
 
-Arrow counts characters and has the simple cases. Where all texts are ASCII that is the same, and Arrow's functions are
-taken; other texts are computed one by one, equal ones once.
+Arrow counts characters and knows simple case alone. For ASCII that is the same, so Arrow's functions are used if all
+texts are ASCII. Other texts are computed one by one, equal texts once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_ascii(values: pa.Array) -> bool:
 def _each(
     simple: Callable[[pa.Array], pa.Array], own: Callable[[str], Any], of: pa.DataType
 ) -> Callable[[pa.Array], pa.Array]:
-    """A function of texts: `simple` where these are ASCII, and `own` of each otherwise."""
+    """Return `simple` of the texts if they are ASCII, else `own` of each text."""
 
     def called(values: pa.Array) -> pa.Array:
         return simple(values) if is_ascii(values) else by_distinct(own, of, values)
@@ -41,12 +41,12 @@ def _each(
 
 
 def units(text: str) -> int:
-    """The length of a text in UTF-16."""
+    """Return the length of a text in units of UTF-16."""
     return len(text) + sum(char > "\uffff" for char in text)
 
 
 def _cut(text: str, start: int, end: int) -> str:
-    """The units of a text in UTF-16 from `start` to `end`."""
+    """Return the units of UTF-16 of a text from `start` to `end`."""
     return text.encode("utf-16-le", "surrogatepass")[2 * start : 2 * end].decode("utf-16-le", "replace")
 
 
@@ -56,12 +56,12 @@ length = _each(lambda values: pc.utf8_length(values).cast(pa.int32()), units, pa
 
 
 def trim(values: pa.Array, is_javascript: bool) -> pa.Array:
-    """Texts without white space around them."""
+    """Return the texts without white space around them."""
     return pc.utf8_trim(values, _JS_SPACE if is_javascript else _JAVA_SPACE)
 
 
 def ignoring_case(values: pa.Array, text: str) -> pa.Array:
-    """Which texts are the same to Java's equalsIgnoreCase, which looks at characters one by one."""
+    """Return which texts are equal for Java's equalsIgnoreCase, which compares characters one by one."""
     wanted = _folded(text)
     return by_distinct(lambda value: _folded(value) == wanted, pa.bool_(), values)
 
@@ -75,12 +75,12 @@ def _folded(text: str) -> str:
 
 
 def ordered(values: pa.Array) -> pa.Array:
-    """Texts as bytes that have the order of their UTF-16."""
+    """Return texts as bytes that sort like their UTF-16."""
     return by_distinct(lambda text: text.encode("utf-16-be", "surrogatepass"), pa.binary(), values)
 
 
 def part(values: pa.Array, start: int, end: int | None, is_javascript: bool) -> tuple[pa.Array, pa.Array]:
-    """The parts of texts, and which of them are none: Java refuses places that a text does not have."""
+    """Return parts of texts, and which texts lack the part: Java refuses places outside of a text."""
     if is_javascript:
         low, high = max(start, 0), None if end is None else max(end, 0)
         if high is not None and high < low:
@@ -100,7 +100,7 @@ def _sliced(values: pa.Array, start: int, end: int | None) -> pa.Array:
 
 
 def replaced(values: pa.Array, old: str, new: str, is_javascript: bool) -> pa.Array:
-    """Texts with another one in the place of one: of the first in JavaScript, of all in Java."""
+    """Return texts with a part replaced: its first occurrence in JavaScript, all occurrences in Java."""
     if not is_javascript:
         if old:
             return pc.replace_substring(values, old, new)
@@ -118,7 +118,7 @@ def replaced(values: pa.Array, old: str, new: str, is_javascript: bool) -> pa.Ar
 
 
 def number_text(value: float) -> str:
-    """A number as JavaScript writes it."""
+    """Return a number as JavaScript writes it."""
     if math.isnan(value) or math.isinf(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value == 0:
@@ -137,7 +137,7 @@ def number_text(value: float) -> str:
 
 
 def read_number(text: str) -> float:
-    """The number that JavaScript reads of a text: 0 of white space, NaN of what is none."""
+    """Return the number that JavaScript reads from a text: 0 for white space, NaN if the text is no number."""
     bare = text.strip(_JS_SPACE)
     if not bare:
         return 0.0
@@ -149,5 +149,5 @@ def read_number(text: str) -> float:
 
 
 def number_texts(values: pa.Array) -> pa.Array:
-    """Doubles as JavaScript writes them."""
+    """Return doubles as JavaScript writes them."""
     return by_distinct(number_text, pa.string(), values)

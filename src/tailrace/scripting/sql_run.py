@@ -1,6 +1,6 @@
 """The values of a compiled condition in SQL, a column at a time. Worker.
 
-A value may be unknown: null. What is computed of it is null as well, where the other operands do not decide.
+A value may be null, that is unknown. The result of an operation with null is null, unless another operand decides.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FOUND: dict[str, Callable[..., Any]] = {
 
 
 def run(step: Operation, kinds: Sequence[LogicalType], where: str, *inputs: pa.Array) -> pa.Array:
-    """The values of a step over its inputs, whose types are `kinds`. Raises Refused; `where` names the option."""
+    """Return the values of a step over its inputs of the types `kinds`. Raises Refused; `where` names the option."""
     columns = [column(kind, values) for kind, values in zip(kinds, inputs, strict=True)]
     try:
         return values_of(step, columns, len(inputs[0]))
@@ -49,7 +49,7 @@ def run(step: Operation, kinds: Sequence[LogicalType], where: str, *inputs: pa.A
 
 
 def values_of(step: Operation, columns: Sequence[pa.Array], count: int) -> pa.Array:
-    """The values of a step in each of `count` rows."""
+    """Return the values of a step in each of `count` rows."""
     if step.kind == "input":
         return columns[step.literal]
     if step.kind == "literal":
@@ -78,7 +78,7 @@ def values_of(step: Operation, columns: Sequence[pa.Array], count: int) -> pa.Ar
 
 
 def _as(values: pa.Array, of: str) -> pa.Array:
-    """Values as another kind of number, or nulls as any."""
+    """Return values as another kind of number; nulls may become any kind."""
     kind = _TYPES[of]
     if values.type == kind:
         return values
@@ -111,13 +111,13 @@ def _compared(sign: str, left: pa.Array, right: pa.Array) -> pa.Array:
 
 
 def _equal(left: pa.Array, right: pa.Array) -> pa.Array:
-    """Which values are the same; NaN is itself."""
+    """Return which values are equal; NaN equals itself."""
     same = pc.equal(left, right)
     return pc.or_(same, pc.and_(pc.is_nan(left), pc.is_nan(right))) if pa.types.is_floating(left.type) else same
 
 
 def _less(left: pa.Array, right: pa.Array) -> pa.Array:
-    """Which values are less than the others; NaN is the greatest."""
+    """Return which values are less than the others; NaN is the greatest."""
     less = pc.less(left, right)
     if not pa.types.is_floating(left.type):
         return less
@@ -132,7 +132,7 @@ def _among(values: pa.Array, items: Sequence[Any]) -> pa.Array:
 
 
 def _case(found: list[pa.Array]) -> pa.Array:
-    """The value behind the first condition that is true; the last one where none is."""
+    """Return the value of the first condition that is true; the last value if no condition is."""
     made = found[-1]
     for when, then in zip(reversed(found[:-1:2]), reversed(found[1::2]), strict=True):
         made = pc.if_else(pc.fill_null(when, False), then, made)
@@ -162,14 +162,14 @@ def _called(step: Operation, found: list[pa.Array]) -> pa.Array:
 
 
 def _substring(start: int, size: int | None, text: str) -> str:
-    """A part of a text: characters count from 1, or back from the end; before the text there is none."""
+    """Return a part of a text. Characters count from 1, or back from the end; places before the text are empty."""
     first = start - 1 if start > 0 else len(text) + start if start < 0 else 0
     last = len(text) if size is None else first + size
     return text[max(first, 0) : max(last, 0)]
 
 
 def like_expression(pattern: str, escape: str) -> str:
-    """The regular expression of a pattern of LIKE. Raises ValueError for an escape that stands for nothing."""
+    """Return the regular expression of a LIKE pattern. Raises ValueError for an escape before no character."""
     parts: list[str] = []
     chars = iter(pattern)
     for char in chars:
@@ -184,13 +184,13 @@ def like_expression(pattern: str, escape: str) -> str:
 
 
 def flags_of(expression: str) -> tuple[str, str]:
-    """The flags at the head of an expression, which have to stay there, and the rest."""
+    """Return the flags at the head of an expression, which must stay there, and the rest."""
     found = _FLAGS.match(expression)
     assert found is not None
     return found[0], expression[found.end() :]
 
 
 def known(step: Operation) -> Any:
-    """The value of a step without inputs."""
+    """Return the value of a step without inputs."""
     found = values_of(step, [], 1)[0].as_py()
     return Decimal(found) if step.of == DECIMAL and found is not None else found

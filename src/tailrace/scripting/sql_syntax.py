@@ -1,7 +1,7 @@
-"""Conditions as people write them in Spark SQL: the part of the language that is understood, as a tree.
+"""Syntax of conditions in Spark SQL: the supported part of the language, parsed into a tree.
 
-What is not understood is refused with its place. A library that reads all of SQL would be many times as large as this,
-would take what Spark does not, and knows the places of few of its nodes.
+Everything else is refused with its place. A library for all of SQL would be many times as large, would accept what
+Spark refuses, and would know the places of few of its nodes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _INTEGERS = {"l": 63, "s": 15, "y": 7}
 
 
 def parse_sql(text: str) -> Tree:
-    """The tree of a condition. Raises NotUnderstood."""
+    """Return the tree of a condition. Raises NotUnderstood."""
     return _Parser(text).whole()
 
 
@@ -85,7 +85,7 @@ class _Parser:
         return self._tokens[self._place][2]
 
     def _word(self, ahead: int = 0) -> str:
-        """The next sign, or the next name in lower case."""
+        """Return the next sign, or the next name in lower case."""
         kind, text, _ = self._tokens[min(self._place + ahead, len(self._tokens) - 1)]
         return text if kind == "sign" else text.lower() if kind == "name" else ""
 
@@ -109,7 +109,7 @@ class _Parser:
         return self._joined_by("and", self._not)
 
     def _joined_by(self, word: str, operand: Callable[[], Tree]) -> Tree:
-        """Operands with this word between them, all of them parts of one operation."""
+        """Parse operands with this word between them; return them as one operation."""
         found, at = [operand()], self._at
         while self._accept(word):
             found.append(operand())
@@ -279,7 +279,7 @@ class _Parser:
         return Tree("call", at, name, arguments)
 
     def _list(self) -> tuple[Tree, ...]:
-        """Expressions up to the closing bracket."""
+        """Parse expressions up to the closing bracket."""
         found: list[Tree] = []
         while True:
             found.append(self._either())
@@ -324,7 +324,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def _number(text: str, at: int) -> Any:
-    """A number as Spark reads it: whole ones, decimals unless there is an exponent, and what the suffix says."""
+    """Return a number as Spark reads it: whole, decimal unless there is an exponent, or of the type of its suffix."""
     suffix = text.lstrip("-.0123456789eE+").lower() if text[-1].isalpha() else ""
     digits = text[: len(text) - len(suffix)] if suffix else text
     if suffix in ("d", "f") or ("e" in digits.lower() and suffix != "bd"):

@@ -1,7 +1,7 @@
-"""What a condition in Spark SQL means for the records of one layout. Worker.
+"""Meaning of a condition in Spark SQL for the records of one layout. Worker.
 
-Names are `value`, `key`, `topic`, `headers` and the fields of the value. Nothing is computed with numbers, so their
-widths do not matter: whole numbers, decimals and floating ones are compared as Spark compares them.
+Names are `value`, `key`, `topic`, `headers` and the fields of the value. There is no arithmetic, so the widths of
+numbers do not matter: whole, decimal and floating numbers are compared as Spark compares them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SqlMeaning(Terms):
     """A condition in Spark SQL over the records of a layout; `where` names its option in messages."""
 
     def boolean(self, tree: Tree) -> bool | Computed:
-        """The condition's answer; what is unknown is not true. Raises Refused."""
+        """Return the condition's answer; unknown counts as not true. Raises Refused."""
         found = self._plain(tree)
         if kind_of(found) not in (BOOLEAN, NULL):
             raise Refused(f"{self._where} gives no boolean")
@@ -53,7 +53,7 @@ class SqlMeaning(Terms):
         return self.computed(Operation("is", BOOLEAN, "", (found.step,), True), BOOLEAN_TYPE)
 
     def text(self, tree: Tree) -> str | Computed | None:
-        """The text that an expression gives, None for null. Raises Refused."""
+        """Return the text of an expression; None for null. Raises Refused."""
         found = self._plain(tree)
         if kind_of(found) not in (TEXT, NULL):
             raise Refused(f"{self._where} gives no text")
@@ -67,7 +67,7 @@ class SqlMeaning(Terms):
     # --- parts of the record -------------------------------------------------------------------------------------
 
     def _plain(self, tree: Tree) -> Plain:
-        """A value, and no whole part of the record."""
+        """Return a single value. Raises Refused for a whole part of the record."""
         found = self._term(tree)
         if isinstance(found, HeaderValue):
             found = self.of(found.node)
@@ -129,7 +129,7 @@ class SqlMeaning(Terms):
         raise self.refuse(f"takes {tree.name} of what has no fields", tree)
 
     def _part(self, node: Node, tree: Tree) -> Term:
-        """A field, without regard to case."""
+        """Return a field; its name is compared without case."""
         if isinstance(node, Constant) and node.value is None and not node.type.fields:
             return Known(None)
         names = [field.name for field in node.type.fields if field.name.lower() == tree.name.lower()]
@@ -149,7 +149,7 @@ class SqlMeaning(Terms):
         return found
 
     def _both_or_either(self, tree: Tree) -> Plain:
-        """AND and OR; what one operand decides alone is known whatever the others are."""
+        """Return AND or OR. If one operand alone decides, the result is known whatever the others are."""
         found = [self._truth(part) for part in tree.parts]
         deciding = tree.kind == "or"
         if any(isinstance(one, Known) and one.value is deciding for one in found):
@@ -271,7 +271,7 @@ class SqlMeaning(Terms):
     # --- values --------------------------------------------------------------------------------------------------
 
     def _common(self, parts: Sequence[Plain], tree: Tree) -> str:
-        """The kind that values are compared as."""
+        """Return the kind as which values are compared."""
         kinds = {kind_of(one) for one in parts} - {NULL}
         if len(kinds) <= 1 and OTHER not in kinds:
             return next(iter(kinds), NULL)
@@ -284,7 +284,7 @@ class SqlMeaning(Terms):
             raise self.refuse(f"uses {tree.name} of what is no text", tree)
 
     def _as(self, value: Plain, of: str) -> Plain:
-        """A value as one of another kind."""
+        """Return a value as another kind."""
         if of == NULL:
             return value
         if isinstance(value, Known):
@@ -297,7 +297,7 @@ class SqlMeaning(Terms):
     def _made(
         self, kind: str, of: str, parts: Sequence[Plain], tree: Tree, literal: Any = None, name: str = "", by: str = ""
     ) -> Plain:
-        """An operation; its value where that is known. `by` is the kind of its operands where that is another one."""
+        """Return an operation, or its value if it is known. `by` is its operands' kind, if it is not the result's."""
         steps = tuple(_step(part, by or of) for part in parts)
         return self._folded(Operation(kind, of, name, steps, literal, tree.at), parts)
 
@@ -307,7 +307,7 @@ class SqlMeaning(Terms):
 
 
 def _step(value: Plain, of: str) -> Operation:
-    """A value as an operand; null is one of the kind `of`."""
+    """Return a value as an operand; null gets the kind `of`."""
     if isinstance(value, Value):
         return value.step
     return Operation("literal", of if value.value is None else kind_of(value), literal=value.value)

@@ -51,7 +51,7 @@ class Arrays:
 
 @dataclass(slots=True, kw_only=True)
 class ByRow(Arrays):
-    """What a log knows of each row. A database adds its own: positions, and what a row's bytes do not say.
+    """Arrays that a log has of its rows. A database adds its own: positions, and what a row's bytes do not say.
 
     `transaction` is an index into the transactions, which ascends, `ordinal` the row's place in its transaction.
     `total_order` and `table_order` are as in ChangeBatch.
