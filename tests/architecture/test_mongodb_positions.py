@@ -1,4 +1,4 @@
-"""The type checker tells positions of MongoDB's log apart: read, committed, and forgettable."""
+"""The type checker tells positions of MongoDB's log apart: read and committed."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ def test_the_type_checker_refuses_positions_of_the_wrong_kind(tmp_path: Path) ->
 
 def test_only_what_spark_has_committed_is_given_up() -> None:
     # The position from which Spark continues.
-    assert callers("Committed") == callers("release") == ["log_session.committed"]
+    assert callers("Committed") == callers("release") == ["log_session.acknowledge"]

@@ -1,4 +1,4 @@
-"""The type checker tells positions apart: read, flushed, wanted, committed, and forgettable."""
+"""The type checker tells positions apart: read, flushed, wanted, committed, and acknowledged."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from tailrace.connectors.postgres.log.identity import flushed_end, present
 
 
 def acknowledge(gear: Streaming, read: p.ReadLsn, flushed: p.FlushedLsn, committed: p.Committed) -> None:
-    gear.acknowledge(p.may_forget(committed))
+    gear.acknowledge(p.acknowledged(committed))
     gear.acknowledge(read)  # wrong
     gear.acknowledge(flushed)  # wrong
     gear.acknowledge(committed.safe_lsn)  # wrong
     gear.acknowledge(committed.end_lsn)  # wrong
     gear.flushed = gear.sent_lsn  # wrong
-    gear.start("slot", "publication", read, p.may_forget(committed), 180000, {})
+    gear.start("slot", "publication", read, p.acknowledged(committed), 180000, {})
     gear.start("slot", "publication", read, read, 180000, {})  # wrong
-    gear.start("slot", "publication", flushed, p.may_forget(committed), 180000, {})  # wrong
+    gear.start("slot", "publication", flushed, p.acknowledged(committed), 180000, {})  # wrong
 
 
 def commit(log: PostgresLogSession, planned: p.LogPosition, committed: p.Committed) -> None:
     log.release(committed)
     log.release(planned)  # wrong
-    p.may_forget(planned)  # wrong
+    p.acknowledged(planned)  # wrong
 
 
-def forget(feed: PostgresFeed, planned: p.LogPosition, committed: p.Committed) -> None:
-    feed.forget(committed)
-    feed.forget(planned)  # wrong
-    feed._slot.may_move(feed._read_lsn)  # wrong
-    feed._slot.forgettable = max(feed._slot.forgettable, feed._read_lsn)  # wrong
+def acknowledge(feed: PostgresFeed, planned: p.LogPosition, committed: p.Committed) -> None:
+    feed.acknowledge(committed)
+    feed.acknowledge(planned)  # wrong
+    feed._slot.acknowledge(feed._read_lsn)  # wrong
+    feed._slot.acknowledged = max(feed._slot.acknowledged, feed._read_lsn)  # wrong
 
 
 def read(feed: PostgresFeed, copy: CatchUp, flushed: p.FlushedLsn, target: p.TargetLsn, found: p.LogPosition) -> None:
@@ -70,10 +70,10 @@ def test_the_type_checker_refuses_positions_of_the_wrong_kind(tmp_path: Path) ->
 
 
 def test_only_a_committed_offset_and_the_slot_itself_say_what_may_be_forgotten() -> None:
-    assert callers("ForgettableLsn") == ["position.confirmed", "position.may_forget"]
+    assert callers("AcknowledgedLsn") == ["position.confirmed", "position.acknowledged"]
     # The position from which Spark continues.
-    assert callers("Committed") == ["log_session.committed"]
-    assert callers("may_forget") == ["feed.forget"]
+    assert callers("Committed") == ["log_session.acknowledge"]
+    assert callers("acknowledged") == ["feed.acknowledge"]
     # The slot is new, existing, or not known yet.
     assert set(callers("confirmed")) == {"slots.create_slot", "slots.find_slot", "feed._resume"} | {
         "gears.__init__",

@@ -330,7 +330,7 @@ class LogFeed(Protocol[P, Committed_contra, Taken]):
         Returns `start` itself if the log has been read no further.
         """
 
-    def forget(self, position: Committed_contra, /) -> P:
+    def acknowledge(self, position: Committed_contra, /) -> P:
         """Let the server discard, in time, everything up to `position`; return it as a position.
 
         `position` is in Spark's commit log. Nothing else may be given to the server. By default the server discards its
@@ -379,7 +379,7 @@ class OpenLog(ABC, Generic[O, P, T]):
     incremental snapshots, None if the configuration has no signals. `outlives_snapshots` is True if the log can stay
     open during a blocking snapshot.
 
-    The engine calls, for each batch: `committed`, `refresh`, then `window_end` or `plan` (and `wait` until there is
+    The engine calls, for each batch: `acknowledge`, `refresh`, then `window_end` or `plan` (and `wait` until there is
     something), `changes` if there are windows, and `offset`. Spark then asks for `tasks`. Any call may fail, and is
     repeated with the same arguments.
     """
@@ -393,7 +393,7 @@ class OpenLog(ABC, Generic[O, P, T]):
         return False
 
     @abstractmethod
-    def committed(self, since: O) -> None:
+    def acknowledge(self, since: O) -> None:
         """Note that `since` is in Spark's commit log: nothing before it will be requested again.
 
         Only here may the database learn that it can discard its log.

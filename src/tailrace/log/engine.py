@@ -204,7 +204,7 @@ class LogEngine(Generic[O, P, T]):
             return first
         opened = self._open(since)
         # Spark asks for the batch after an offset only when the offset is in its commit log
-        opened.committed(since)
+        opened.acknowledge(since)
         opened.refresh()
         self._look_again(is_last=False)
         if opened.windows is not None and since.progress.blocking:

@@ -170,7 +170,7 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
 
     def release(self, position: Committed) -> None:
         """Release everything up to `position`, which Spark has committed, and let the server discard it in time."""
-        self.spool.release(self._feed.forget(position))
+        self.spool.release(self._feed.acknowledge(position))
 
     def idle_position(self, start: P) -> P:
         """Return `start` moved over what the server has sent since without a captured change; `start` if rows wait.

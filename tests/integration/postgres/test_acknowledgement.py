@@ -14,7 +14,7 @@ from tailrace.connectors.postgres.log.identity import flushed_end, flushed_prese
 from tailrace.connectors.postgres.log.reading import ReaderSettings
 from tailrace.connectors.postgres.log.slot import READ_AGAIN_BYTES, Slot
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.protocol.position import ForgettableLsn, LogPosition
+from tailrace.connectors.postgres.protocol.position import AcknowledgedLsn, LogPosition
 from tailrace.demo.embedded import THROWAWAY, Server
 from tailrace.errors import PositionLost
 from tailrace.process.runtime import Threads
@@ -280,11 +280,11 @@ def test_a_run_that_ends_has_asked_for_the_last_move(
     advance, ask, asked = Slot.advance, Slot._ask, []
 
     def late(of: Slot, *given: Any, **more: Any) -> None:
-        if of.forgettable > of.stands:
+        if of.acknowledged > of.stands:
             time.sleep(0.2)
         advance(of, *given, **more)
 
-    def noted(of: Slot, to: ForgettableLsn) -> None:
+    def noted(of: Slot, to: AcknowledgedLsn) -> None:
         asked.append(to)
         ask(of, to)
 

@@ -61,7 +61,7 @@ def test_a_snapshot_whose_start_fails_is_taken_by_the_next_call(
     assert one.until(3)[2:] == [("c", "t", row(3, "c"))]
 
 
-@pytest.mark.parametrize("name", ["committed", "plan", "offset", "take"])
+@pytest.mark.parametrize("name", ["acknowledge", "plan", "offset", "take"])
 def test_a_batch_whose_planning_fails_is_planned_by_the_next_call(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

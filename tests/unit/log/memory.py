@@ -186,8 +186,8 @@ class Memory(Source[Place, At, int], OpenLog[Place, At, int], Snapshots[Place]):
 
     # --- the log -------------------------------------------------------------------------------------------------
 
-    def committed(self, since: Place) -> None:
-        self._tell("committed")
+    def acknowledge(self, since: Place) -> None:
+        self._tell("acknowledge")
 
     def wait(self, seconds: float) -> None:
         self.waited.append(seconds)

@@ -57,7 +57,7 @@ def test_an_offset_is_committed_before_anything_behind_it_is_read() -> None:
     found.memory.write()
     found.next()
     told = found.memory.told
-    assert told.index("open") < told.index("committed") < told.index("plan")
+    assert told.index("open") < told.index("acknowledge") < told.index("plan")
 
 
 def test_limits_that_are_not_given_are_none() -> None:

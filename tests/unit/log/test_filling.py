@@ -22,7 +22,7 @@ class Feed:
 class Reader(LogReader[Any, At, Any, Any]):
     """The part of a log that reads; the test plans no batch."""
 
-    committed = is_far = window_end = changes = offset = tasks = cast(Any, None)
+    acknowledge = is_far = window_end = changes = offset = tasks = cast(Any, None)
 
 
 @pytest.mark.parametrize(

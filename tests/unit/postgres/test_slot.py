@@ -17,7 +17,7 @@ def test_who_waits_for_an_acknowledgement_is_woken_where_the_slot_is_there_alrea
 ) -> None:
     monkeypatch.setattr(slot, "ASK_SECONDS", 3600.0)
     found = slot.Slot("s", 1, THREADS)
-    found.may_move(confirmed(10))
+    found.acknowledge(confirmed(10))
     waiting = Thread(target=found.wait, daemon=True)
     waiting.start()
     found.found_at(confirmed(stands))

@@ -76,7 +76,7 @@ class ChangeTablesSession(contracts.OpenLog[TablesOffset, TablesPosition, Target
         # the snapshot that was read before the log, and the time at which it had been read
         self._over: tuple[TablesSnapshot | None, dict[str, int]] = (None, {})
 
-    def committed(self, since: TablesOffset) -> None:
+    def acknowledge(self, since: TablesOffset) -> None:
         self._check(since.databases)
         self._passed = since.log
         # the first offset after a snapshot no longer holds the snapshot

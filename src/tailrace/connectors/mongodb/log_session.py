@@ -63,7 +63,7 @@ class MongoLogSession(LogReader[MongoOffset, Position, Committed, Rows]):
         self._planned = Position()
         self._read_bytes = 0
 
-    def committed(self, since: MongoOffset) -> None:
+    def acknowledge(self, since: MongoOffset) -> None:
         self._planned = since.log
         if since.snapshot is None:
             self._over = 0

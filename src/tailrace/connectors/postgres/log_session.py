@@ -98,7 +98,7 @@ class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]
         """Bytes of the log that are known to be there and have not been read."""
         return max(0, self.feed.head_lsn - self.feed.progress)
 
-    def committed(self, since: PostgresOffset) -> None:
+    def acknowledge(self, since: PostgresOffset) -> None:
         # Spark asks to go on from the position that it has committed
         self.release(Committed(since.log))
 

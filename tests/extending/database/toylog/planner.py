@@ -126,7 +126,7 @@ class ToyLog(LogReader[ToyOffset, Line, Line, Lines]):
         super().__init__(LinesFeed(source.config, since), since, memory_limit=64 << 20, disk_limit=512 << 20)
         self._source, self.windows = source, source.windows
 
-    def committed(self, since: ToyOffset) -> None:
+    def acknowledge(self, since: ToyOffset) -> None:
         self.release(since.log)
 
     def is_far(self, start: Line, idle: Line) -> bool:

@@ -39,9 +39,9 @@ from tailrace.connectors.postgres.protocol.position import (
     LogPosition,
     ReadLsn,
     TargetLsn,
+    acknowledged,
     confirmed,
     lsn_text,
-    may_forget,
     sent,
 )
 from tailrace.connectors.postgres.schema.catalog import Catalog
@@ -156,7 +156,7 @@ class PostgresFeed:
         if self._stream is None:
             self._advance_slot(force=False)
         else:
-            self._slot.acknowledge(self._stream)
+            self._slot.report(self._stream)
             self._stream.status_if_due()
 
     def close(self) -> None:
@@ -348,7 +348,7 @@ class PostgresFeed:
             self.gear = "streaming"
             checked = self.runtime.monotonic()
             while True:
-                self._slot.acknowledge(gear)
+                self._slot.report(gear)
                 patience = 0.0 if self._is_asked else 0.02 if self._is_wanted else self._patience
                 run = gear.poll(patience, lambda: self._is_hurried() or self._is_wanted)
                 step = None if run is None else self._step(run)
@@ -387,7 +387,7 @@ class PostgresFeed:
                 settings.slot,
                 settings.publication,
                 self._read_lsn,
-                max(self._slot.stands, self._slot.forgettable),
+                max(self._slot.stands, self._slot.acknowledged),
                 self._control.info.server_version,
                 self._parameters(),
                 self._in_progress,
@@ -466,9 +466,9 @@ class PostgresFeed:
             return start
         return replace(start, end_lsn=max(start.end_lsn, reached.last_end), idle_lsn=read, at_us=reached.last_us)
 
-    def forget(self, position: Committed) -> LogPosition:
+    def acknowledge(self, position: Committed) -> LogPosition:
         self.relations.history.forget(position)
-        self._slot.may_move(may_forget(position))
+        self._slot.acknowledge(acknowledged(position))
         target = self._target_lsn
         if target is not None and self._read_lsn >= target:
             # Spark ends the planner soon after the last commit: the server must be asked to advance the slot before

@@ -19,7 +19,7 @@ import numpy as np
 
 from tailrace.columns.batch import Bytes, Int64s
 from tailrace.connectors.postgres.log.in_progress import StreamedTransactions, unpacked
-from tailrace.connectors.postgres.protocol.position import ForgettableLsn, ReadLsn, confirmed, lsn_text, sent
+from tailrace.connectors.postgres.protocol.position import AcknowledgedLsn, ReadLsn, confirmed, lsn_text, sent
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.errors import ConnectionFailed, DecodeError
 from tailrace.process.runtime import THREADS, Bell, Runtime
@@ -109,14 +109,14 @@ class Streaming:
         slot: str,
         publication: str,
         from_lsn: ReadLsn,
-        forgettable: ForgettableLsn,
+        acknowledged: AcknowledgedLsn,
         server_version: int,
         further: Mapping[str, str],
         in_progress: bool = True,
     ) -> None:
         """Send START_REPLICATION; the first messages may follow at once. Raises ConnectionFailed.
 
-        The server sends the transactions that commit from `from_lsn` on, and may forget what is before `forgettable`.
+        The server sends the transactions that commit from `from_lsn` on, and may forget what is before `acknowledged`.
         `further` are parameters of pgoutput beside the protocol and the publication. With `in_progress` the server may
         send large transactions before their commit.
         """
@@ -130,7 +130,7 @@ class Streaming:
         result = self._pg.exec_(command.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise replication_error(result)
-        self.flushed = forgettable
+        self.flushed = acknowledged
         self._pg.nonblocking = 1
 
     def poll(self, seconds: float, hurried: Callable[[], bool] = lambda: False) -> Messages | None:
@@ -226,9 +226,9 @@ class Streaming:
         """True while a committed large transaction is being handed out."""
         return self._released is not None
 
-    def acknowledge(self, forgettable: ForgettableLsn) -> None:
-        """Let the server forget what is before `forgettable`, now and in every later status message."""
-        self.flushed = forgettable
+    def acknowledge(self, acknowledged: AcknowledgedLsn) -> None:
+        """Let the server forget what is before `acknowledged`, now and in every later status message."""
+        self.flushed = acknowledged
         self.send_status()
 
     def status_if_due(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors.postgres.log.gears import Streaming, literal
-from tailrace.connectors.postgres.protocol.position import ForgettableLsn, confirmed, lsn_text
+from tailrace.connectors.postgres.protocol.position import AcknowledgedLsn, confirmed, lsn_text
 from tailrace.process.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ ASK_SECONDS = 1.0
 
 
 class Slot:
-    """The slot `name`: `stands` is its last known position, `forgettable` the position to which it may be advanced.
+    """The slot `name`: `stands` is its last known position, `acknowledged` the position to which it may be advanced.
 
     The reader's thread advances it: by status messages of the stream, or by a call to the server beside the slices. The
     call decodes the WAL on the way. So the slot is advanced by at least `step` bytes at a time, unless forced.
@@ -26,27 +26,27 @@ class Slot:
     def __init__(self, name: str, step: int, runtime: Runtime) -> None:
         self._name, self._step = name, step
         self.stands = confirmed(0)
-        self.forgettable = confirmed(0)
+        self.acknowledged = confirmed(0)
         # The last position that the server was asked, or is about to be asked, to advance to.
         self._asked_lsn = confirmed(0)
         self._asked = runtime.condition()
 
-    def found_at(self, lsn: ForgettableLsn) -> None:
+    def found_at(self, lsn: AcknowledgedLsn) -> None:
         """Set `stands` to the position that the server reports, and wake `wait`."""
         with self._asked:
             self.stands = lsn
             self._asked.notify_all()
 
-    def acknowledge(self, gear: Streaming) -> None:
-        """Acknowledge `forgettable` by a status message if it is new: at most one message for each poll of the stream.
+    def report(self, gear: Streaming) -> None:
+        """Report `acknowledged` by a status message if it is new: at most one message for each poll of the stream.
 
         The stream's periodic status messages repeat it.
         """
-        forgettable = self.forgettable
-        if forgettable > gear.flushed:
-            gear.acknowledge(forgettable)
-            self.stands = forgettable
-            self._ask(forgettable)
+        acknowledged = self.acknowledged
+        if acknowledged > gear.flushed:
+            gear.acknowledge(acknowledged)
+            self.stands = acknowledged
+            self._ask(acknowledged)
 
     def advance(self, control: psycopg.Connection[Any], force: bool) -> None:
         """Advance the slot by a call to the server; by less than a step only with `force`.
@@ -56,32 +56,32 @@ class Slot:
         slot's new position, moves restart_lsn to the last such place. Both advances are one call, which the server
         finishes even if the planner ends.
         """
-        forgettable, done = self.forgettable, self.stands
-        if forgettable <= done or not (force or forgettable - done > self._step):
+        acknowledged, done = self.acknowledged, self.stands
+        if acknowledged <= done or not (force or acknowledged - done > self._step):
             return
         name = literal(self._name)
-        self._ask(forgettable)
+        self._ask(acknowledged)
         control.execute(
-            f"select pg_replication_slot_advance({name}, '{lsn_text(forgettable)}'); "
+            f"select pg_replication_slot_advance({name}, '{lsn_text(acknowledged)}'); "
             "select pg_replication_slot_advance(slot_name, confirmed_flush_lsn) from pg_replication_slots "
             f"where slot_name = {name} and confirmed_flush_lsn - restart_lsn > {READ_AGAIN_BYTES}"
         )
-        self.stands = forgettable
+        self.stands = acknowledged
 
-    def _ask(self, lsn: ForgettableLsn) -> None:
+    def _ask(self, lsn: AcknowledgedLsn) -> None:
         with self._asked:
             self._asked_lsn = lsn
             self._asked.notify_all()
 
     # --- by the planner's thread ---------------------------------------------------------------------------------
 
-    def may_move(self, forgettable: ForgettableLsn) -> None:
-        """Allow the slot to advance to `forgettable`: Spark has committed everything before it."""
-        self.forgettable = max(self.forgettable, forgettable)
+    def acknowledge(self, lsn: AcknowledgedLsn) -> None:
+        """Let the slot advance to `lsn`: Spark has committed everything before it."""
+        self.acknowledged = max(self.acknowledged, lsn)
 
     def wait(self) -> None:
-        """Wait until the server was asked to advance to `forgettable`, or was asked nothing for ASK_SECONDS."""
+        """Wait until the server was asked to advance to `acknowledged`, or was asked nothing for ASK_SECONDS."""
         with self._asked:
-            while max(self._asked_lsn, self.stands) < self.forgettable:
+            while max(self._asked_lsn, self.stands) < self.acknowledged:
                 if not self._asked.wait(ASK_SECONDS):
                     break

@@ -3,7 +3,7 @@
 `(commit LSN, ordinal in the transaction)` identifies a change. An LSN alone does not: the LSNs of changes of
 interleaved transactions go back and forth, and the rows of one COPY share one LSN.
 
-LSNs that must not be confused have types of their own. A forgettable LSN has been read, and an LSN that has been read
+LSNs that must not be confused have types of their own. An acknowledged LSN has been read, and an LSN that has been read
 was flushed; a type checker accepts one for another in this direction only.
 """
 
@@ -24,8 +24,8 @@ ReadLsn = NewType("ReadLsn", FlushedLsn)
 
 It comes from the server's messages (`sent`) or from an offset, never from a request."""
 
-ForgettableLsn = NewType("ForgettableLsn", ReadLsn)
-"""The server may forget transactions that commit before this LSN: Spark has committed them (`may_forget`), or the slot
+AcknowledgedLsn = NewType("AcknowledgedLsn", ReadLsn)
+"""The server may forget what commits before this LSN: Spark has committed it (`acknowledged`), or the slot
 is there already (`confirmed`)."""
 
 TargetLsn = NewType("TargetLsn", int)
@@ -40,9 +40,9 @@ def sent(lsn: int) -> ReadLsn:
 NOWHERE = sent(0)
 
 
-def confirmed(lsn: int) -> ForgettableLsn:
+def confirmed(lsn: int) -> AcknowledgedLsn:
     """Return an LSN that the server reports as the slot's position."""
-    return ForgettableLsn(sent(lsn))
+    return AcknowledgedLsn(sent(lsn))
 
 
 def lsn_text(lsn: int) -> str:
@@ -124,9 +124,9 @@ Committed = NewType("Committed", LogPosition)
 """A position that Spark has committed: a batch that ends there is in its commit log, and is never planned again."""
 
 
-def may_forget(position: Committed) -> ForgettableLsn:
+def acknowledged(position: Committed) -> AcknowledgedLsn:
     """Return the LSN before which the server may forget its log, once Spark has committed `position`."""
-    return ForgettableLsn(position.safe_lsn)
+    return AcknowledgedLsn(position.safe_lsn)
 
 
 @dataclass(slots=True, kw_only=True)

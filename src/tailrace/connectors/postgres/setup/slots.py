@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.connectors.postgres.log import invalidation
 from tailrace.connectors.postgres.log.endings import SlotInUse
 from tailrace.connectors.postgres.log.identity import ServerId, branched_off, flushed_end, identify
-from tailrace.connectors.postgres.protocol.position import ForgettableLsn, LogPosition, confirmed, lsn_value
+from tailrace.connectors.postgres.protocol.position import AcknowledgedLsn, LogPosition, confirmed, lsn_value
 from tailrace.connectors.postgres.server.connection import Connect
 from tailrace.connectors.postgres.snapshot.session import quoted
 from tailrace.errors import PrerequisiteError
@@ -32,14 +32,14 @@ class NewSlot:
     The snapshot lasts as long as the replication connection that created the slot stays idle.
     """
 
-    consistent_lsn: ForgettableLsn
+    consistent_lsn: AcknowledgedLsn
     snapshot: str
 
 
 STATE = f"select active_pid, {invalidation.REASON} from pg_replication_slots s where slot_name = %s"
 
 
-def find_slot(connection: psycopg.Connection[Any], config: Mapping[str, Any]) -> ForgettableLsn | None:
+def find_slot(connection: psycopg.Connection[Any], config: Mapping[str, Any]) -> AcknowledgedLsn | None:
     """Return the slot's confirmed LSN; None if there is no such slot.
 
     Raises PrerequisiteError for a slot of another database, plugin or kind.
