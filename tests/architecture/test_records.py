@@ -13,7 +13,7 @@ from tailrace.config import formats, transforms
 PRODUCT = Path(__file__).parents[2] / "src" / "tailrace"
 TABLE = "config/formats.py"
 TRANSFORMS, ROOM = "config/transforms.py", "tailrace.transforms."
-KINDS = ("formats/", "records/", "assembly/")
+KINDS = ("formats/", "records/", "kernels/")
 OWN_RECORD = "connectors/mongodb/records/texts.py"
 """This module assembles the update descriptions of MongoDB, a column written as JSON."""
 

@@ -55,7 +55,6 @@ def positions_of(commits: pa.Array, changes: pa.Array, commands: Int64s | None =
     return pa.StringArray.from_buffers(len(joined), pa.py_buffer(offsets), pa.py_buffer(digits))
 
 
-# Bytes of a command's number.
 _COMMAND = 4
 
 # Two hexadecimal digits for every byte, in memory order.
@@ -67,7 +66,7 @@ def _lsns(batch: ChangeBatch) -> pa.Array:
 
 
 class _CapturedParts:
-    """See events.form.SourceParts."""
+    """See events.mapping.SourceParts."""
 
     def __init__(self, batch: ChangeBatch, form: CapturedForm) -> None:
         self.batch, self.form = batch, form
@@ -83,7 +82,7 @@ class _CapturedParts:
 
 
 class _CapturedBlock:
-    """See events.form.SourceBlock."""
+    """See events.mapping.SourceBlock."""
 
     def __init__(self, parts: _CapturedParts, records: Records) -> None:
         self.parts, self.records = parts, records
@@ -122,7 +121,7 @@ class Described(Protocol):
 
 
 class CapturedForm:
-    """See events.form.SourceForm. `described` gives the types for schema changes; `serial`: source blocks have an
+    """See events.mapping.SourceForm. `described` gives the types for schema changes; `serial`: source blocks have an
     event_serial_no."""
 
     def __init__(self, types: Types, described: Described, serial: bool) -> None:

@@ -28,8 +28,7 @@ class Records:
 
     `change` is the index of the change. `op` is the ASCII code of the envelope's op, TOMBSTONE for a tombstone.
     `before` and `after`: whether the envelope shows that image. `key` is the image of the record's key; `header` that
-    of the key in its newkey (AFTER) or oldkey (BEFORE) header. `plain`: record i is change i, all with the same op, key
-    and images and without headers.
+    of the key in its newkey (AFTER) or oldkey (BEFORE) header.
     """
 
     change: npt.NDArray[np.int32]
@@ -38,7 +37,6 @@ class Records:
     after: Flags
     key: Codes
     header: Codes
-    plain: bool = False
 
     def __len__(self) -> int:
         return len(self.change)

@@ -112,7 +112,7 @@ class RecordChunk:
     def told_apart(self, drop: Drop | None) -> RecordChunk:
         """Return the block with layouts that no longer depend on values, without records that are left out.
 
-        `drop` as in `kinds.by_kind`. Raises RefusedChange, ConversionError.
+        `drop` as in `record_variants.by_kind`. Raises RefusedChange, ConversionError.
         """
         if all(isinstance(kind, KindPlan) for kind in self._records.kinds):
             return self

@@ -28,7 +28,7 @@ _MOST_KINDS = 1024
 
 @dataclass(frozen=True, slots=True)
 class KindPlan:
-    """The compiled layout of a kind of records: `key` and `value` are encoded documents, None if there is none.
+    """The compiled layout of a kind of records: `key` and `value` are compiled layouts; None if there is none.
 
     `op`, `topic`, `partition` and `timestamp` are the row's columns. Each record has at least `size` bytes.
     `shows_after`: the records are envelopes with an image of the row after the change.
@@ -56,7 +56,7 @@ class SplitPlan:
 
     @property
     def size(self) -> int:
-        """The least number of bytes of each record, over the kinds known so far."""
+        """The largest of the least sizes in bytes of the kinds known so far."""
         return max((kind.size for kind in self._kinds.values() if isinstance(kind, AnyPlan)), default=0)
 
     def of(self, value: Any) -> AnyPlan | LeftOut | None:

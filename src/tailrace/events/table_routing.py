@@ -1,4 +1,4 @@
-"""Shards: tables of the source whose rows share one table, told apart by an additional key column. Worker."""
+"""Tables of the source whose rows go into one table, told apart by an additional key column. Worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assembly of binary formats: a layout is literals with holes between them, which compiled programs fill. Worker.
+"""Assembly of bytes in every encoding: a layout is literals with holes, which compiled programs fill. Worker.
 
 Each leaf of a block becomes one fragment (the bytes of all its values, one after another). Then one pass assembles
 every record from literals and fragments.
@@ -77,7 +77,6 @@ class AssembledBlock(ABC):
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        # fragments of filled holes
         self._found: dict[Hashable, Fragment | bytes | Pieces] = {}
 
     def encode(self, documents: Sequence[Assembly | None], of: npt.NDArray[np.int32]) -> pa.Array:

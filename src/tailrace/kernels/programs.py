@@ -1,4 +1,4 @@
-"""Assembling JSON documents from literals and fragments, row by row, with one move per part.
+"""Assembly of records from literals and fragments, row by row, with one move per part.
 
 A program is the sequence of parts of one kind of document. A part is a literal and, unless it is the last part, a
 fragment of the row: `data[offsets[i]:offsets[i + 1]]`, where i is the row's index for the part's kind (change,
@@ -26,7 +26,7 @@ KINDS = 5
 
 @dataclass(slots=True)
 class Fragment:
-    """The JSON of a column's values, one after another. `quoted` is True if each value still needs quotes around it."""
+    """The encoded bytes of a column's values, one after another. `quoted`: each value still needs quotes around it."""
 
     data: Bytes
     offsets: Offsets

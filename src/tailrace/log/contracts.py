@@ -189,8 +189,8 @@ class IndexedRun(Protocol[P, Taken_co]):
     def end(self, start: P, first: int, last: int, upto: P | None, /) -> P | None:
         """Return the last place among the rows up to `last` where a batch should end; None if there is none.
 
-        The batch begins at `start` and has the rows from `first` on; -1: it already has rows of earlier runs. The place
-        is at most `upto`, and it is the same when the batch is planned again.
+        The batch begins at `start` and has this run's rows from `first` on. If `first` is -1, the batch already has
+        rows of earlier runs. The place is at most `upto`, and it is the same when the batch is planned again.
         """
         return self.cut(last - 1, start) if last > max(first, 0) else None
 
@@ -430,7 +430,8 @@ class OpenLog(ABC, Generic[O, P, T]):
     def whole(self, start: P) -> P:
         """Return the end of a batch after `start` without limits, not even those of the configuration.
 
-        Called before `plan` where batches have an interval: a batch that its limits have cut is followed at once.
+        Called before `plan` if batches have an interval. The engine compares both ends: a batch that its limits have
+        cut is followed at once.
         """
 
     @abstractmethod
@@ -543,9 +544,10 @@ class Source(ABC, Generic[O, P, T]):
         """
 
     def has_kept(self) -> bool:
-        """Return True if the sessions can be used for another try after a failed call.
+        """Return True if the sessions can be used for another try. Called after a failed call.
 
-        Otherwise the source gives up everything that was begun, and the engine starts anew, as after a crash.
+        If they cannot, the source gives up everything that was begun and returns False. The engine then starts anew, as
+        after a crash.
         """
         return True
 

@@ -1,4 +1,4 @@
-"""Patience: an engine that goes on by itself after its server was unreachable. Planner."""
+"""Retrying: an engine that goes on by itself after its server was unreachable. Planner."""
 
 from __future__ import annotations
 

@@ -62,9 +62,9 @@ ANY_TOPIC = "*"
 class Transform(Protocol):
     """The effect of one name in a configuration's `transforms`. Hashable, and pickled to the workers.
 
-    An entry point of the group `tailrace.transforms` names its class. The class is called with the options that begin
-    with `transforms.<word>.`, without this prefix and without `type`, `predicate` and `negate`. It raises ConfigError
-    for an option that is unknown or wrong. Equal options must give equal transforms.
+    An entry point of the group `tailrace.transforms` names a function that makes it. The function gets the options that
+    begin with `transforms.<word>.`, without this prefix and without `type`, `predicate` and `negate`. It raises
+    ConfigError for an option that is unknown or wrong. Equal options must give equal transforms.
 
     Further methods are optional. `route` belongs to a transform that changes topics: it takes a topic and returns the
     one to which its records go, ANY_TOPIC if values choose it. One task reads all tables that share a topic, to keep

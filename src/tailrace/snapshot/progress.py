@@ -19,7 +19,7 @@ class Progress:
     - `positions`: the position up to which each channel outside the log has been read.
     - `windows`: the number of windows. A window that is read again needs another offset, or Spark would see nothing
       new.
-    - `done`: the tables without condition whose last rows the batch's window has.
+    - `done`: the tables that the batch's window finishes, without those that have a condition.
     """
 
     state: IncrementalSnapshot | None = None

@@ -1,6 +1,6 @@
 """Spark's Python sources over the connectors' planners: one source for each connector in the registry.
 
-Processes (measured; see docs/contribute/architecture.md): `DataSource.__init__` and `schema` run in a short process
+Processes: `DataSource.__init__` and `schema` run in a short process
 at `load()`. The planner process lives as long as the query and runs all other calls but `read`. Workers run `read` on
 a pickled copy of the reader, so everything that `read` needs is in its partition.
 """
@@ -229,7 +229,6 @@ def data_source(descriptor: Descriptor) -> type[ChangeDataSource]:
 
 def new_run_id() -> str:
     """Return a UUID of version 7 (RFC 9562) for one run of a query."""
-    import os
     import time
     import uuid
 
@@ -272,6 +271,5 @@ def register(spark: SparkSession) -> None:
         try:
             spark.dataSource.register(data_source(descriptor))
         except PySparkException as error:
-            # Spark has found it by itself
             if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
                 raise

@@ -1,4 +1,4 @@
-"""Parts: shared functions of Kafka Connect's transforms, which work on the key or the value of a record. Worker."""
+"""Functions of transforms that work on the key or the value of a record, as Kafka Connect's do. Worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eras: the change table that holds a captured table's changes from a position on, and the table's form then. No I/O.
+"""CaptureHistory: the change tables of a captured table, each from a position on, and the table's form then. No I/O.
 
 A captured table begins with one era. When a second change table is made for it, a new era begins at its start
 (Debezium: "schema evolution of SQL Server"), and the older change table is read up to this position. Eras are part of

@@ -1,4 +1,4 @@
-"""An open log: what is read of it, and the ends, offsets, windows and tasks of its batches. Planner."""
+"""PostgresLogSession: the open log of PostgreSQL, and the ends, offsets, windows and tasks of its batches. Planner."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         return [entry for entry in captured if entry[0] in covered and not covered[entry[0]].is_unlogged]
 
     def lost(self, since: PostgresOffset) -> str:
-        """Return why the log cannot be read on from `since`, as the rest of a sentence; "" if it can.
+        """Return why the log cannot be read on from `since`, as a sentence; "" if it can.
 
         A slot that cannot be read any more is dropped.
         """

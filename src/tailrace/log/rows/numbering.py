@@ -24,7 +24,7 @@ _OTHERS = ""
 class Numbered:
     """The numbers of the events of a run.
 
-    `total` is the number of each row's first event in its transaction, `table` there in its table. `counts` are those
+    `total` is the number of each row's first event in its transaction, `table` that in its table. `counts` are those
     of the transactions that end in the run, by their place; `still_open` those by table of the one that is open.
     """
 

@@ -1,4 +1,4 @@
-"""Division of a batch's rows into segments that keep the order of events. Planner.
+"""Division of a batch's rows into tasks of segments that keep the order of events. Planner.
 
 `event.order=topic` keeps all rows of a topic in one task, in log order. `event.order=key` spreads a table over several
 tasks by a hash of its key; each task has all changes of its keys in log order. A table with a key change or a truncate

@@ -84,8 +84,8 @@ class RowRun(Generic[Own, Trans]):
 
     Row i is message `rows[i]`, that is `data[offsets[rows[i]]:offsets[rows[i] + 1]]`; `rows` ascends. A message that
     concerns several tables is a row for each of them. `op[i]` is the operation (c, u, d or t), `version[i]` the number
-    of its table version; negative numbers, of which `op` may say more, are a connector's own and stand for rows that
-    belong to no table. With transaction metadata `counts` are the transactions that end in the run, by their place in
+    of its table version. A negative version is a connector's own kind of row, which belongs to no table; `op` may say
+    more. With transaction metadata `counts` are the transactions that end in the run, by their place in
     `transactions`. A connector adds how the run's transactions end, and the algebra of its positions.
     """
 

@@ -1,4 +1,4 @@
-"""Tasks that make records of segments, with messages that are quarantined in their places among the changes. Worker."""
+"""LogTask: records of segments; messages that cannot be decoded become quarantine records in their places. Worker."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from tailrace.values.conversion import ColumnPlan
 
 
 class _PostgresParts:
-    """See events.form.SourceParts."""
+    """See events.mapping.SourceParts."""
 
     def __init__(self, batch: ChangeBatch, settings: EventSettings) -> None:
         self.batch, self.settings = batch, settings
@@ -45,7 +45,7 @@ class _PostgresParts:
 
 
 class _PostgresBlock:
-    """See events.form.SourceBlock."""
+    """See events.mapping.SourceBlock."""
 
     def __init__(self, parts: _PostgresParts, records: Records) -> None:
         self.parts, self.records = parts, records
@@ -82,7 +82,7 @@ class _PostgresBlock:
 
 
 class PostgresForm:
-    """See events.form.SourceForm."""
+    """See events.mapping.SourceForm."""
 
     def source_fields(self, settings: EventSettings) -> tuple[Member, ...]:
         number, text = INT64.with_optional(True), STRING.with_optional(True)

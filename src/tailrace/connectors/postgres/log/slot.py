@@ -17,7 +17,9 @@ ASK_SECONDS = 1.0
 
 
 class Slot:
-    """The slot `name`: `stands` is its last known position, `acknowledged` the position to which it may be advanced.
+    """The slot `name`.
+
+    `stands` is its position as last known or asked for, `acknowledged` the position to which it may be advanced.
 
     The reader's thread advances it: by status messages of the stream, or by a call to the server beside the slices. The
     call decodes the WAL on the way. So the slot is advanced by at least `step` bytes at a time, unless forced.
