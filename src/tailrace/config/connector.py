@@ -152,7 +152,8 @@ RECORDS = (
            "fail", choices=("fail", "warn", "skip", "ignore"),
            deprecated_names=("event.deserialization.failure.handling.mode",)),
     Option("event.converting.failure.handling.mode", Kind.TEXT,
-           "Response to a value that cannot be converted: fail, or write null.",
+           "Response to a value that cannot be converted: fail, or write null. Unset, it is fail with the sinks "
+           "tables and jdbc.",
            "warn", choices=("fail", "warn", "skip")),
     Option("transforms", Kind.LIST, "Names of transforms, in their order.", []),
     Option("transforms.<name>.<option>", Kind.TEXT, "Options of a transform; `type` is its class.",
@@ -240,8 +241,8 @@ OWN = (
            "Set by the sink tables: tables that are put into one. Refused in a file."),
     Option("tasks.in.files", Kind.BOOLEAN,
            "Keep a batch of more than a megabyte in a temporary file of the planner's host instead of Spark's plan; "
-           "workers must be processes of the same host and user. Unset: true if Spark's master is local and has "
-           "Linux's /proc.", False),
+           "workers must be processes of the same host and user. If the option is not given, tailrace run and "
+           "tailrace.spark.options set it to true where Spark's master is local and has Linux's /proc.", False),
     Option("checkpoint.location", Kind.TEXT,
            "Directory of Spark's checkpoint, or a location with a scheme, such as s3a://…; unset: .tailrace/<name>."),
 )  # fmt: skip

@@ -48,7 +48,8 @@ SNAPSHOT = (
            notice=NO_HISTORY),
     Option("snapshot.locking.mode", Kind.TEXT, "Locks while schemas are read.", "exclusive",
            choices=("exclusive", "none"), refused=(("custom", NO_JVM),),
-           notice="rows are read in the columns of their change table, which never change, so no lock is needed"),
+           notice="columns are those of the change table, which never change, so no table is locked to read them; "
+           "snapshot.isolation.mode says how rows are locked"),
 )  # fmt: skip
 
 TAKEN_MODES = (("never", "no_data", "the change tables hold the schemas"),)

@@ -16,7 +16,9 @@ _ONE_DATABASE = "a slot belongs to one database, the one that database.dbname na
 _FOLLOWS = "the slot always follows what Spark has committed"
 _COMPARED = "slot and checkpoint are always compared, and a gap is an error"
 _ONE_SNAPSHOT = "all tasks read under one exported snapshot, which is stricter"
-_NO_LOCKS = "the snapshot takes no locks: its tasks read under one exported snapshot"
+_NO_LOCKS = (
+    "tasks read under one exported snapshot, and lock tables in the mode access share alone, as every SELECT does"
+)
 
 _OWN_PARAMETERS = ("proto_version", "publication_names", "messages", "streaming", "two_phase")
 
