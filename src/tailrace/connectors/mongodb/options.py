@@ -197,7 +197,7 @@ EVENTS = (
 
 KAFKA_CONNECT = (
     *_without(connect.CONNECT, "errors.tolerance"),
-    *(replace(option, notice="a document that cannot be made an event stops the pipeline, or is put aside, as "
+    *(replace(option, notice="a document that cannot be made an event stops the pipeline, or is quarantined, as "
               "event.processing.failure.handling.mode says")
       for option in _named(connect.CONNECT, "errors.tolerance")),
 )  # fmt: skip
