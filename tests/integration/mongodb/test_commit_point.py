@@ -111,7 +111,7 @@ def test_a_query_that_ends_at_the_present_reads_to_it(lagged: Lagged, make_captu
     lagged.append(insert(101, 1), insert(102, 2))
     lagged.change.committed = Timestamp(101, 1)
     capture.planner.stop_at_present()
-    assert capture.planner._target == 101 << 32 | 1
+    assert capture.planner._target == Position(101 << 32 | 1, WHOLE)
     found = []
     while (batch := capture.step()) is not None:
         found += batch
