@@ -207,6 +207,6 @@ def test_the_slots_xmin_is_part_of_the_offset_and_so_of_a_replayed_batch(databas
     xmin = one.planned["xmin"]
     one.kill()
     (task,) = one.planner.partitions(one.committed, one.planned)
-    assert 0 < xmin == task.xmin
+    assert 0 < xmin == task.log.xmin
     value = json.loads(next(iter(task.read())).column("value")[0].as_py())
     assert value["payload"]["source"]["xmin"] == xmin
