@@ -37,7 +37,7 @@ def commit(log: PostgresLogSession, planned: p.LogPosition, committed: p.Committ
     p.acknowledged(planned)  # wrong
 
 
-def acknowledge(feed: PostgresFeed, planned: p.LogPosition, committed: p.Committed) -> None:
+def discard(feed: PostgresFeed, planned: p.LogPosition, committed: p.Committed) -> None:
     feed.acknowledge(committed)
     feed.acknowledge(planned)  # wrong
     feed._slot.acknowledge(feed._read_lsn)  # wrong
