@@ -127,8 +127,9 @@ def alterations_of(connection: psycopg.Connection[Any], config: Config) -> tuple
     row = connection.execute(_ALTERATIONS, (name,)).fetchone()
     if row is None:
         return 0, 0
-    (schema,) = (lists_schemas(connection) and connection.execute(_NEWEST_SCHEMA, (name,)).fetchone()) or (0,)
-    return int(row[0]), max(int(row[1]), int(schema))
+    altered, newest = map(int, row)
+    schema = connection.execute(_NEWEST_SCHEMA, (name,)).fetchone() if lists_schemas(connection) else None
+    return altered, newest if schema is None else max(newest, int(schema[0]))
 
 
 def listed_since(connection: psycopg.Connection[Any], config: Config, newest: int) -> set[int]:
