@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Key = tuple[Any, ...]
 
 MISSING, EXTRA, DIFFERENT, DUPLICATE = "missing", "extra", "different", "duplicate"
-"""What is wrong with a key: no row in the table, no row in the source, the rows differ, several rows in the table."""
+"""The differences of a key: no row in the table, no row in the source, the rows differ, several rows in the table."""
 
 
 class Side(Protocol):

@@ -1,4 +1,4 @@
-"""One table's part of a batch: its blocks, which Spark's tasks open and reduce. Driver."""
+"""A table's part of a batch: its blocks, which Spark's tasks open and reduce. Driver."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class HeldTable:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStep:
-    """One change of a column: `drop`, `rename` (`to` is the new name), `widen` or `add` (`to` is the type)."""
+    """A change of a column: `drop`, `rename` (`to` is the new name), `widen` or `add` (`to` is the type)."""
 
     what: str
     name: str

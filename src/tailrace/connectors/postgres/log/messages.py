@@ -26,7 +26,7 @@ _MESSAGE_BYTES = 16 << 20
 
 
 MESSAGES = TableSchema(TableId("", "pg_catalog", "pg_logical_emit_message"), (), ())
-"""What messages have in place of a table: the function that wrote them."""
+"""The table that quarantine records of messages name: the function that wrote the messages."""
 
 
 def messages(rows: Sequence[Rows], most: int = 0) -> Segment | None:

@@ -66,7 +66,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class RelationColumn:
-    """One column of a Relation. Bit 1 of `flags` is set if it belongs to the replica identity."""
+    """A column of a Relation. Bit 1 of `flags` is set if it belongs to the replica identity."""
 
     flags: int
     name: str
