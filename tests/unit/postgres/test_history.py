@@ -17,6 +17,7 @@ from tailrace.connectors.postgres.schema.evolution import (
     PresentIndex,
     PresentType,
     evolve,
+    has_doubtful_key,
     is_after,
     retyped,
 )
@@ -182,6 +183,27 @@ def test_the_primary_key_is_the_one_that_the_message_flags() -> None:
     assert evolved(full, older, present, at(110), resent=False).key() == ("a",)
     assert evolved(full, older, present, at(110), resent=True).key() == ()
     assert evolved(full, older, present, at(160)).key() == ("b", "a")
+    # a table has one primary key: the present one was made after the known one was dropped
+    assert evolved(full, older, present, at(160), resent=False).key() == ("b", "a")
+
+
+def test_a_key_is_in_doubt_if_its_index_was_dropped_at_an_unknown_moment() -> None:
+    full = relation("a", "b", key=("a", "b"), identity="f")
+    columns = (shown(1, "a", 10), shown(2, "b", 10))
+    older = table(ColumnFacts(1, "a"), ColumnFacts(2, "b"), indexes=(IndexFacts(40, True, (1,)),))
+
+    def is_in_doubt(sent: Relation, *indexes: PresentIndex, resent: bool = False) -> bool:
+        present = Present(200, 5000, columns, indexes)
+        return has_doubtful_key(evolved(sent, older, present, at(110), resent), sent, present)
+
+    assert is_in_doubt(full)
+    assert is_in_doubt(full, PresentIndex(IndexFacts(50, False, (2,)), 150))
+    # dropped before the message
+    assert not is_in_doubt(full, resent=True)
+    # replaced by an equal one, as REINDEX CONCURRENTLY does
+    assert not is_in_doubt(full, PresentIndex(IndexFacts(50, True, (1,)), 150))
+    # the message itself tells the primary key
+    assert not is_in_doubt(relation("a", "b", key=("a",)))
 
 
 def test_labels_that_are_newer_are_left_out_and_renamed_ones_keep_their_names() -> None:

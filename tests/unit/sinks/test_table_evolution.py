@@ -70,6 +70,8 @@ def test_nothing_has_changed() -> None:
         (form(ID, (3, "a")), [("drop", "a", ""), ("rename", "b", "a")]),
         (form(ID, (2, "A"), B), [("rename", "a", "__tailrace_2"), ("rename", "__tailrace_2", "A")]),
         (form(ID, (2, "c"), B, (4, "a")), [("rename", "a", "c"), ("add", "a", "int")]),
+        # A new column of unknown number has the name that another column had before.
+        (form(ID, (2, "c"), B, (0, "a")), [("rename", "a", "c"), ("add", "a", "int")]),
         # Without numbers a renamed column is another column.
         (form((0, "id"), (0, "x"), (0, "b")), [("drop", "a", ""), ("add", "x", "int")]),
     ],

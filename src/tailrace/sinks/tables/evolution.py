@@ -115,13 +115,20 @@ class HeldTable:
             return self
         return replace(self, shards=tuple(sorted((dict(self.shards) | {form.shard: form.names}).items())))
 
-    def find(self, number: int, name: str) -> HeldColumn | None:
-        """Return the record of a source column, by number or by name; None if it is unknown."""
-        for held in self.columns:
-            if number and held.number == number:
-                return held
-        named = (held for held in self.columns if held.source == name and not held.gone)
-        return next((held for held in named if not number or not held.number), None)
+    def matching(self, form: Form) -> list[HeldColumn | None]:
+        """Return the record of each column of a form, by number, else by name; None for a column that is new.
+
+        A record that one column matches by number is not matched by name: the column was renamed.
+        """
+        by_number = {held.number: held for held in self.columns if held.number}
+        numbered = [by_number.get(form.number(place)) for place in range(len(form.names))]
+        by_name = {held.source: held for held in self.columns if not held.gone and held not in numbered}
+        found = []
+        for place, (name, held) in enumerate(zip(form.names, numbered, strict=True)):
+            named = by_name.get(name)
+            is_same = named is not None and not (form.number(place) and named.number)
+            found.append(held if held is not None else named if is_same else None)
+        return found
 
     def called(self, names: Mapping[str, str]) -> HeldTable:
         """Return the record after a rename of columns in the table."""
@@ -195,9 +202,9 @@ class Alteration:
         self._can_fill = can_fill and not form.shard
         self._elsewhere = {name for shard, names in record.shards if shard != form.shard for name in names}
         self._demand_shard()
-        known = [record.find(form.number(place), name) for place, name in enumerate(form.names)]
-        self._dropped, self._kept = self._gone([held for held in known if held is not None])
-        self._moves = [self._moved(place, held) for place, held in enumerate(known)]
+        self._known = record.matching(form)
+        self._dropped, self._kept = self._gone([held for held in self._known if held is not None])
+        self._moves = [self._moved(place, held) for place, held in enumerate(self._known)]
         adopted = {move.now for move in self._moves if move.was is None}
         self._kept = [held for held in self._kept if held.name not in adopted]
         recorded = {held.name for held in record.columns} | {move.now for move in self._moves}
@@ -348,8 +355,7 @@ class Alteration:
 
     def _leaves(self, name: str) -> bool:
         """Return True if the table's column `name` is renamed in this alteration."""
-        for place, source in enumerate(self._form.names):
-            was = self._record.find(self._form.number(place), source)
+        for was, source in zip(self._known, self._form.names, strict=True):
             if was is not None and was.name == name and was.source != source:
                 return self._policies.rename == EVOLVE
         return False

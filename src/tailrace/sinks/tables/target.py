@@ -87,8 +87,8 @@ class Target:
             self._seen = form
         assert self._record is not None
         form, _ = forms[-1]
-        found = [self._record.find(form.number(place), form.names[place]) for place in form.key]
-        key = {held.name for held in found if held is not None}
+        known = self._record.matching(form)
+        key = {held.name for held in (known[place] for place in form.key) if held is not None}
         if self.owner.mode != "log" and key != set(self._record.key):
             raise self._stop(Unfollowed("the log is read again from before its key was altered"))
         return self._form(self._record)

@@ -377,7 +377,8 @@ def _indexes(
     """Return the unique indexes at the moment.
 
     The catalog does not show when an index was dropped. With `without_gone` it was dropped before the moment: the
-    message was sent because of a change, or nothing has been committed since.
+    message was sent because of a change, or nothing has been committed since. A primary key was dropped before the
+    moment if the table had another one then.
     """
     before = {index.oid: index for index in known}
     present = {index.facts.oid: index for index in shown}
@@ -386,11 +387,23 @@ def _indexes(
         for oid, index in present.items()
         if oid in before or not judge.newer(index.xmin)
     }
-    gone = {oid: index for oid, index in before.items() if oid not in present}
+    has_primary = any(index.primary for index in found.values())
+    gone = {oid: index for oid, index in before.items() if oid not in present and not (index.primary and has_primary)}
     if gone and not without_gone:
         found.update(gone)
         judge.hold_all()
     return tuple(sorted(found.values(), key=lambda index: index.oid))
+
+
+def has_doubtful_key(attributes: Attributes, relation: Relation, present: Present) -> bool:
+    """Return True if the index of the table's key was dropped, and neither message nor catalog tells when.
+
+    An index over the same columns in its place, as REINDEX CONCURRENTLY makes it, leaves no doubt.
+    """
+    index = attributes.key_index()
+    if index is None or not present.columns or (index.primary and relation.replica_identity == "d"):
+        return False
+    return all(set(one.facts.columns) != set(index.columns) for one in present.indexes)
 
 
 def _keyed(indexes: tuple[IndexFacts, ...], flagged: Sequence[int]) -> tuple[IndexFacts, ...]:

@@ -102,12 +102,16 @@ class Attributes:
         """Return the columns of the primary key; else of the unique index on which the table is clustered; else of the
         first unique index by name. Empty if there is no such index, or if the log lacks one of its columns.
         """
-        if not self.indexes:
+        index = self.key_index()
+        if index is None:
             return ()
         by_number = {column.number: column.name for column in self.columns}
-        index = min(self.indexes, key=lambda index: (not index.primary, not index.clustered, index.name, index.oid))
         names = tuple(by_number[number] for number in index.columns if number in by_number)
         return names if len(names) == len(index.columns) else ()
+
+    def key_index(self) -> IndexFacts | None:
+        """Return the index whose columns are the key; None if there is no unique index."""
+        return min(self.indexes, key=_precedence, default=None)
 
     def to_json(self) -> list[Any]:
         return [
@@ -143,6 +147,10 @@ class Attributes:
             tuple(kinds),
             *past,
         )
+
+
+def _precedence(index: IndexFacts) -> tuple[bool, bool, str, int]:
+    return not index.primary, not index.clustered, index.name, index.oid
 
 
 def _column_json(column: ColumnFacts) -> list[Any]:

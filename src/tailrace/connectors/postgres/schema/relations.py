@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from tailrace.columns.table import Column, TableSchema
 from tailrace.connectors.postgres.protocol.pgoutput import Relation
 from tailrace.connectors.postgres.schema.catalog import Catalog
-from tailrace.connectors.postgres.schema.evolution import Moment, Present, evolve, is_after, retyped
+from tailrace.connectors.postgres.schema.evolution import Moment, Present, evolve, has_doubtful_key, is_after, retyped
 from tailrace.connectors.postgres.schema.history import Attributes, SchemaHistory
 from tailrace.errors import ConnectionFailed
 from tailrace.process.runtime import THREADS, Runtime
@@ -158,6 +158,13 @@ class Relations:
                 "computed (USING), which the log does not carry; the mend is to read %s.%s by a snapshot "
                 "(signal execute-snapshot)",
                 relation.namespace, relation.name, ", ".join(changed), relation.namespace, relation.name,
+            )  # fmt: skip
+        if has_doubtful_key(attributes, relation, present):
+            log.warning(
+                "%s.%s: the unique index of its key (%s) was dropped, and the log does not tell when: rows that have "
+                "been written with equal keys since then are one row in copies; the mend is to read %s.%s by a "
+                "snapshot (signal execute-snapshot)",
+                relation.namespace, relation.name, ", ".join(attributes.key()), relation.namespace, relation.name,
             )  # fmt: skip
         self._known.read_before[oid] = present.next_xid & 0xFFFFFFFF
         self._known.held.pop(oid, None)
