@@ -12,7 +12,6 @@ import pytest
 
 from tailrace.columns.table import TableId
 from tailrace.connectors.postgres.log.reading import ReaderSettings
-from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.snapshot.tasks import SnapshotTask
 from tailrace.errors import PrerequisiteError
 from tests.fix_postgres import Database
@@ -93,6 +92,6 @@ def test_a_statement_that_fails_in_a_task_is_told_by_its_state(database: Databas
     assert "hush" in pickle.dumps(tasks[0]).decode("latin-1")
     assert "hush" not in repr(tasks[0].address)
     assert repr(tasks[0]) == f"SnapshotTask({TableId(database.name, 'public', 't')}, chunk 0)"
-    broken = replace(tasks[0], address=Address(tasks[0].address.uri, ("select 1 / 0",)))
+    broken = replace(tasks[0], address=replace(tasks[0].address, initial=("select 1 / 0",)))
     with pytest.raises(PrerequisiteError, match=r"database\.initial\.statements fails: SQLSTATE 22012"):
         list(broken.read())

@@ -148,7 +148,7 @@ def test_initial_statements_run_and_their_failure_is_told(database: Database) ->
 
 
 def test_the_address_for_other_drivers_is_the_same(database: Database) -> None:
-    with connect(config(database)) as known, psycopg.connect(Address.of(config(database), known).uri) as connection:
+    with connect(config(database)) as known, psycopg.connect(Address.of(config(database), known).login()) as connection:
         assert connection.info.dbname == database.name
 
 

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from tailrace.config import Config
+from tailrace.config.credentials import Credential
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import Address, connect, parameters
 from tailrace.connectors.postgres.setup.prerequisites import check
@@ -27,7 +28,7 @@ def address(given: Config) -> Address:
     """Return libpq's address that a worker gets."""
     named = parameters(given)
     database = quote(named.pop("dbname"), safe="")
-    return Address(f"postgresql:///{database}?{urlencode(named, quote_via=quote)}")
+    return Address(f"postgresql:///{database}?{urlencode(named, quote_via=quote)}", (), Credential.of(given))
 
 
 SESSIONS: dict[str, Callable[[Config], object]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +24,9 @@ from tailrace.formats.option_reader import OptionReader
 from tailrace.formats.registry import schema_ids
 from tailrace.formats.registry.apicurio import Client
 from tailrace.formats.registry.base import Unanswered
+from tailrace.formats.registry.confluent import Client as ConfluentClient
 from tailrace.formats.registry.options import apicurio
+from tailrace.formats.registry.options import confluent as confluent_registry
 from tailrace.formats.registry.schema_ids import shape
 from tests.event_settings import event_settings
 from tests.golden.avro import opened
@@ -129,6 +132,30 @@ def test_a_login_is_sent_and_never_shown(registry: Registry) -> None:
     assert "secret" not in repr(chosen)
     assert "secret" not in repr(given)
     assert len(rows(CHANGES, chosen)) == 4
+
+
+def test_a_program_gives_the_token_of_each_request(registry: Registry, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("one")
+    given = {
+        "schema.registry.url": registry.address,
+        "bearer.auth.credentials.source": "STATIC_TOKEN",
+        "bearer.auth.token.command": f"cat {file}",
+        "bearer.auth.logical.cluster": "lsrc-1",
+    }
+    chosen = confluent_registry("value", OptionReader("value.converter.", given))
+    client = ConfluentClient(chosen.access)
+    client.register(chosen, "a", '"string"', "AVRO")
+    file.write_text("two")
+    client.register(chosen, "b", '"bytes"', "AVRO")
+    assert registry.logins == ["Bearer one", "Bearer two"]
+    file.unlink()
+    with pytest.raises(Unanswered, match=r"value\.converter\.bearer\.auth\.token\.command ended with exit code 1"):
+        client.register(chosen, "c", '"int"', "AVRO")
+    assert str(file) not in repr(chosen)
+    for wrong in ({"bearer.auth.token": "x"}, {"bearer.auth.token.command": "'"}):
+        with pytest.raises(ConfigError, match=r"bearer\.auth\.token\.command (stands beside|has a quotation)"):
+            confluent_registry("value", OptionReader("value.converter.", given | wrong))
 
 
 def test_schemas_are_registered_by_confluents_client(registry: Registry) -> None:

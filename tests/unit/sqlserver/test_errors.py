@@ -162,13 +162,13 @@ def test_the_users_own_statement_is_his_to_correct() -> None:
 
 
 def test_a_connection_string_holds_any_character_in_braces() -> None:
-    made = connection_string(config(database__password="a;b}c{d"), "my db")
+    made = connection_string(config(), "my db", "a;b}c{d")
     assert made.startswith("Server={db,1433};Database={my db};UID={cdc};PWD={a;b}}c{d};Encrypt={yes};")
     assert "TrustServerCertificate={no}" in made
     assert "ApplicationIntent={ReadWrite}" in made
 
 
 def test_an_instance_is_named_where_no_port_is() -> None:
-    assert connection_string(config(database__instance="SQLEXPRESS"), "d").startswith("Server={db\\SQLEXPRESS};")
-    both = connection_string(config(database__instance="SQLEXPRESS", database__port="1434"), "d")
+    assert connection_string(config(database__instance="SQLEXPRESS"), "d", "").startswith("Server={db\\SQLEXPRESS};")
+    both = connection_string(config(database__instance="SQLEXPRESS", database__port="1434"), "d", "")
     assert both.startswith("Server={db,1434};")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailrace.config import connect, connector, processors, relational, signals
+from tailrace.config import connect, connector, credentials, processors, relational, signals
 from tailrace.config.connector import NO_JVM, Draft, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
 from tailrace.connectors.changetables import options as changetables
@@ -26,6 +26,7 @@ CONNECTION = (
     Option("database.port", Kind.INTEGER, "Port of the server.", 50000, check=between(1, 65535)),
     Option("database.user", Kind.TEXT, "User that reads the change tables and the source tables."),
     Option("database.password", Kind.SECRET, "Password of the user; best given as ${env:NAME} or ${file:PATH:KEY}."),
+    *credentials.options("database."),
     Option("database.dbname", Kind.TEXT, "Database whose changes are captured; on z/OS the location."),
     relational.TIMEOUT,
     Option("database.query.timeout.ms", Kind.INTEGER,
@@ -116,6 +117,7 @@ OWN = (
 
 def _settle(draft: Draft) -> None:
     values = draft.values
+    credentials.settle(draft)
     for name in draft.given:
         if name.lower().startswith(PREFIX):
             fault, notice = property_fault(name, str(values[name])), idle_notice(name)

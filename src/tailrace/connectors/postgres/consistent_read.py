@@ -21,7 +21,6 @@ from tailrace.connectors.postgres.log.identity import refuse_standby
 from tailrace.connectors.postgres.log.reading import OUTSIDE
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.server import connection as connections
-from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.setup.slots import create_slot
 from tailrace.connectors.postgres.snapshot.chunks import Snapshots
 from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgress
@@ -98,7 +97,7 @@ class HeldSnapshot:
         if not self._is_told_apart:
             return replace(task, once=True)
         uri = task.address.uri.replace("application_name=tailrace", f"application_name={self._name}")
-        return replace(task, address=Address(uri, task.address.initial), once=True)
+        return replace(task, address=replace(task.address, uri=uri), once=True)
 
     def is_read(self) -> bool:
         row = self._control.execute(_READING, (self._name,)).fetchone()

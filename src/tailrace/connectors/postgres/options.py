@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tailrace.config import connect, connector, processors, relational, signals
+from tailrace.config import connect, connector, credentials, processors, relational, signals
 from tailrace.config.connector import NO_JVM, Draft, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
 
@@ -44,6 +44,8 @@ CONNECTION = (
     Option("database.port", Kind.INTEGER, "Port of the server.", 5432, check=between(1, 65535)),
     Option("database.user", Kind.TEXT, "User that reads the log; needs LOGIN and REPLICATION."),
     Option("database.password", Kind.SECRET, "Password of the user; best given as ${env:NAME} or ${file:PATH:KEY}."),
+    *credentials.options("database."),
+    *credentials.CLOUD,
     Option("database.dbname", Kind.TEXT, "Database whose changes are captured."),
     Option(
         "database.sslmode", Kind.TEXT, "Use of TLS, in libpq's words.", "prefer",
@@ -263,9 +265,28 @@ OWN = (
 
 def _settle(draft: Draft) -> None:
     _settle_truncates(draft)
+    credentials.settle(draft)
+    _settle_tls(draft)
     for name in ("message.prefix.include.list", "message.prefix.exclude.list"):
         if draft.event_format == "1.7" and name in draft.given:
             draft.faults.append(f"{name} is not supported in the 1.7 format, which has no records of messages")
+
+
+def _settle_tls(draft: Draft) -> None:
+    """Let a token go only over TLS: whoever reads it can log in."""
+    values, mode = draft.values, "database.sslmode"
+    if not values["database.auth.provider"]:
+        return
+    if mode not in draft.given:
+        values[mode] = draft.implied[mode] = "require"
+    elif values[mode] in ("disable", "allow", "prefer"):
+        draft.faults.append(f"{mode} = {values[mode]} would show the token of database.auth.provider to the network: "
+                            "set verify-full, and the server's authority in database.sslrootcert")  # fmt: skip
+    if values[mode] == "require":
+        draft.notices.append(
+            "database.auth.provider sends its token to whoever answers as the server: set database.sslmode=verify-full "
+            "and database.sslrootcert."
+        )
 
 
 def _settle_truncates(draft: Draft) -> None:

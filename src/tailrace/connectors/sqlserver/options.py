@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailrace.config import connect, connector, processors, relational, signals
+from tailrace.config import connect, connector, credentials, processors, relational, signals
 from tailrace.config.connector import NO_JVM, Draft, Options, formats
 from tailrace.config.expressions import compile_expression
 from tailrace.config.filters import quoted_parts, table_name
@@ -39,6 +39,7 @@ CONNECTION = (
            "Named instance, whose port the server's Browser service names; without effect beside database.port."),
     Option("database.user", Kind.TEXT, "Login that reads the change tables."),
     Option("database.password", Kind.SECRET, "Password of the login; best given as ${env:NAME} or ${file:PATH:KEY}."),
+    *credentials.options("database."),
     Option("database.names", Kind.LIST, "Databases whose changes are captured; the format 1.0 has room for one.", [],
            aliases=("database.dbname",)),
     Option("database.include.list", Kind.EXPRESSIONS, "Of the databases named, those to capture.", []),
@@ -168,6 +169,7 @@ def signal_tables(names: list[str], databases: tuple[str, ...]) -> dict[str, tup
 def _settle(draft: Draft) -> None:
     values = draft.values
     _settle_databases(draft)
+    credentials.settle(draft)
     names = values["database.names"]
     without_login = values["driver.authentication"] or values["driver.integratedSecurity"]
     if not values["database.user"] and not without_login:

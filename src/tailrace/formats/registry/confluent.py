@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tailrace.errors import PrerequisiteError
+from tailrace.errors import ConnectionFailed, PrerequisiteError
 from tailrace.formats.registry.base import SECONDS, Unanswered, refused
 from tailrace.formats.registry.options import Access, Registry
 
@@ -50,6 +50,8 @@ class Client:
             if status >= 500 or status == 429:
                 raise Unanswered(f"HTTP {status}") from None
             raise refused(registry, subject, status, str(answer.error_message)) from None
+        except ConnectionFailed as error:
+            raise Unanswered(error.message) from None
         except Exception as error:
             # the library raises the errors of whichever transport it uses
             if _is_of_transport(error):
@@ -66,8 +68,15 @@ def _settings(access: Access) -> dict[str, Any]:
     made: dict[str, Any] = {"url": access.url, "timeout": SECONDS, "max.retries": 0}
     if access.user:
         made["basic.auth.user.info"] = f"{access.user}:{access.password}"
-    if access.bearer:
-        made |= {"bearer.auth.credentials.source": "STATIC_TOKEN", **dict(access.bearer)}
+    fields = dict(access.bearer)
+    if (token := access.token) is not None:
+        made |= {
+            "bearer.auth.credentials.source": "CUSTOM",
+            "bearer.auth.custom.provider.config": {},
+            "bearer.auth.custom.provider.function": lambda _: {**fields, "bearer.auth.token": token.password()},
+        }
+    elif fields:
+        made |= {"bearer.auth.credentials.source": "STATIC_TOKEN", **fields}
     if access.trusted:
         made["ssl.ca.location"] = access.trusted
     if access.certificate:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
+from tailrace.config.credentials import Credential, command_fault
 from tailrace.errors import ConfigError
 from tailrace.formats.option_reader import OptionReader
 
@@ -33,7 +35,8 @@ class Access:
     """The address and credentials of a registry.
 
     `url` may hold a login, and is empty if nothing names it. Besides user and password, `headers` and `bearer` (with
-    the names of Confluent's options) authenticate. `trusted`, `certificate` and `key` are paths of PEM files.
+    the names of Confluent's options) authenticate; `token` gives the bearer's token at each request. `trusted`,
+    `certificate` and `key` are paths of PEM files.
     """
 
     url: str = field(repr=False)
@@ -45,6 +48,7 @@ class Access:
     certificate: str = ""
     key: str = ""
     key_password: str = field(default="", repr=False)
+    token: Credential | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +110,12 @@ def confluent(part: str, given: OptionReader) -> Registry:
     url = given.text("schema.registry.url") or os.environ.get(variable(option), "")
     user, _, password = _login(given).partition(":")
     bearer: tuple[tuple[str, str], ...] = ()
+    token = None
     if given.one_of("bearer.auth.credentials.source", ("", "STATIC_TOKEN"), ""):
         names = ("bearer.auth.token", "bearer.auth.logical.cluster", "bearer.auth.identity.pool.id")
         bearer = tuple((name, given.text(name)) for name in names if given.text(name))
-        for name in names[:2]:
+        token = _token(given, prefix)
+        for name in names[1:2] if token else names[:2]:
             if not given.text(name):
                 raise ConfigError(f"{given.prefix}{name} is missing.", "STATIC_TOKEN needs a token and its cluster.")
     strategy = _strategy(given, f"{part}.subject.name.strategy")
@@ -118,7 +124,7 @@ def confluent(part: str, given: OptionReader) -> Registry:
                "http.read.timeout.ms", "latest.compatibility.strict", "auto.offset.reset",
                f"{_other(part)}.subject.name.strategy")  # fmt: skip
     _tell_missing(given, option, url)
-    access = Access(url.rstrip("/"), user, password, bearer=bearer, **_tls(given, "schema.registry.ssl."))
+    access = Access(url.rstrip("/"), user, password, bearer=bearer, token=token, **_tls(given, "schema.registry.ssl."))
     registers = given.boolean("auto.register.schemas", True)
     latest = given.boolean("use.latest.version", False)
     normalizes = given.boolean("normalize.schemas", False)
@@ -206,6 +212,18 @@ def _login(given: OptionReader) -> str:
         return info
     given.idle("basic.auth.user.info", "schema.registry.basic.auth.user.info")
     return ""
+
+
+def _token(given: OptionReader, prefix: str) -> Credential | None:
+    """Return the program that gives the bearer's token; None if the token itself is given."""
+    name = "bearer.auth.token.command"
+    command = given.text(name)
+    if not command:
+        return None
+    fault = command_fault(command) or ("stands beside bearer.auth.token" if given.text("bearer.auth.token") else "")
+    if fault:
+        raise given.wrong(name, fault)
+    return Credential(prefix + name, command=tuple(shlex.split(command)))
 
 
 def _strategy(given: OptionReader, name: str) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tailrace.config.credentials import Credential
 from tailrace.connectors.changetables.log.fetching import FIRST_FETCH, next_fetch
 from tailrace.connectors.db2.server.driver import driver_properties
 from tailrace.errors import ConnectionFailed, PrerequisiteError, StatementCutOff, TailraceError
@@ -22,7 +23,7 @@ FETCH = 4096
 """Rows of a fetch from the driver."""
 
 
-def connection_string(config: Mapping[str, Any]) -> str:
+def connection_string(config: Mapping[str, Any], password: str) -> str:
     """Return the driver's connection string, "Db2 CLI: CLI/ODBC configuration keywords". Holds the password."""
     timeout_s = -(-config["connection.validation.timeout.ms"] // 1000)
     named = {
@@ -31,7 +32,7 @@ def connection_string(config: Mapping[str, Any]) -> str:
         "PORT": config["database.port"],
         "PROTOCOL": "TCPIP",
         "UID": config["database.user"],
-        "PWD": config["database.password"],
+        "PWD": password,
         "ConnectTimeout": timeout_s,
         "ClientApplName": "tailrace",
         # fetch LOBs and XML with their rows: a locator would need one call for each value
@@ -65,14 +66,21 @@ class Connection:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._driver = driver()
-        self._secret = config["database.password"] or ""
+        credential = Credential.of(config)
+        self._secret, self._source = credential.password(), credential.option
+        if not credential.is_fixed and any(sign in self._secret for sign in ";{}"):
+            raise ConnectionFailed(
+                f"The password of {self._source} holds a semicolon or a brace, which the driver's connection string "
+                "cannot carry.",
+                "Let it give another one.",
+            )
         self._place = f"{config['database.hostname']}:{config['database.port']}"
         self._user, self._database = config["database.user"], config["database.dbname"]
         self._timeout_s = -(-config["database.query.timeout.ms"] // 1000)
         # prepared statements that have not been freed
         self._statements: set[Any] = set()
         try:
-            self._handle: Any = self._driver.connect(connection_string(config), "", "")
+            self._handle: Any = self._driver.connect(connection_string(config, self._secret), "", "")
         except Exception as error:
             raise self._login_failure(error) from None
 
@@ -192,6 +200,7 @@ class Connection:
         """Return the TailraceError for a failed login, by its SQLCODE ("Db2 messages", SQL30061 and on)."""
         text = self._shown(error)
         names = {"place": self._place, "user": self._user, "database": self._database}
+        names["source"] = self._source
         for expression, message, remedy in _TLS:
             if re.search(expression, text):
                 return ConnectionFailed(message.format(**names), remedy)
@@ -283,7 +292,7 @@ _LOGINS: tuple[tuple[tuple[int, ...], type[TailraceError], str, str], ...] = (
         (-30082, -1403, -1397),
         ConnectionFailed,
         "{place} refuses the password of user {user}.",
-        "Check database.user and database.password, and driver.Authentication: the server may need another kind.",
+        "Check database.user and {source}, and driver.Authentication: the server may need another kind.",
     ),
     (
         (-1060, -30060, -551, -552),

@@ -30,7 +30,7 @@ class ArrowConnection:
 
         self._driver = adbc_driver_manager
         try:
-            self._database = adbc_driver_postgresql.connect(address.uri)
+            self._database = adbc_driver_postgresql.connect(address.login())
             try:
                 self._connection = adbc_driver_manager.AdbcConnection(self._database)
             except BaseException:

@@ -130,7 +130,7 @@ CAUSES: tuple[Cause, ...] = (
         r"password authentication failed|no password supplied|authentication failed|SCRAM",
         ConnectionFailed,
         "{place} refuses the password of user {user}.",
-        "Check database.user and database.password.",
+        "Check database.user and {source}.",
     ),
     (
         r'role ".*" does not exist',

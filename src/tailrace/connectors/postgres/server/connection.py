@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from weakref import WeakKeyDictionary
 
+from tailrace.config.credentials import Credential
 from tailrace.config.rows import keeps_copies
 from tailrace.connectors.postgres.server.causes import CAUSES, TLS, deliberate, known
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
@@ -61,7 +62,7 @@ NO_ENCODING = "SQL_ASCII"
 
 
 def parameters(config: Mapping[str, Any], *, any_bytes: bool = False) -> dict[str, str]:
-    """Return libpq's connection parameters, without those that the configuration leaves open.
+    """Return libpq's connection parameters, without the password and those that the configuration leaves open.
 
     `any_bytes` is for sessions that read values of a database without an encoding: texts come as they are stored.
     Otherwise the server refuses to send a text that is not UTF-8, and the session cannot read past it.
@@ -72,7 +73,6 @@ def parameters(config: Mapping[str, Any], *, any_bytes: bool = False) -> dict[st
         "host": config["database.hostname"],
         "port": config["database.port"],
         "user": config["database.user"],
-        "password": config["database.password"],
         "dbname": config["database.dbname"],
         "sslmode": config["database.sslmode"],
         "sslcert": config["database.sslcert"],
@@ -94,15 +94,19 @@ def has_no_encoding(connection: psycopg.Connection[Any]) -> bool:
     return connection.info.parameter_status("server_encoding") == NO_ENCODING
 
 
+_OPEN = Credential("database.password")
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A login for drivers that take a libpq address: `uri`, and the initial statements of each session.
+    """A login for drivers that take a libpq address: `uri` without the password, and a session's initial statements.
 
-    It holds the password and the statements' secrets, and so prints as its name alone. Planner and worker.
+    It holds the statements' secrets and maybe the password, and so prints as its name alone. Planner and worker.
     """
 
     uri: str
     initial: tuple[str, ...] = ()
+    credential: Credential = _OPEN
 
     def __repr__(self) -> str:
         return "Address()"
@@ -122,8 +126,14 @@ class Address:
             named["options"] += f" -c {name}={_escaped(value)}"
         database = quote(named.pop("dbname"), safe="")
         address = f"postgresql:///{database}?{urlencode(named, quote_via=quote)}"
-        _addresses[connection] = found = cls(address, tuple(config["database.initial.statements"]))
+        found = cls(address, tuple(config["database.initial.statements"]), Credential.of(config))
+        _addresses[connection] = found
         return found
+
+    def login(self) -> str:
+        """Return the address with the password of a login that begins now. Raises what Credential.password raises."""
+        password = self.credential.password()
+        return f"{self.uri}&{urlencode({'password': password}, quote_via=quote)}" if password else self.uri
 
     def opening(self) -> tuple[str, ...]:
         """Return the statements that a session has to run before anything else."""
@@ -168,12 +178,15 @@ def connect(
     The connection has run `database.initial.statements`. After that its search_path is `pg_catalog`; `own_path` sets
     the role's own. With `limited` a statement may take `database.query.timeout.ms`, except for replication. With
     `any_bytes` psycopg returns texts as bytes. Raises ConnectionFailed when the server cannot be reached or refuses
-    the login, and PrerequisiteError when it has no such database, refuses a replication connection, or fails an initial
-    statement.
+    the login, or no password is to be had for it, and PrerequisiteError when it has no such database, refuses a
+    replication connection, or fails an initial statement.
     """
     import psycopg
 
     named = parameters(config, any_bytes=any_bytes)
+    password = Credential.of(config).password()
+    if password:
+        named["password"] = password
     if replication:
         named["replication"] = "database"
     elif limited and config["database.query.timeout.ms"]:
@@ -181,7 +194,7 @@ def connect(
     try:
         connection = psycopg.connect(**named, autocommit=True)  # type: ignore[arg-type]
     except psycopg.OperationalError as error:
-        raise explain(error, config) from None
+        raise explain(error, config, password) from None
     try:
         if connection.info.server_version >= _LIMITS_TRANSACTIONS:
             # not by the start-up packet, where older servers would refuse the setting
@@ -315,15 +328,16 @@ def refused(error: psycopg.Error) -> TailraceError:
     return TailraceError(f"A statement failed: {name} (SQLSTATE {error.sqlstate}).", "The server's log says more.")
 
 
-def explain(error: psycopg.Error, config: Mapping[str, Any]) -> TailraceError:
-    """Return the error for a failed login, with its remedy.
+def explain(error: psycopg.Error, config: Mapping[str, Any], password: str = "") -> TailraceError:
+    """Return the error for a failed login with `password`, with its remedy.
 
     libpq reports most of these failures without an SQLSTATE, so the server's English text decides. For servers with
     translated messages the error is a general one with the server's text.
     """
-    text = _first_line(error, config)
+    text = _first_line(error, config, password)
     host, place = config["database.hostname"], f"{config['database.hostname']}:{config['database.port']}"
     names = {"place": place, "user": config["database.user"], "database": config["database.dbname"], "host": host}
+    names["source"] = Credential.of(config).option
     return known(CAUSES, text, names) or ConnectionFailed(
         f"No connection to {place}: {text}.", "Check the database.* options and the server's log."
     )
@@ -340,11 +354,10 @@ def explain_tls(text: str, address: str) -> TailraceError | None:
     return known(TLS, " ".join(text.split()).rstrip("."), names)
 
 
-def _first_line(error: Exception, config: Mapping[str, Any]) -> str:
-    """Return libpq's text on one line, with every secret of the configuration replaced."""
+def _first_line(error: Exception, config: Mapping[str, Any], password: str = "") -> str:
+    """Return libpq's text on one line, with `password` and every secret of the configuration replaced."""
     text = " ".join(str(error).split()).rstrip(".")
-    for name in ("database.password", "database.sslpassword"):
-        secret = config[name]
+    for secret in (password, config["database.password"], config["database.sslpassword"]):
         if secret:
             text = text.replace(secret, "***")
     return text

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tailrace.config.credentials import Credential
 from tailrace.connectors.sqlserver.server.driver import keywords
 from tailrace.connectors.sqlserver.server.errors import refused
 from tailrace.errors import PrerequisiteError
@@ -24,14 +25,14 @@ _PROVIDER = "MSSQL_PYTHON_NATIVE_PROVIDER"
 _SETTINGS = "set language us_english; set nocount on"
 
 
-def connection_string(config: Mapping[str, Any], database: str) -> str:
+def connection_string(config: Mapping[str, Any], database: str, password: str) -> str:
     """Return the ODBC connection string; holds the password. Values are in braces, so they may hold any character."""
     host, instance, port = config["database.hostname"], config["database.instance"], config["database.port"]
     named = {
         "Server": f"{host},{port}" if port else f"{host}\\{instance}",
         "Database": database,
         "UID": config["database.user"],
-        "PWD": config["database.password"],
+        "PWD": password,
         **keywords(config),
     }
     return ";".join(f"{name}={_braced(str(value))}" for name, value in named.items() if value not in (None, ""))
@@ -48,12 +49,13 @@ def connect(config: Mapping[str, Any], database: str) -> mssql_python.Connection
     the login, PrerequisiteError for a database that cannot be opened and for a missing driver.
     """
     driver = _driver()
+    password = Credential.of(config).password()
     login = config["driver.loginTimeout"] or math.ceil(config["connection.validation.timeout.ms"] / 1000)
     connection: mssql_python.Connection
     try:
-        connection = driver.connect(connection_string(config, database), autocommit=True, timeout=login)
+        connection = driver.connect(connection_string(config, database, password), autocommit=True, timeout=login)
     except (driver.exceptions.Exception, driver.ConnectionStringParseError, RuntimeError) as error:
-        raise refused(error, config, database, connecting=True) from None
+        raise refused(error, config, database, connecting=True, password=password) from None
     try:
         connection.timeout = math.ceil(config["database.query.timeout.ms"] / 1000)
         with contextlib.closing(connection.cursor()) as cursor:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tailrace.config.credentials import Credential
 from tailrace.errors import (
     ConfigError,
     ConnectionFailed,
@@ -54,7 +55,7 @@ _CAUSES = (
         r"login failed for user|account is disabled|password of the account|login is from an untrusted domain",
         ConnectionFailed,
         "{place} refuses the login {user}.",
-        "Check database.user and database.password, and that the server allows SQL logins (mixed mode).",
+        "Check database.user and {source}, and that the server allows SQL logins (mixed mode).",
     ),
     # 4060, 911, 916
     _cause(
@@ -234,16 +235,17 @@ def text_of(error: BaseException, secrets: tuple[str, ...] = ()) -> str:
 
 
 def refused(
-    error: BaseException, config: Mapping[str, Any], database: str, *, connecting: bool = False
+    error: BaseException, config: Mapping[str, Any], database: str, *, connecting: bool = False, password: str = ""
 ) -> TailraceError:
     """Return the TailraceError for an exception of the driver.
 
     A statement's message without a known cause may quote a row's value, so only the meaning of its SQLSTATE is shown;
-    the message of a failed login (`connecting`) is shown.
+    the message of a failed login (`connecting`) with `password` is shown.
     """
     meaning = str(getattr(error, "driver_error", "") or "")
-    text = text_of(error, (config["database.password"],))
+    text = text_of(error, (config["database.password"], password))
     names = {"place": place(config), "user": config["database.user"] or "of this process", "database": database}
+    names["source"] = Credential.of(config).option
     if not connecting and (meaning in LOST or _DEAD.search(text)) and "login failed" not in text.lower():
         return ConnectionFailed(
             f"The connection to {names['place']} was lost: {text}.", "It is tried again when the server is back."
