@@ -68,7 +68,7 @@ def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path, monkeypatch: p
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(SinkError, match=r"The sink odd of the package broken cannot be loaded: ModuleNotFoundError"):
         sinks.open("odd", {})
-    with pytest.raises(SinkError, match=r"The sink plain is no subclass of tailrace\.sinks\.base\.Sink"):
+    with pytest.raises(SinkError, match=r"The sink plain is not a subclass of tailrace\.sinks\.base\.Sink"):
         sinks.open("plain", {})
 
 

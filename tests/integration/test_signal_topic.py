@@ -139,7 +139,7 @@ def test_a_position_behind_the_end_means_a_new_topic(kafka: Kafka, caplog: pytes
     send(named, ONE)
     channel = KafkaChannel(named)
     assert polled(lambda: channel.poll(40), 1) == [(ONE, 1)]
-    assert "begins anew or has lost records" in caplog.text
+    assert "was created again or has lost records" in caplog.text
     channel.close()
 
 

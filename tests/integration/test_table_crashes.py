@@ -202,7 +202,7 @@ def test_what_is_not_its_own_is_left_alone(spark: SparkSession, path: Path) -> N
         lake.write(1, SECOND[-1])
     (path / "s.b").mkdir()
     (path / "s.b" / "file").write_text("")
-    with pytest.raises(SinkError, match="is no table of Delta Lake"):
+    with pytest.raises(SinkError, match="is not a table of Delta Lake"):
         lake.write(1, SECOND[-1])
     other = Lake(spark, path.parent / "other")
     with pytest.raises(SinkError, match=r"has written 1 batches, and .* does not exist"):

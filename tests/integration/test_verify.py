@@ -166,7 +166,7 @@ def test_what_differs_is_named_and_mended(
     with database.connect() as connection:
         signals = connection.execute("select id from signals where type = 'execute-snapshot'").fetchall()
     assert 2 <= len(signals) <= 4
-    with pytest.raises(ConfigError, match=r"public\.x is none of the captured tables"):
+    with pytest.raises(ConfigError, match=r"public\.x is not a captured table"):
         verification(made).run(["public.x"], 0)
 
 

@@ -215,7 +215,7 @@ def test_the_status_leaves_out_what_is_not_known() -> None:
 
 def test_the_status_counts_what_was_put_aside() -> None:
     aside = progress(observedMetrics={METRIC: {"newest_us": 1767225600_000_000, "quarantined": 2}})
-    assert " · 2 put aside · batch 3" in Status.of(aside, describe).line(0)
+    assert " · 2 quarantined · batch 3" in Status.of(aside, describe).line(0)
     left_out = progress(sources=[{"latestOffset": '{"log":{"end":"0/0"},"unchanged":4}'}])
     assert " · 4 unchanged left out · batch 3" in Status.of(left_out, describe).line(0)
 

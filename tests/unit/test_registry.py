@@ -130,7 +130,7 @@ def test_a_package_that_cannot_be_loaded_hinders_nobody_else(site: Path, caplog:
 @pytest.mark.parametrize("source", ["CONNECTOR = 1", OTHER.replace('connector="other"', 'connector="different"')])
 def test_what_is_no_connector_of_that_name_is_refused(site: Path, source: str) -> None:
     install(site, "odd", "other", source)
-    with pytest.raises(ConfigError, match="is no Descriptor of that name"):
+    with pytest.raises(ConfigError, match="is not a Descriptor of that name"):
         registry.find("other")
 
 

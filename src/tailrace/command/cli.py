@@ -33,17 +33,21 @@ _REFERENCE = re.compile(r"\$\{[^{}]+\}")
 
 _EXIT_CODES = """\
 exit codes:
-  0  done, or stopped by Ctrl-C or SIGTERM     5  the position in the log is lost
-  1  another failure                           6  the log's bytes are not understood
-  2  the configuration is wrong                7  a value cannot be converted
-  3  no connection                             8  the sink is wrong or refuses records
-  4  the server lacks something                9  Spark's JVM has ended
-                                             10  its planner or a worker has ended
-                                             11  the disk for what waits is full
-                                             12  the schema registry refuses or is away
-                                             13  of verify: another failure, since
-                                                 its 1 says that tables differ
-                                            130  a second Ctrl-C
+    0  done, or stopped by Ctrl-C or SIGTERM
+    1  another failure; verify: tables differ
+    2  the configuration is wrong
+    3  no connection to the database or broker, or the login is refused
+    4  the server lacks a setting, a right, the slot or the publication
+    5  the position in the log is lost
+    6  the log cannot be decoded
+    7  a value cannot be converted
+    8  the sink is wrong or refuses records
+    9  Spark's JVM has ended
+   10  the planner or a worker has ended
+   11  the spool cannot be written or read
+   12  the schema registry does not answer, or refuses
+   13  verify: another failure
+  130  a second Ctrl-C
 """
 
 
@@ -70,48 +74,67 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--debug", action="store_true", help="show stack traces and everything that is logged")
+    shared.add_argument("--debug", action="store_true", help="show stack traces and the whole log")
     parser.set_defaults(debug=False, failed=TailraceError.exit_code)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    run = commands.add_parser("run", parents=[shared], help="run the pipeline that a file describes")
+    run = commands.add_parser(
+        "run", parents=[shared], help="run the pipeline that a file describes",
+        description="Run the pipeline of FILE until it is stopped. The next run goes on from the checkpoint.",
+    )  # fmt: skip
     _add_file(run)
-    run.add_argument("--once", action="store_true", help="deliver what the log holds now, then stop")
-    run.add_argument("--checkpoint", metavar="DIR", help="directory of Spark's checkpoint, or a location with a scheme")
+    run.add_argument("--once", action="store_true", help="deliver the changes up to now, then stop")
+    run.add_argument("--checkpoint", metavar="DIR", help="directory or URL of Spark's checkpoint")
     _add_spark(run)
     run.set_defaults(command=_run)
 
-    check = commands.add_parser("check", parents=[shared], help="check a file and the server that it names")
+    check = commands.add_parser(
+        "check", parents=[shared], help="check a file and the server that it names",
+        description="Check FILE and the server that it names. An error gives the exit code 2, 3 or 4.",
+    )  # fmt: skip
     _add_file(check)
-    check.add_argument("--offline", action="store_true", help="judge the file alone: exit code 0 or 2")
+    check.add_argument("--offline", action="store_true", help="check the file without the server; exit code 0 or 2")
     check.set_defaults(command=_check)
 
-    migrate = commands.add_parser("migrate", parents=[shared], help="what becomes of a Debezium user's file")
+    migrate = commands.add_parser(
+        "migrate", parents=[shared], help="show what becomes of each entry of a Debezium file",
+        description="Show what becomes of each entry of FILE, a file for Debezium. No server is asked.",
+    )  # fmt: skip
     migrate.add_argument("file", metavar="FILE", help=_FILES)
-    migrate.add_argument("--write", action="store_true", help="write a cleaned file beside it: NAME.tailrace.SUFFIX")
+    migrate.add_argument("--write", action="store_true", help="write a cleaned copy: NAME.tailrace.SUFFIX")
     migrate.set_defaults(command=_migrate)
 
-    signals = commands.add_parser("signal", parents=[shared], help="send a signal to the pipeline of a file")
+    signals = commands.add_parser(
+        "signal", parents=[shared], help="send a signal to the pipeline of a file",
+        description="Send a signal to the pipeline of FILE, such as execute-snapshot.",
+    )  # fmt: skip
     signalling.add_arguments(signals)
     _add_file(signals)
     signals.set_defaults(command=_signal)
 
     compared = commands.add_parser(
-        "verify", parents=[shared], help="compare the tables of the sink tables with the source"
-    )
+        "verify", parents=[shared], help="compare the tables of the sink tables with the source",
+        description="Compare the tables that FILE writes with the source, row by row. Exit code 1: they differ.",
+    )  # fmt: skip
     _add_file(compared)
     verifying.add_arguments(compared)
     _add_spark(compared)
     compared.set_defaults(command=_verify, failed=verifying.FAILED)
 
-    warm = commands.add_parser("warm", parents=[shared], help="make later starts of Spark shorter, by a class archive")
+    warm = commands.add_parser(
+        "warm", parents=[shared], help="shorten later starts of Spark with a class archive",
+        description="Write an archive of the classes of Spark's JVM, which later starts load.",
+    )  # fmt: skip
     warm.set_defaults(command=_warm)
 
     maintain.add_commands(commands, shared)
 
-    demo = commands.add_parser("demo", parents=[shared], help="show a pipeline at work on a private server")
-    demo.add_argument("--keep", metavar="DIR", help="write the events, the checkpoint and the settings there")
-    demo.add_argument("--fast", action="store_true", help="leave out the pauses between the steps")
+    demo = commands.add_parser(
+        "demo", parents=[shared], help="show a pipeline at work on a private server",
+        description="Start a private server, change rows and show their events. Nothing is left behind.",
+    )  # fmt: skip
+    demo.add_argument("--keep", metavar="DIR", help="write events, checkpoint and settings to this directory")
+    demo.add_argument("--fast", action="store_true", help="run without pauses between the steps")
     demo.set_defaults(command=_demo)
 
     version = commands.add_parser("version", parents=[shared], help="print the version")
@@ -122,18 +145,18 @@ def _parser() -> argparse.ArgumentParser:
 def _add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help=_FILES)
     parser.add_argument(
-        "--set", metavar="NAME=VALUE", action="append", default=[], help="an entry over that of the file; repeatable"
+        "--set", metavar="NAME=VALUE", action="append", default=[], help="override an entry of the file; repeatable"
     )
     parser.add_argument(
         "--set-file", metavar="NAME=PATH", action="append", default=[],
-        help="an entry whose value is the text of a file, as a password; repeatable",
+        help="read the value of an entry from a file, such as a password; repeatable",
     )  # fmt: skip
 
 
 def _add_spark(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--master", metavar="URL", help="the Spark cluster to run on, as spark://HOST:7077; else local[*]")
-    add("--conf", metavar="NAME=VALUE", action="append", default=[], help="a setting of Spark; repeatable")
+    add("--master", metavar="URL", help="Spark master, such as spark://HOST:7077; default: local[*]")
+    add("--conf", metavar="NAME=VALUE", action="append", default=[], help="setting of Spark; repeatable")
 
 
 def _read(arguments: argparse.Namespace) -> RunConfig:
@@ -328,7 +351,7 @@ def _report(error: Exception) -> int:
         return deliberate.exit_code
     first = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
     print(f"tailrace: {type(error).__name__}: {first}", file=sys.stderr)
-    print("  This was not expected; --debug shows where it comes from.", file=sys.stderr)
+    print("  This error was not expected; --debug shows the traceback.", file=sys.stderr)
     return TailraceError.exit_code
 
 

@@ -22,23 +22,29 @@ _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 def add_commands(commands: Any, shared: argparse.ArgumentParser) -> None:
     """Add the commands to those of `tailrace`."""
-    made = commands.add_parser("rebuild", parents=[shared], help="make tables latest or history out of those of a log")
-    made.add_argument("source", metavar="FROM_PATH", help="where a pipeline writes with debezium.sink.tables.mode=log")
-    made.add_argument("target", metavar="TO_PATH", help="where the tables are made")
-    made.add_argument("--mode", choices=("latest", "history"), required=True, help="what the tables have")
-    made.add_argument("--at", metavar="POSITION|TIME", help="up to where; a time as 2024-02-03T04:05:06, in UTC")
-    made.add_argument("--table", metavar="NAME", action="append", default=[], help="one table alone; repeatable")
-    made.add_argument("--upsert-keep-deletes", action="store_true", help="as the sink's option: deleted rows stay")
-    made.add_argument("--unknown-values", choices=("stop", "null"), default="stop", help="as the sink's option")
+    made = commands.add_parser(
+        "rebuild", parents=[shared], help="rebuild tables of the mode latest or history from a log",
+        description="Rebuild tables of the mode latest or history from tables of the mode log.",
+    )  # fmt: skip
+    made.add_argument("source", metavar="FROM_PATH", help="path of a pipeline with debezium.sink.tables.mode=log")
+    made.add_argument("target", metavar="TO_PATH", help="path of the new tables")
+    made.add_argument("--mode", choices=("latest", "history"), required=True, help="mode of the new tables")
+    made.add_argument("--at", metavar="POSITION|TIME", help="end of the rebuild; a time as 2024-02-03T04:05:06, in UTC")
+    made.add_argument(
+        "--table", metavar="NAME", action="append", default=[], help="rebuild only this table; repeatable"
+    )
+    made.add_argument("--upsert-keep-deletes", action="store_true", help="keep deleted rows, as the sink's option does")
+    made.add_argument("--unknown-values", choices=("stop", "null"), default="stop", help="as the sink's option does")
     made.set_defaults(command=_rebuild)
 
-    kept = commands.add_parser("maintain", parents=[shared], help="put small files of tables together, remove old ones")
+    kept = commands.add_parser(
+        "maintain", parents=[shared], help="compact the files of tables, remove old ones",
+        description="Compact the files of a pipeline's tables, and remove old ones. The pipeline may run meanwhile.",
+    )  # fmt: skip
     kept.add_argument("place", metavar="FILE|PATH", help="a pipeline's file, or the path of its tables")
-    kept.add_argument("--optimize", action="store_true", help="small files become larger ones")
-    kept.add_argument(
-        "--vacuum", action="store_true", help="old moments, and files that no kept one needs, are removed"
-    )
-    kept.add_argument("--retain", metavar="HOURS", help="how long moments are kept: 1 to 168, which is the default")
+    kept.add_argument("--optimize", action="store_true", help="compact small files")
+    kept.add_argument("--vacuum", action="store_true", help="remove old moments, and files that no other moment needs")
+    kept.add_argument("--retain", metavar="HOURS", help="keep moments of the last HOURS, 1 to 168; default: 168")
     kept.set_defaults(command=_maintain)
 
 

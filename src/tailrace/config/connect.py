@@ -13,11 +13,11 @@ from tailrace.errors import ConfigError
 _CHECKPOINT = "Spark's checkpoint takes the place of Kafka Connect's offset storage"
 _WORKER = "it belongs to a Kafka Connect worker, and there is none"
 _NO_LETTERS = (
-    "a source has none; errors.tolerance and event.processing.failure.handling.mode say what follows a record \
-that cannot be made"
+    "a source has none; errors.tolerance and event.processing.failure.handling.mode decide about "
+    "a record that cannot be made"
 )
-_RETRIES = "retriable.restart.connector.wait.ms and errors.max.retries say how a lost connection is tried again"
-_POLLS = "a batch of Spark is what is committed together"
+_RETRIES = "retriable.restart.connector.wait.ms and errors.max.retries decide about retries"
+_POLLS = "a batch of Spark is committed as a whole"
 _SINKS_OWN = "the sink has a connection of its own: debezium.sink.kafka.producer.<option>"
 
 
@@ -112,21 +112,20 @@ CONNECT = (
     Option("transaction.boundary.interval.ms", Kind.TEXT, "Their length.", notice=_POLLS),
     Option("errors.tolerance", Kind.TEXT,
            "Response to a record that a transform or a converter cannot take: an error, or, with `all`, drop it and "
-           "say in the log which and how many.", "none", choices=("none", "all")),
+           "log which and how many.", "none", choices=("none", "all")),
     Option("errors.log.<option>", Kind.TEXT, "Kafka Connect's log of errors.", pattern=r"errors\.log\..+",
            notice="an error is always logged, and never with the record"),
     Option("errors.retry.<option>", Kind.TEXT, "Kafka Connect's and Debezium Server's retries.",
            pattern=r"errors\.retry\..+", notice=_RETRIES),
     Option("errors.deadletterqueue.<option>", Kind.TEXT, "Kafka Connect's dead letters, which only sinks have.",
            pattern=r"errors\.deadletterqueue\..+", notice=_NO_LETTERS),
-    Option("config.action.reload", Kind.TEXT, "What follows a changed secret.", "restart",
+    Option("config.action.reload", Kind.TEXT, "Response to a changed secret.", "restart",
            notice="secrets are read at the start: restart the pipeline"),
     Option("tasks.max.enforce", Kind.BOOLEAN, "Whether too many tasks are an error.", True,
            notice="the log has one reader"),
     Option("plugin.version.<part>", Kind.TEXT, "Versions of Kafka Connect's plug-ins.",
            pattern=r"(connector|(key|value|header)\.converter)\.plugin\.version", notice=_WORKER),
-    Option("topic.creation.enable", Kind.BOOLEAN, "The worker's switch for topic.creation.*.", True,
-           notice="there is no worker; the sink kafka alone obeys it, and makes no topics if it is false"),
+    Option("topic.creation.enable", Kind.BOOLEAN, "Let the sink kafka make topics as topic.creation.* says.", True),
     Option("topic.creation.groups", Kind.LIST,
            "Groups of topics that the sink kafka makes, beside the group default; the first that matches counts.", []),
     Option("topic.creation.<group>.<option>", Kind.TEXT,

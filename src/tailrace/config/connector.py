@@ -13,9 +13,9 @@ from tailrace.config.option import Kind, Option, at_least, matching
 NO_JVM = "it names a Java class, and no Java plug-ins are loaded"
 """The reason why classes are refused."""
 
-_NO_METRICS = "there are no Java metrics; the status line and Spark's progress tell of the pipeline"
+_NO_METRICS = "there are no Java metrics; the status line and Spark's progress show the pipeline's state"
 
-NO_QUEUE = "there is no queue between reader and converter that it could tune"
+NO_QUEUE = "there is no queue to tune between reader and converter"
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ NAMES = (
         deprecated_names=("transaction.topic",),
     ),
     Option("unknown.properties.ignored", Kind.BOOLEAN, "Whether unknown options pass.", False,
-           notice="tailrace.unknown.options says what follows an unknown name"),
+           notice="tailrace.unknown.options decides about unknown names"),
     Option("source.struct.version", Kind.TEXT, "Version of the source block.", "v2",
            unsupported="the source block follows event.format"),
     Option("transaction.metadata.factory", Kind.TEXT, "Java class that makes transaction metadata.",
@@ -171,7 +171,7 @@ FLOW = (
     Option("poll.interval.ms", Kind.INTEGER, "Time to wait for new changes when there are none, in ms.", 500,
            check=at_least(1)),
     Option("poll.dispatch.interval.ms", Kind.INTEGER,
-           "Time from one batch of the log to the next, in ms, in which changes gather; 0: batches follow at once.", 0,
+           "Time between two batches of the log, in ms, in which changes gather; 0: none.", 0,
            check=at_least(0)),
     Option("errors.max.retries", Kind.INTEGER, "Tries after a lost connection; -1: no limit.", -1,
            check=at_least(-1)),
@@ -204,7 +204,7 @@ SPOOLED = (
     *FLOW,
     Option("max.batch.size.in.bytes", Kind.INTEGER, "Maximum number of bytes of the log in a batch.", 48 * 1024 * 1024,
            check=at_least(1024)),
-    Option("max.queue.size", Kind.INTEGER, "Most changes that wait.", 8192, check=at_least(1),
+    Option("max.queue.size", Kind.INTEGER, "Maximum number of changes that wait.", 8192, check=at_least(1),
            notice="the spool is bounded in bytes: max.queue.size.in.bytes"),
 )  # fmt: skip
 """FLOW for connectors with a spool."""
@@ -217,9 +217,8 @@ OWN = (
     Option("event.quarantine.topic", Kind.TEXT,
            "Topic of changes that cannot become events; unset: topic.prefix followed by `quarantine`."),
     Option("event.max.change.bytes", Kind.INTEGER,
-           "Maximum number of bytes of a change or a snapshot's row, as the database sends it and as an event; "
-           "event.processing.failure.handling.mode decides about a larger one. 0: no limit; unset: a share of the "
-           "memory of Spark's JVM.", check=at_least(0)),
+           "Maximum size of a change or a snapshot's row, in bytes; event.processing.failure.handling.mode "
+           "decides about a larger one. 0: no limit; unset: a share of the memory of Spark's JVM.", check=at_least(0)),
     Option("event.order", Kind.TEXT, "Order that records keep: that of a topic, or only that of each key.", "topic",
            choices=("topic", "key")),
     Option("event.order.segments", Kind.INTEGER,
@@ -240,9 +239,8 @@ OWN = (
     Option("row.route", Kind.TEXT,
            "Set by the sink tables: tables that are put into one. Refused in a file."),
     Option("tasks.in.files", Kind.BOOLEAN,
-           "Keep a batch of more than a megabyte in a temporary file of the planner's host instead of Spark's plan; "
-           "workers must be processes of the same host and user. If the option is not given, tailrace run and "
-           "tailrace.spark.options set it to true where Spark's master is local and has Linux's /proc.", False),
+           "Keep batches of more than 1 MB in a temporary file instead of Spark's plan; workers must run on the "
+           "planner's host as the same user. Unset: true if Spark's master is local, on Linux.", False),
     Option("checkpoint.location", Kind.TEXT,
            "Directory of Spark's checkpoint, or a location with a scheme, such as s3a://…; unset: .tailrace/<name>."),
 )  # fmt: skip

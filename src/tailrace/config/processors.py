@@ -16,14 +16,14 @@ RESELECT = "io.debezium.processors.reselect.ReselectColumnsPostProcessor"
 _CACHE = "reselect.cache."
 _LISTS = ("reselect.columns.include.list", "reselect.columns.exclude.list")
 _TABLE = (
-    Option(_LISTS[0], Kind.EXPRESSIONS, "Columns that are read again, as schema.table:column; unset: all.", []),
-    Option(_LISTS[1], Kind.EXPRESSIONS, "Columns that are not read again, as schema.table:column.", []),
-    Option("reselect.unavailable.values", Kind.BOOLEAN, "Whether values are that the log did not carry.", True),
-    Option("reselect.null.values", Kind.BOOLEAN, "Whether nulls are read again.", True),
+    Option(_LISTS[0], Kind.EXPRESSIONS, "Columns to read again, as schema.table:column; unset: all.", []),
+    Option(_LISTS[1], Kind.EXPRESSIONS, "Columns not to read again, as schema.table:column.", []),
+    Option("reselect.unavailable.values", Kind.BOOLEAN, "Read values again that the log does not carry.", True),
+    Option("reselect.null.values", Kind.BOOLEAN, "Read nulls again.", True),
     Option("reselect.use.event.key", Kind.BOOLEAN,
-           "Whether a row is looked for by the event's key, instead of the table's own.", False),
+           "Look for rows by the event's key instead of the table's own.", False),
     Option("reselect.error.handling.mode", Kind.TEXT,
-           "What follows where a row is gone, or cannot be read: a warning and a count, or an error.", "warn",
+           "Response to a row that is gone or cannot be read: a warning and a count, or an error.", "warn",
            choices=("warn", "fail")),
 )  # fmt: skip
 

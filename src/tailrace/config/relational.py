@@ -49,8 +49,8 @@ LISTS = (
     Option("column.mask.with.<n>.chars", Kind.EXPRESSIONS, "Columns whose text is replaced by n asterisks.", [],
            pattern=r"column\.mask\.with\.\d+\.chars"),
     Option("column.mask.hash.<algorithm>.with.salt.<salt>", Kind.EXPRESSIONS,
-           "Columns whose text is replaced by a salted digest, named as in Java, cut to the column's length. With "
-           "`hash.v2` the digest is that of salt and text, without it that of salt and Java's form of the text.", [],
+           "Columns whose text is replaced by a salted digest, named as in Java, cut to the column's length. "
+           "`hash.v2` digests the text, `hash` Java's form of it.", [],
            pattern=r"column\.mask\.hash\.(v2\.)?[^.]+\.with\.salt\..+"),
     Option("column.propagate.source.type", Kind.EXPRESSIONS,
            "Columns whose schemas show their type, length and scale in the database.", []),

@@ -37,8 +37,8 @@ def _among(known: Sequence[str]) -> Check:
 SIGNALS = (
     Option(
         "signal.data.collection", Kind.TEXT,
-        "Signal table, as schema.table; a part with dots in double quotes. Its rows are signals, and incremental "
-        "snapshots write their watermarks into it. Its first three columns are id, type and data.",
+        "Signal table, as schema.table; a part with dots in double quotes. Signals are read from it, watermarks "
+        "are written to it. Its first three columns are id, type and data.",
         check=matching(rf"{_NAME}(?:\.{_NAME}){{1,2}}", "schema.table, a part with dots in double quotes"),
     ),
     Option("signal.enabled.channels", Kind.LIST, "Channels of signals: source (the signal table), kafka, file.",
@@ -49,7 +49,7 @@ SIGNALS = (
     Option("signal.poll.interval.ms", Kind.INTEGER,
            "Interval at which the channels kafka and file are read, in ms; the signal table is read with the log.",
            5000, check=at_least(1)),
-    Option("signal.emit.failure.max.retries", Kind.INTEGER, "How often a failed watermark is written again.", 0,
+    Option("signal.emit.failure.max.retries", Kind.INTEGER, "Retries of a failed watermark.", 0,
            notice=_NO_RETRIES),
     Option("signal.emit.failure.backoff.ms", Kind.INTEGER, "Time between two tries, in ms.", 10_000,
            notice=_NO_RETRIES),
@@ -66,8 +66,8 @@ SIGNALS = (
     Option("signal.kafka.poll.timeout.ms", Kind.INTEGER, "Longest wait for a signal from Kafka, in ms.", 100,
            check=at_least(1)),
     Option("signal.consumer.<option>", Kind.SECRET,
-           "Options of the Kafka client, by librdkafka's names. sasl.jaas.config is understood for the mechanisms "
-           "PLAIN and SCRAM, and auto.offset.reset=earliest makes the first start read the topic from its beginning.",
+           "Options of the Kafka client, by librdkafka's names. sasl.jaas.config may name PLAIN and SCRAM. "
+           "auto.offset.reset=earliest: the first start reads the topic from its beginning.",
            pattern=r"signal\.consumer\..+"),
     Option("incremental.snapshot.chunk.size", Kind.INTEGER, "Rows of a chunk of an incremental snapshot.", 1024,
            check=at_least(1)),
@@ -81,7 +81,7 @@ SIGNALS = (
            "Whether tables may change while they are read.", False,
            notice="tables may always change: a chunk whose table has changed is read again"),
     Option("read.only", Kind.BOOLEAN,
-           "Write no watermarks, so that incremental snapshots leave the database as it is. They lose nothing by "
+           "Write no watermarks: incremental snapshots leave the database as it is, and lose nothing by "
            "it.", False),
     Option("notification.enabled.channels", Kind.LIST,
            "Destinations of notifications about snapshots: sink (records on notification.sink.topic.name), log.", [],

@@ -30,7 +30,7 @@ def understood(call: Callable[..., _Offset]) -> Callable[..., _Offset]:
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, zlib.error):
             raise PositionLost(
                 "The checkpoint has an offset that is not understood.",
-                "It was changed by hand, or written by a newer version: restore the file, or delete the checkpoint "
+                "It was edited by hand or written by a newer version: restore the file, or delete the checkpoint "
                 "to start again with a snapshot.",
             ) from None
         return found

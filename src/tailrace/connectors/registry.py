@@ -22,12 +22,12 @@ _WORKER = "it belongs to a Kafka Connect worker, and there is none"
 _BROKERS = "it belongs to a Kafka Connect worker; the brokers are named in debezium.sink.kafka.producer.<option>"
 _CLIENT = "it belongs to a Kafka client of a worker's; the producer's options are debezium.sink.kafka.producer.<option>"
 _CONFLUENT = "it belongs to Confluent's platform"
-_STREAMS = "it is a parameter of change streams in other programs; capture.mode says which documents events hold"
+_STREAMS = "it is a parameter of change streams in other programs; capture.mode selects the documents of events"
 _MYSQL = "it is an option of Debezium's connectors for MySQL and MariaDB"
 _ORACLE = "it is an option of Debezium's connector for Oracle"
 _ENGINE = "it belongs to Debezium's engine; the parallelism is Spark's"
 _DRIVER = "it tunes a Java driver"
-_TIMEOUT = "connection.validation.timeout.ms says how long a connection may take"
+_TIMEOUT = "connection.validation.timeout.ms limits the time of a connection"
 _COMMENT = "it is a comment"
 
 _FAMILIES: tuple[tuple[str, str], ...] = (
@@ -111,7 +111,7 @@ def find(name: str) -> Descriptor:
     found = _PARTS.load(name)
     if not isinstance(found, Descriptor) or found.name != name:
         raise ConfigError(
-            f"What the entry point {name!r} of {GROUP} names is no Descriptor of that name.",
+            f"What the entry point {name!r} of {GROUP} names is not a Descriptor of that name.",
             "Install a version of its package that fits, or uninstall it.",
         )
     return found
@@ -135,7 +135,7 @@ def of_class(text: str) -> Descriptor:
     if any(short.startswith(other) for other in _ELSEWHERE):
         raise ConfigError(f"connector.class = {text} is not supported, for now.", f"Known are: {titles}.")
     raise ConfigError(
-        f"connector.class = {text} is no connector that is known.",
+        f"connector.class = {text} is not a known connector.",
         f"Name one as Debezium does, as {_own(OWN[0]).class_name}; known are: {titles}.",
     )
 

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="schema.table (or database.collection) to read or to leave, or a regular expression over such names; "
+        help="table to read or to stop, as schema.table, database.collection or a regular expression over such names; "
         "repeatable",
     )
     add(
@@ -39,20 +39,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=SQL",
         action="append",
         default=[],
-        help="read only the rows of a table for which an SQL condition holds, or the documents of a collection that a "
-        "query finds, as JSON; repeatable",
+        help="read only the rows for which an SQL condition holds, or the documents that a query in JSON finds; "
+        "repeatable",
     )
-    add("--surrogate-key", metavar="COLUMN", help="order the rows by this column, not by the key")
+    add("--surrogate-key", metavar="COLUMN", help="order the rows by this column instead of the key")
     add(
         "--type",
         metavar="TYPE",
         choices=("incremental", "blocking"),
-        help="incremental (beside the stream, the default) or blocking",
+        help="incremental (beside the stream; default) or blocking",
     )
-    add("--message", metavar="TEXT", help="of a log signal; {} stands for the position in the log")
-    add("--id", metavar="ID", help="of the signal; a new UUID when left out")
+    add("--message", metavar="TEXT", help="text of a log signal; {} stands for the position in the log")
+    add("--id", metavar="ID", help="id of the signal; default: a new UUID")
     add("--channel", metavar="CHANNEL", choices=_ORDER,
-        help="source, kafka or file; the first one that is enabled and configured when left out")  # fmt: skip
+        help="source, kafka or file; default: the first one that is enabled and configured")  # fmt: skip
 
 
 def from_arguments(arguments: argparse.Namespace) -> Signal:

@@ -84,7 +84,7 @@ def _refused(fault: Refused | ConversionError, record: RecordLayout, settings: E
     """Raise for a record that a transform or a converter cannot process; with errors.tolerance=all, log it instead."""
     if settings.tolerant:
         log.error(
-            "A record %s for %s is dropped, as errors.tolerance=all says: %s.",
+            "A record %s for %s is dropped because of errors.tolerance=all: %s.",
             record.op,
             record.topic,
             reason_of(fault),

@@ -410,7 +410,8 @@ class _Work:
         if unfit.any():
             mode = self.settings.converting_failure_mode
             if is_key or mode == "fail":
-                raise conversion_error(self.batch, int(change[np.flatnonzero(unfit)[0]]), column, self.form, is_key)
+                first = int(change[np.flatnonzero(unfit)[0]])
+                raise conversion_error(self.batch, first, column, self.form, in_tables=True, of_key=is_key)
             if mode == "warn":
                 warn_of_unfit(self.batch, column, int(unfit.sum()))
         known = np.asarray(texts.is_valid()) & ~unfit

@@ -102,15 +102,23 @@ def failing(
 
 
 def conversion_error(
-    batch: ChangeBatch, change: int, column: ColumnPlan, form: SourceForm, of_key: bool = False
+    batch: ChangeBatch,
+    change: int,
+    column: ColumnPlan,
+    form: SourceForm,
+    in_tables: bool = False,
+    of_key: bool = False,
 ) -> ConversionError:
-    """Return the error of mode `fail`, with the change's place and column; `of_key`: the column is part of the key."""
-    remedy = (
-        "Set event.converting.failure.handling.mode to warn to have it as null, or "
-        "event.processing.failure.handling.mode to warn to have the change put aside."
-    )
+    """Return the error of mode `fail`, with the change's place and column.
+
+    `in_tables`: the change is for the sink tables, which quarantines nothing and keeps the types of its columns.
+    `of_key`: the column is part of the key, which is never null in tables.
+    """
+    remedy = "Set event.converting.failure.handling.mode to warn to have null instead"
+    remedy += "." if in_tables else ", or event.processing.failure.handling.mode to warn to quarantine the change."
     if column.schema.name in _BINARY_DECIMALS:
-        remedy = f"Set decimal.handling.mode to string, which has words for NaN and the infinities. Or s{remedy[1:]}"
+        remedy += " Or set decimal.handling.mode to string, which has words for NaN and the infinities"
+        remedy += ", and begin anew with another path and another checkpoint." if in_tables else "."
     if of_key:
         remedy = "Correct the row and read the table anew, or name other columns in message.key.columns."
     return ConversionError(
@@ -169,7 +177,7 @@ class Dropped:
         """Log as errors which records were dropped and how many, and add the messages to the batch's warnings."""
         for reason, (count, first) in self._found.items():
             message = (
-                f"{count} records of {self._batch.table.id} are dropped, as errors.tolerance=all says: {reason}; the "
+                f"{count} records of {self._batch.table.id} are dropped because of errors.tolerance=all: {reason}; the "
                 f"first is {_change(self._batch, first, self._form)}."
             )
             log.error(message)
@@ -216,17 +224,17 @@ def too_large(
     short. Raises ConversionError in mode `fail`.
     """
     if settings.processing_failure_mode == "fail":
-        aside = "event.processing.failure.handling.mode to warn to have the change put aside."
+        instead = "event.processing.failure.handling.mode to warn to quarantine the change (not with the sink tables)."
         if size is None:
             raise ConversionError(
                 f"A change of {change.table} cannot become an event: it would have 2 GiB or more, {change}.",
-                f"Leave columns out (column.exclude.list), or set {aside}",
+                f"Leave columns out (column.exclude.list), or set {instead}",
             )
         raise ConversionError(
             f"A change of {change.table} has {size} bytes, more than the {settings.most_change_bytes} that "
             f"event.max.change.bytes allows, {change}.",
             "Unless it is set, the limit is a share of the memory of Spark's JVM: give that more (--conf "
-            f"spark.driver.memory=8g, on a cluster spark.executor.memory too), or set {aside}",
+            f"spark.driver.memory=8g, on a cluster spark.executor.memory too), or set {instead}",
         )
     reason = _EXCEEDS_ARROW if size is None else _TOO_LARGE
     report(change, reason, settings)
@@ -267,7 +275,7 @@ def _key(key: tuple[ColumnPlan, ...], image: Image | None, change: int) -> str |
 def report(change: QuarantinedChange, reason: str, settings: EventSettings) -> str:
     """Return the warning; in mode `warn`, log it once per process, table and reason."""
     table = str(change.table)
-    message = f"A change of {table} is put aside on {names.quarantine_topic(settings)}: {reason}, {change}."
+    message = f"A change of {table} is quarantined on {names.quarantine_topic(settings)}: {reason}, {change}."
     if settings.processing_failure_mode == "warn" and (table, reason) not in _reported:
         _reported.add((table, reason))
         log.warning(message)

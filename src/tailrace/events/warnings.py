@@ -26,7 +26,7 @@ def warn_of_unfit(batch: ChangeBatch, plan: ColumnPlan, count: int) -> None:
     shown = "null" if plan.null == b"null" else "its default or zero"
     message = (
         f"{count} values of column {plan.source_name} of {table} do not fit its type in events and are {shown} there. "
-        "Set event.converting.failure.handling.mode to fail to have an error that says where."
+        "Set event.converting.failure.handling.mode to fail to have an error with table, column and position."
     )
     warn(batch, table, plan.source_name, "lost", message)
 
@@ -36,6 +36,6 @@ def warn_of_infinite(batch: ChangeBatch, plan: ColumnPlan) -> None:
     table = str(batch.table.id)
     message = (
         f"Column {plan.source_name} of {table} has infinite values, which are {LATEST} and {EARLIEST} in copies. "
-        "Where these are values of the column too, set time.precision.mode to structured, which tells them apart."
+        "If the column has these values too, set time.precision.mode to structured, which keeps them apart."
     )
     warn(batch, table, plan.source_name, "infinite", message)

@@ -167,7 +167,7 @@ class Status:
         if self.snapshot:
             parts.append(f"snapshot {self.snapshot.done}/{self.snapshot.of} {self.snapshot.unit}")
         if self.quarantined:
-            parts.append(f"{self.quarantined:,} put aside")
+            parts.append(f"{self.quarantined:,} quarantined")
         if self.unchanged:
             parts.append(f"{self.unchanged:,} unchanged left out")
         if self.reselected:

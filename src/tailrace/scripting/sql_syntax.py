@@ -335,6 +335,6 @@ def _number(text: str, at: int) -> Any:
     bits = _INTEGERS.get(suffix, 63)
     if not -(1 << bits) <= number < 1 << bits:
         if suffix:
-            raise NotUnderstood(f"{text} is no such number", at)
+            raise NotUnderstood(f"{text} is not such a number", at)
         return Decimal(number)
     return number

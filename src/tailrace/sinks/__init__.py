@@ -55,7 +55,7 @@ def open(  # noqa: A001 - `sinks.open` reads as what it does
     kind = KNOWN.load(name)
     if not (isinstance(kind, type) and issubclass(kind, Sink)):
         raise SinkError(
-            f"The sink {name} is no subclass of tailrace.sinks.base.Sink.", "Correct the package that provides it."
+            f"The sink {name} is not a subclass of tailrace.sinks.base.Sink.", "Correct the package that provides it."
         )
     made: Sink = kind(options)
     if source is not None:

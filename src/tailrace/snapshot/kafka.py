@@ -115,7 +115,9 @@ class KafkaChannel:
         if begin is None:
             begin = low if self._earliest else min(high, self._first_since(high))
         elif not low <= begin <= high:
-            log.warning("signals: the topic %s begins anew or has lost records; it is read from its start", self._topic)
+            log.warning(
+                "signals: the topic %s was created again or has lost records; it is read from its start", self._topic
+            )
             begin = low
         partition.offset = begin
         self._consumer.assign([partition])

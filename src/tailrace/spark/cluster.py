@@ -35,7 +35,7 @@ def checked_master(master: str) -> str:
     if known and all(0 < port <= _PORT for _, port in _addresses(master)):
         return master
     raise ConfigError(
-        f"--master {master} is no master URL that Spark knows.",
+        f"--master {master} is not a master URL that Spark knows.",
         "Write spark://HOST:PORT, yarn, k8s://HOST:PORT, or local[*] for this host alone.",
     )
 
@@ -50,7 +50,7 @@ def settings(entries: Iterable[str]) -> dict[str, str]:
             raise ConfigError(f"--conf {name} has no NAME=VALUE.", "Write --conf spark.executor.memory=2g.")
         if not name.startswith("spark."):
             raise ConfigError(
-                f"--conf {name} is no setting of Spark: its name does not begin with spark.",
+                f"--conf {name} is not a setting of Spark: its name does not begin with spark.",
                 "An entry of the configuration file is set by --set NAME=VALUE.",
             )
         if name == "spark.master":

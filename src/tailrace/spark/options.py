@@ -83,8 +83,8 @@ def options(mapping: Mapping[str, str]) -> dict[str, str]:
 def unpacked(given: Mapping[str, str]) -> dict[str, str]:
     """Return the options that Spark handed over, with those inside CARRIER unpacked.
 
-    Raises ConfigError if CARRIER is no JSON object of texts, if an option is given twice with different texts, or if a
-    name whose case counts did not travel inside CARRIER.
+    Raises ConfigError if CARRIER is not a JSON object of texts, if an option is given twice with different texts, or if
+    a name whose case counts did not travel inside CARRIER.
     """
     bare = {name: text for name, text in given.items() if name.lower() != CARRIER}
     for name in bare:
@@ -109,7 +109,7 @@ def unpacked(given: Mapping[str, str]) -> dict[str, str]:
     except ValueError:
         inside = None
     if not isinstance(inside, dict) or not all(isinstance(text, str) for text in inside.values()):
-        raise ConfigError(f"{CARRIER} is no JSON object of texts.", "Let tailrace.spark.options(mapping) write it.")
+        raise ConfigError(f"{CARRIER} is not a JSON object of texts.", "Let tailrace.spark.options(mapping) write it.")
     places = {name.lower(): name for name in inside}
     for name, text in bare.items():
         same = places.get(name.lower())

@@ -25,7 +25,7 @@ _MEMORY = "give it or the machine more, or make batches smaller (max.batch.size)
 _HEAP = (
     "It holds each value of a row several times: give it more with --conf spark.driver.memory=8g, the default is 2g, "
     "make batches smaller (max.batch.size), or let no change be so large (event.max.change.bytes, with "
-    "event.processing.failure.handling.mode=warn to have such a change put aside)"
+    "event.processing.failure.handling.mode=warn to quarantine such a change)"
 )
 # Spark's message for a worker that was killed or has crashed.
 _CRASHED = re.compile(r"Python worker exited unexpectedly \(crashed\)")

@@ -72,7 +72,7 @@ def declared(schema: StructType) -> TypedRows:
     unknown = [name for name in schema.names if name not in (*TYPED_COLUMNS, UPDATE)]
     if unknown:
         raise ConfigError(
-            f"The schema names {unknown[0]}, which is no column of typed rows.",
+            f"The schema names {unknown[0]}, which is not a column of typed rows.",
             f"They have {', '.join(TYPED_COLUMNS)}.",
         )
     sure = next(_sure(schema), None)

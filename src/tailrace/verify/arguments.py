@@ -14,9 +14,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command, other than the configuration file."""
     add = parser.add_argument
     add("--table", metavar="NAME", action="append", default=[],
-        help="schema.table to compare; repeatable; all captured ones when left out")  # fmt: skip
-    add("--repair", action="store_true", help="mend exactly the rows that differ, then compare them again")
-    add("--limit", metavar="N", type=int, default=20, help="show so many keys of a table at most; 20")
-    add("--report", metavar="FILE", help="write all keys that differ there, a line of JSON each")
+        help="compare only this schema.table; repeatable")  # fmt: skip
+    add("--repair", action="store_true", help="repair the rows that differ, then compare again")
+    add("--limit", metavar="N", type=int, default=20, help="show at most N keys of a table; default: 20")
+    add("--report", metavar="FILE", help="write all keys that differ to this file, one JSON object per line")
     add("--wait", metavar="SECONDS", type=float, default=60.0,
-        help="how long keys that keep changing are compared again, and rows to be mended waited for; 60")  # fmt: skip
+        help="time for comparing keys that change, and for the repair; default: 60")  # fmt: skip

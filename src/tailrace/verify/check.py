@@ -169,7 +169,7 @@ class Verification:
         found = {str(table.id): table for table in snapshot.tables}
         for name in names:
             if name not in found:
-                raise ConfigError(f"{name} is none of the captured tables.", "Write --table SCHEMA.TABLE.")
+                raise ConfigError(f"{name} is not a captured table.", "Write --table SCHEMA.TABLE.")
         paths: dict[str, str] = {}
         for name, table in found.items():
             path = self._path(table.id)

@@ -74,7 +74,7 @@ def test_a_lost_connection_is_tried_again(
         (286, PositionLost, "no longer in the oplog"),
         (10334, PrerequisiteError, "larger than 16 MB"),
         (13, PrerequisiteError, "may not read"),
-        (40573, PrerequisiteError, "no member of a replica set"),
+        (40573, PrerequisiteError, "not a member of a replica set"),
     ],
 )
 def test_what_ends_a_stream_is_said(
@@ -155,7 +155,7 @@ def test_cursors_stay_with_one_of_several_routers(
 
 def test_the_oplog_of_a_router_is_refused(mongo_proxy_to: Through, make_capture: Make) -> None:
     server, _ = mongo_proxy_to(Mongos())
-    with pytest.raises(PrerequisiteError, match="no member of a replica set"):
+    with pytest.raises(PrerequisiteError, match="not a member of a replica set"):
         make_capture(server, old=True).step()
 
 
@@ -279,7 +279,7 @@ def test_what_is_done_to_whole_collections_is_told(
     mongo_database["b"].drop()
     mongo_database["b"].insert_one({"_id": 3})
     assert keys(capture.until(1)) == [("c", "3")]
-    assert f"{name}.a was renamed to {name}.b: its documents do not come by the log" in caplog.text
+    assert f"{name}.a was renamed to {name}.b: the log does not bring its documents" in caplog.text
     assert f"{name}.b was dropped: copies of it stay as they are" in caplog.text
 
 

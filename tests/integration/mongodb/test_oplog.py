@@ -77,7 +77,7 @@ def test_what_is_done_to_whole_collections_is_told(
     )
     assert keys(started.until(1)) == [("c", "2")]
     assert "inventory.customers was dropped" in caplog.text
-    assert "inventory.new was renamed to inventory.customers: its documents do not come by the log" in caplog.text
+    assert "inventory.new was renamed to inventory.customers: the log does not bring its documents" in caplog.text
 
 
 def test_a_transaction_of_several_entries_comes_with_its_last(genuine_oplog: GenuineOplog, started: Capture) -> None:

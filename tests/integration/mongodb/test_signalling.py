@@ -64,7 +64,7 @@ def test_a_condition_that_is_no_query_is_told_before_it_is_sent(
     file = file_of(tmp_path, mongo_database.server, mongo_database.name)
     arguments = ["--table", f"{mongo_database.name}.c", "--filter", f"{mongo_database.name}.c={text}"]
     assert cli.main(["signal", "execute-snapshot", file, *arguments]) != 0
-    assert "is no query of MongoDB" in capsys.readouterr().err
+    assert "is not a query of MongoDB" in capsys.readouterr().err
     assert mongo_database["signals"].find_one() is None
 
 

@@ -74,7 +74,7 @@ def test_a_role_that_may_not_copy_slots_streams_its_backlog(
     database.execute("insert into t select i, repeat('y', 100) from generate_series(100, 500) i")
     one.planner = one.start()
     run(one, lambda q: len(q.changes) == 401)
-    assert "the role may not copy the slot" in caplog.text
+    assert "the user may not copy the slot" in caplog.text
 
 
 def test_a_statement_that_fails_in_a_task_is_told_by_its_state(database: Database, make_query: Any) -> None:

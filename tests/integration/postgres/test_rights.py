@@ -164,7 +164,7 @@ def test_a_column_without_a_right_is_named(
     config = parse("postgres", partial.options(**PARTLY, topic_prefix="p"))
     told = {one.text: one.remedy for one in check(config) if one.level == "error"}
     for table, grant in (("t", 'on "public"."t"'), ("p", 'on "public"."p"')):
-        text = f"The role may not read public.{table}: it has no right to secret."
+        text = f"The user may not read public.{table}: it has no right to secret."
         assert grant in told[text]
         assert "column.include.list" in told[text]
     query = Query(partial, **PARTLY)

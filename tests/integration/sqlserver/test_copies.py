@@ -57,7 +57,7 @@ def test_a_table_that_is_captured_late_is_told(
     made.take(2)
     told = [one.getMessage() for one in caplog.records if "rows that it had before" in one.getMessage()]
     assert [text.partition(" ")[0] for text in told] == ["dbo.filled"]
-    assert "the mend is to read it by a snapshot (signal execute-snapshot)" in told[0]
+    assert "remedy: read it by a snapshot (signal execute-snapshot)" in told[0]
 
 
 def test_a_table_that_is_renamed_goes_on_under_the_name_that_the_lists_capture(
@@ -87,7 +87,7 @@ def test_a_table_that_is_renamed_out_of_the_lists_is_told(
     made.take(1)
     sqlserver_database.execute("exec sp_rename 'dbo.t', 'u'", "insert into dbo.u values (2)")
     made.take(0)
-    assert "the mend is to rename it back, or to let the lists capture dbo.u" in caplog.text
+    assert "remedy: rename it back, or let the lists capture dbo.u" in caplog.text
 
 
 def test_a_column_of_another_type_is_told(

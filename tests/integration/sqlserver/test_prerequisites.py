@@ -150,7 +150,7 @@ def test_a_login_outside_of_the_gating_role_is_told_the_role(
     )
     sqlserver_database.capture()
     findings = check(config(sqlserver_database, weak))
-    assert ("error", f"The login {name} may not read the changes of dbo.t: it is no member of readers.") in found(
+    assert ("error", f"The login {name} may not read the changes of dbo.t: it is not a member of readers.") in found(
         findings, "rights"
     )
     with connected(sqlserver_database, weak) as session:

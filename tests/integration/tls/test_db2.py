@@ -60,10 +60,10 @@ def test_a_certificate_is_checked_by_authority_and_by_name(secured: Derby, derby
         "good": (options(secured, **trusted), "", ""),
         "Java's word": (options(secured, sslConnection="true", sslCertLocation=str(files.authority)), "", ""),
         "no names": (options(secured, "127.0.0.1", **trusted, SSLClientHostnameValidation="Off"), "", ""),
-        "name": (options(secured, "127.0.0.1", **trusted), "made out to another name", "database.hostname"),
+        "name": (options(secured, "127.0.0.1", **trusted), "for another name", "database.hostname"),
         "authority": (
             options(secured, **trusted | {"SSLServerCertificate": str(files.stranger)}),
-            "no authority that is known here",
+            "no known authority",
             "driver.SSLServerCertificate",
         ),
         "no authority": (options(secured, Security="SSL"), "no authority", "driver.SSLServerCertificate"),

@@ -77,7 +77,7 @@ def test_a_certificate_of_a_known_authority_is_taken(
 @pytest.mark.parametrize(
     ("host", "mode", "trusted", "message", "remedy"),
     [
-        ("127.0.0.1", "verify-full", "authority", "made out to another name", "database.hostname"),
+        ("127.0.0.1", "verify-full", "authority", "for another name", "database.hostname"),
         ("localhost", "verify-full", "stranger", "no authority of database.sslrootcert", "database.sslrootcert"),
         ("localhost", "verify-ca", "stranger", "no authority of database.sslrootcert", "database.sslrootcert"),
         ("localhost", "verify-full", "", "no file of authorities", "database.sslrootcert"),

@@ -75,10 +75,7 @@ def test_an_authority_of_the_operating_system_vouches(secured: TestDatabase, fil
     assert good is None
     assert renamed is None
     message, remedy = name
-    assert (
-        message
-        == f"TLS with 127.0.0.1:{secured.server.port} fails: the server's certificate is made out to another name."
-    )
+    assert message == f"TLS with 127.0.0.1:{secured.server.port} fails: the server's certificate is for another name."
     assert "driver.hostNameInCertificate" in remedy
 
 

@@ -202,18 +202,18 @@ class History:
             self._sink["debezium.sink.tables.added.default"] = "null"
             self._configure()
             self.copies.follow(self._policies)
-            warnings.append(f"{table[1]}: added.default; the mend is a snapshot (signal execute-snapshot)")
+            warnings.append(f"{table[1]}: added.default; remedy: a snapshot (signal execute-snapshot)")
         elif "unknown.values" in text:
             table = re.search(r"nor the table (\S+) has", text)
             assert table is not None
             self.copies.unknown_values = "null"
-            warnings.append(f"{table[1]}: unknown.values; the mend is a snapshot (signal execute-snapshot)")
+            warnings.append(f"{table[1]}: unknown.values; remedy: a snapshot (signal execute-snapshot)")
         elif "they are unlogged" in text:
             told = re.search(r"(?:Error: |  - )(\S+): .*?changes of its partitions ([^;]*?) do not arrive", text)
             assert told is not None
             leaves = told[2].rpartition("changes of its partitions ")[2].split(", ")
             self._do(connection, [f"alter table {leaf} set logged" for leaf in leaves])
-            warnings.append(f"{told[1]}: unlogged; the mend is a snapshot (signal execute-snapshot)")
+            warnings.append(f"{told[1]}: unlogged; remedy: a snapshot (signal execute-snapshot)")
         elif _LEFT_OUT.search(text):
             names = {next(one for one in found.groups() if one) for found in _LEFT_OUT.finditer(text)}
             if names <= self._excluded:
@@ -227,7 +227,7 @@ class History:
         outcome = self.outcome
         different = self._different(connection)
         outcome.found = [f"{name}: {why}" for name, why in different.items()]
-        told = [text for text in warnings if " the mend is " in text]
+        told = [text for text in warnings if " remedy: " in text]
         outcome.found += [f"warning: {text}" for text in told]
         if any(not any(_names(name, text) for text in told) for name in different):
             outcome.verdict = "silent"

@@ -226,4 +226,4 @@ def test_a_database_that_was_restored_and_has_grown_again_is_told(caplog: pytest
         database.commit(("dbo.a", "c", None, (f"{lineage}{is_told}", "x")))
         query.restart()
         query.drain()
-        assert ("the mend is tailrace verify --repair, or a new checkpoint" in caplog.text) == is_told
+        assert ("remedy: tailrace verify --repair, or a new checkpoint" in caplog.text) == is_told

@@ -341,7 +341,7 @@ def test_protobuf_of_a_server_is_confluents(tmp_path: Path, monkeypatch: pytest.
         ("debezium.something=1", "is not an entry of Debezium Server"),
         ("debzium.source.slot.name=x", "does not begin with debezium.source."),
         ("debezium.source.connector.class=io.debezium.connector.mysql.MySqlConnector", "is not supported"),
-        ("debezium.source.connector.class=com.example.Mine", "is no connector"),
+        ("debezium.source.connector.class=com.example.Mine", "is not a known connector"),
     ],
 )
 def test_what_is_not_supported_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, said: str) -> None:

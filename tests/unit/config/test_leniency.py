@@ -38,7 +38,6 @@ WORKERS = {
     "errors.retry.timeout": "-1",
     "errors.retry.delay.max.ms": "60000",
     "errors.deadletterqueue.topic.name": "dead",
-    "topic.creation.enable": "false",
     "transaction.boundary": "interval",
     "transaction.boundary.interval.ms": "100",
     "config.action.reload": "none",

@@ -103,7 +103,7 @@ def test_hosts_name_a_replica_set(hosts: str, found: tuple[str, str]) -> None:
         (NEW | {"capture.scope": "collection", "capture.target": "a"}, "must be database.collection"),
         (NEW | {"capture.scope": "database", "capture.target": "a.b"}, "must be a database"),
         (NEW | {"cursor.pipeline": "{}"}, "must be a JSON array of stages"),
-        (NEW | {"cursor.pipeline": "[{'$match': 1}"}, "is no JSON"),
+        (NEW | {"cursor.pipeline": "[{'$match': 1}"}, "is not JSON"),
         (NEW | {"cursor.pipeline": "[{$match: f(1)}]"}, "calls f, which is not known here"),
         (NEW | {"cursor.pipeline.order": "user_only"}, "needs cursor.pipeline"),
         (NEW | {"cursor.oversize.handling.mode": "skip"}, "needs cursor.oversize.skip.threshold"),

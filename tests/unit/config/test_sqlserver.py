@@ -180,7 +180,7 @@ def test_connections_are_encrypted_and_checked_unless_told_otherwise() -> None:
 def test_a_configuration_of_1_x_connects_as_it_did() -> None:
     read = config({"database.server.name": "a"})
     assert keywords(read)["Encrypt"] == "no"
-    assert any("only the log-in is encrypted" in notice for notice in read.notices)
+    assert any("only the login is encrypted" in notice for notice in read.notices)
     # Spark's side reads the options again, under today's names.
     assert keywords(parse("sqlserver", read.texts))["Encrypt"] == "no"
 

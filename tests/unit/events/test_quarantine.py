@@ -100,7 +100,7 @@ def test_a_warning_is_logged_once_for_table_and_reason(
         said = {report(CHANGE, "it has no form", settings) for _ in range(3)}
     (sentence,) = said
     assert sentence == (
-        "A change of public.t is put aside on server.quarantine: it has no form, at 0/1388, change 3 of the "
+        "A change of public.t is quarantined on server.quarantine: it has no form, at 0/1388, change 3 of the "
         "transaction that commits at 0/138D."
     )
     assert [record.message for record in caplog.records] == [sentence] * logged

@@ -1,4 +1,4 @@
-"""Commands on whole collections are logged once, with the mend, from both kinds of log."""
+"""Commands on whole collections are logged once, with the remedy, from both kinds of log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def told(caplog: pytest.LogCaptureFixture, event: dict[str, Any] | None = None, 
         (
             {"operationType": "rename", "ns": {"db": "shop", "coll": "a"}, "to": {"db": "shop", "coll": "b"}},
             {"renameCollection": "shop.a", "to": "shop.b", "dropTarget": True},
-            ["shop.a was renamed to shop.b: copies of it", "shop.a was renamed to shop.b: its documents do not"],
+            ["shop.a was renamed to shop.b: copies of it", "shop.a was renamed to shop.b: the log does not bring"],
         ),
         (
             {"operationType": "rename", "ns": {"db": "shop", "coll": "a"}, "to": {"db": "shop", "coll": "z"}},
@@ -50,7 +50,7 @@ def told(caplog: pytest.LogCaptureFixture, event: dict[str, Any] | None = None, 
         (
             {"operationType": "rename", "ns": {"db": "tmp", "coll": "x"}, "to": {"db": "shop", "coll": "a"}},
             {"renameCollection": "tmp.x", "to": "shop.a"},
-            ["tmp.x was renamed to shop.a: its documents do not"],
+            ["tmp.x was renamed to shop.a: the log does not bring"],
         ),
         ({"operationType": "invalidate"}, {"create": "a"}, []),
         (None, {"convertToCapped": "a", "size": 100}, ["shop.a was altered by convertToCapped"]),
@@ -64,4 +64,4 @@ def test_each_command_is_told_once(
         assert len(sentences) == len(said)
         for sentence, beginning in zip(sentences, said, strict=True):
             assert sentence.startswith(beginning)
-            assert "the mend is" in sentence
+            assert "remedy:" in sentence

@@ -71,7 +71,7 @@ def test_partitions_that_came_went_or_were_emptied_are_told(files: tuple[tuple[s
     now = Inventory(7, 100, (BEFORE.tables[0], (11, "public.p", files)))
     (found,) = told(now, {10: "public.a", 11: "public.p"})
     assert text in found
-    assert "the mend is to read public.p by a snapshot" in found
+    assert "remedy: read public.p by a snapshot" in found
 
 
 def test_an_offset_keeps_it() -> None:

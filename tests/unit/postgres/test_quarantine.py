@@ -1,4 +1,4 @@
-"""Changes that cannot become events stop the query or are put aside, and everything else is delivered in order."""
+"""Changes that cannot become events stop the query or are quarantined, and everything else is delivered in order."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_warn_logs_each_table_and_reason_once_and_skip_is_silent(caplog: pytest.
         for settings in [replace(ASIDE, processing_failure_mode="warn")] * 2:
             list(to_rows(part, settings, FORM))
     assert len(caplog.records) == 1
-    assert "put aside on server.quarantine" in caplog.text
+    assert "quarantined on server.quarantine" in caplog.text
     assert len(part.warnings) == 6
 
 

@@ -56,7 +56,7 @@ def test_settings_are_names_and_values() -> None:
     [
         ("spark.executor.memory", "has no NAME=VALUE"),
         ("=2g", "has no NAME=VALUE"),
-        ("slot.name=x", "is no setting of Spark"),
+        ("slot.name=x", "is not a setting of Spark"),
         ("spark.master=yarn", "spark.master is given"),
     ],
 )

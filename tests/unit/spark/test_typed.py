@@ -132,7 +132,7 @@ def test_a_record_that_is_no_change_has_its_value_in_bytes(monkeypatch: pytest.M
 
 
 def test_a_column_that_there_is_not_is_refused() -> None:
-    with pytest.raises(ConfigError, match="names vaule, which is no column of typed rows"):
+    with pytest.raises(ConfigError, match="names vaule, which is not a column of typed rows"):
         typed.declared(typed.from_arrow_schema(pa.schema([("vaule", pa.string())])))
 
 

@@ -121,7 +121,7 @@ def test_tolerance_drops_the_record_alone_and_tells_how_many(
         found = records(changes, schema, settings(*chain, errors_tolerance="all"))
     assert found == left
     (told,) = caplog.messages
-    assert told.startswith(f"{dropped} records of {schema.id} are dropped, as errors.tolerance=all says: {said};")
+    assert told.startswith(f"{dropped} records of {schema.id} are dropped because of errors.tolerance=all: {said};")
     assert f"the first is at {place}, change 0 of the transaction" in told
 
 
@@ -177,7 +177,7 @@ def test_records_beside_changes_are_tolerated_too(caplog: pytest.LogCaptureFixtu
         heartbeat_row(1, 1, settings(wrong))
     with caplog.at_level(logging.ERROR, "tailrace"):
         assert heartbeat_row(1, 1, settings(wrong, errors_tolerance="all")).num_rows == 0
-    assert "is dropped, as errors.tolerance=all says" in caplog.messages[0]
+    assert "is dropped because of errors.tolerance=all" in caplog.messages[0]
 
 
 def test_a_change_that_is_no_event_is_not_a_matter_of_tolerance() -> None:

@@ -235,7 +235,7 @@ def test_tables_that_share_the_topics_of_all_moments_are_read_together(topic: st
     [
         ((of("ValueToKey", fields="nothing"),), "ValueToKey finds no field nothing in the value"),
         ((of("ExtractField$Key", field="x"),), "ExtractField finds no field x in the key"),
-        ((of("ExtractField$Key", field="id"), of("ExtractField$Key", field="id")), "the key is no struct"),
+        ((of("ExtractField$Key", field="id"), of("ExtractField$Key", field="id")), "the key is not a struct"),
         ((of("HeaderFrom$Value", fields="x", headers="x", operation="copy"),), "HeaderFrom finds no field x"),
         ((of("MaskField$Value", fields="raw"),), "MaskField cannot mask the field raw, which is of the type bytes"),
         (
@@ -301,12 +301,12 @@ def test_other_records_pass_through_chains_too() -> None:
         (of("InsertField$Value", offset_field="o"), "offset.field is for sink connectors alone"),
         (of("InsertField$Value", static_field="o!"), "static.field must have a value"),
         (of("InsertHeader", header="h", value_literal='[1,"a"]'), "value.literal is a list or a map whose values have"),
-        (of("InsertHeader", header="h", value_literal="{1:2}"), "value.literal is a map whose keys are no texts"),
+        (of("InsertHeader", header="h", value_literal="{1:2}"), "value.literal is a map whose keys are not texts"),
         (of("InsertHeader", header="h", value_literal="[null]"), "value.literal has a null in a list"),
         (of("InsertHeader", header="h", value_literal="null"), "value.literal is null"),
         (of("HeaderFrom$Key", fields="a", headers="b,c", operation="copy"), "must have the same number of names"),
         (of("HeaderFrom$Key", fields="a", headers="b"), "It needs the option operation"),
-        (of("Cast$Value", spec="a:int128"), "int128 is none of the types"),
+        (of("Cast$Value", spec="a:int128"), "int128 is not one of the types"),
         (of("Cast$Value", spec="int8,a:int8"), "spec must be one type for the whole"),
         (of("TimestampConverter$Value", target_type="string"), "needs the option format"),
         (of("TimestampConverter$Value", target_type="string", format="ww"), "format has the letter w"),

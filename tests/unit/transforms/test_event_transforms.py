@@ -273,8 +273,8 @@ def test_a_zone_or_rules_that_mean_nothing_are_refused() -> None:
         ({}, "It needs the option converted.timezone"),
         ({"converted_timezone": "Mars"}, "converted.timezone must be a region"),
         ({"converted_timezone": "UTC", "include_list": "a", "exclude_list": "b"}, "exclude each other"),
-        ({"converted_timezone": "UTC", "include_list": "a"}, "'a' is no rule"),
-        ({"converted_timezone": "UTC", "include_list": "source:a:b:c"}, "is no rule"),
+        ({"converted_timezone": "UTC", "include_list": "a"}, "'a' is not a rule"),
+        ({"converted_timezone": "UTC", "include_list": "source:a:b:c"}, "is not a rule"),
     ):
         (fault,) = faults([transform("TimezoneConverter", **options)])
         assert said in fault

@@ -104,7 +104,7 @@ def test_a_field_that_is_not_there_is_named(which: str, field: str, said: str) -
 
 def test_what_is_no_struct_has_no_fields() -> None:
     step = connect("ExtractField$Value", field="id")
-    assert refused(step, record_of(Constant("a", STRING))) == "ExtractField needs fields, and the value is no struct"
+    assert refused(step, record_of(Constant("a", STRING))) == "ExtractField needs fields, and the value is not a struct"
 
 
 # --- ReplaceField, HoistField, ValueToKey ---------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def test_what_a_record_does_not_allow_ends_the_query(condition: str, said: str) 
         ("id IS 1", "NULL is missing at character 7"),
         ("CASE id END", "WHEN is missing at character 9"),
         ("id = 3 x", "x is not understood at character 8"),
-        ("id = 99999S", "99999S is no such number at character 6"),
+        ("id = 99999S", "99999S is not such a number at character 6"),
         ("headers[0] = 1", "a name in quotes is missing at character 9"),
         ("value. = 1", "a name is missing at character 8"),
         ("id = 12ab", "1 is not understood at character 6"),

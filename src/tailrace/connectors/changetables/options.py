@@ -49,7 +49,7 @@ SNAPSHOT = (
     Option("snapshot.locking.mode", Kind.TEXT, "Locks while schemas are read.", "exclusive",
            choices=("exclusive", "none"), refused=(("custom", NO_JVM),),
            notice="columns are those of the change table, which never change, so no table is locked to read them; "
-           "snapshot.isolation.mode says how rows are locked"),
+           "snapshot.isolation.mode sets the locks of rows"),
 )  # fmt: skip
 
 TAKEN_MODES = (("never", "no_data", "the change tables hold the schemas"),)
@@ -71,8 +71,9 @@ FLOW = (
     Option("max.iteration.transactions", Kind.INTEGER,
            "Maximum number of transactions in a batch, for each database; obeyed only when given; 0: no limit.", 500,
            check=at_least(0)),
-    Option("max.queue.size", Kind.INTEGER, "Most changes that wait.", 8192, check=at_least(1), notice=_NO_BUFFER),
-    Option("max.queue.size.in.bytes", Kind.INTEGER, "Most bytes that wait.", 0, check=at_least(0),
+    Option("max.queue.size", Kind.INTEGER, "Maximum number of changes that wait.", 8192, check=at_least(1),
+           notice=_NO_BUFFER),
+    Option("max.queue.size.in.bytes", Kind.INTEGER, "Maximum number of bytes that wait.", 0, check=at_least(0),
            notice=_NO_BUFFER),
     Option("schema.history.internal.store.only.captured.tables.ddl", Kind.BOOLEAN,
            "Leave tables that are not captured out of the schema changes at the start.",
@@ -87,7 +88,6 @@ OWN = (
     Option("event.order.segments", Kind.INTEGER, "Parts of a table under event.order=key.",
            unsupported="a range of a change table is read by one query, in its order"),
     Option("read.signal.data.collection", Kind.TEXT,
-           "Captured table to which spark.read writes a row to find its position, in the form of "
-           "signal.data.collection, with the same three columns. It is not read itself. Unset: the table of "
-           "signal.data.collection."),
+           "Captured table to which spark.read writes a row to find its position; form and "
+           "columns as in signal.data.collection, its default. It is not read itself."),
 )  # fmt: skip

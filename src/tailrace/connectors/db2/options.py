@@ -59,7 +59,7 @@ CAPTURE = (
     Option("z.stop.lsn.ignore", Kind.BOOLEAN, "Whether a stop position in the register is passed over.", False,
            notice="the register's synch points never end a table's changes here"),
     Option("query.fetch.size", Kind.INTEGER, "Rows fetched at once.", 10_000, check=at_least(0),
-           notice="rows come in blocks of the driver, as large as driver.FET_BUF_SIZE says"),
+           notice="rows come in blocks of the driver; driver.FET_BUF_SIZE sets their size"),
     changetables.POSITION_CHECK,
 )  # fmt: skip
 
@@ -84,13 +84,13 @@ SNAPSHOT = (
     Option("snapshot.isolation.mode", Kind.TEXT,
            "Isolation level of a chunk: repeatable_read (WITH RS: locks last as long as the chunk), read_committed "
            "(WITH CS), read_uncommitted (WITH UR: may show changes that are rolled back later), exclusive (the table "
-           "is locked for others while a chunk is read). The change tables are read from before the first chunk on, so "
-           "every row ends the same; only single READ events differ.",
+           "is locked for others while a chunk is read). Rows end the same under each level; only single READ events "
+           "differ.",
            "repeatable_read", choices=("repeatable_read", "read_committed", "read_uncommitted", "exclusive")),
     Option("snapshot.lock.timeout.ms", Kind.INTEGER, "Longest wait of a chunk for locks, in ms.", 10_000,
-           notice="the database's LOCKTIMEOUT says so, or driver.LockTimeout"),
+           notice="the database's LOCKTIMEOUT or driver.LockTimeout sets it"),
     Option("snapshot.fetch.size", Kind.INTEGER, "Rows that a chunk fetches at once.", 2000, check=at_least(1),
-           notice="rows come in blocks of the driver, as large as driver.FET_BUF_SIZE says"),
+           notice="rows come in blocks of the driver; driver.FET_BUF_SIZE sets their size"),
     *changetables.replacing(relational.SNAPSHOT, changetables.SNAPSHOT),
 )  # fmt: skip
 

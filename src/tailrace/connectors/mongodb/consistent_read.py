@@ -173,7 +173,7 @@ class HeldTask:
             except Exception as error:
                 if failures >= self.tries or not is_passing(error):
                     raise
-                log.warning("reading the documents is interrupted (%s): it is tried again", type(error).__name__)
+                log.warning("reading the documents is interrupted (%s); trying again", type(error).__name__)
             first, longest = self.pauses
             THREADS.sleep(min(longest, first * 2**failures))
             failures += 1
@@ -233,7 +233,7 @@ def _server(client: MongoClient[Any]) -> tuple[str, int]:
     name = str(hello.get("setName") or "")
     if not name:
         raise PrerequisiteError(
-            "The server is no member of a replica set, so its documents have no position.",
+            "The server is not a member of a replica set, so its documents have no position.",
             "Start it with --replSet and run rs.initiate().",
         )
     wire = int(hello.get("maxWireVersion", 0))

@@ -13,7 +13,7 @@ _TOPOLOGY = "the driver watches which servers there are, without a pause"
 _JSON_MODES = "events hold the JSON of Debezium 3.6, which has no other"
 _ONE_LOG = "the log has one reader, and the parallelism of the rest is Spark's"
 _ONE_TEXT = "a document is one JSON text, and its fields are none of the schema's"
-_WHOLE = "no value is converted on its own; event.processing.failure.handling.mode says what follows a bad document"
+_WHOLE = "no value is converted on its own; event.processing.failure.handling.mode decides about a bad document"
 _BOUNDED = "answers of the server are bounded in bytes"
 _STORES = tuple(
     (kind, "Java alone reads such stores: convert it, with keytool -importkeystore -deststoretype PKCS12")
@@ -104,7 +104,7 @@ CONNECTION = (
            "With connect.max.attempts: longest time between two tries, in ms.", 120_000,
            check=at_least(0)),
     Option("connection.validation.timeout.ms", Kind.INTEGER, "Wait of Debezium's validation, in ms.", 60_000,
-           check=at_least(1), notice="mongodb.server.selection.timeout.ms says how long a server is waited for"),
+           check=at_least(1), notice="mongodb.server.selection.timeout.ms sets the wait for a server"),
     Option("mongodb.poll.interval.ms", Kind.INTEGER, "Interval at which new replica sets are looked for, in ms.",
            30_000, check=at_least(1), notice=_TOPOLOGY),
     Option("mongodb.poll.interval.sec", Kind.INTEGER, "1.x: the same in s.", 30, check=at_least(1), notice=_TOPOLOGY),
@@ -129,8 +129,8 @@ FILTERS = (
     Option("filters.match.mode", Kind.TEXT, "Content of the four lists: expressions, or literal names.", "regex",
            choices=("regex", "literal")),
     Option("field.exclude.list", Kind.LIST,
-           "Fields to leave out of events, as database.collection.field.field; * in the names of database and "
-           "collection stands for any characters.", [],
+           "Fields to leave out of events, as database.collection.field.field; * stands for any characters of "
+           "database and collection.", [],
            deprecated_names=("field.blacklist",), check=rules.fields_fault),
     Option("field.renames", Kind.LIST,
            "Fields that get other names in events, as database.collection.field.field:name.", [],
@@ -245,8 +245,8 @@ SNAPSHOT = (
 
 SIGNALS = (
     Option("signal.data.collection", Kind.TEXT,
-           "Signal collection, as database.collection. Its documents are signals (type, payload), and incremental "
-           "snapshots write their watermarks into it. Needs the format 3.",
+           "Signal collection, as database.collection. Signals (type, payload) are read from it, watermarks are "
+           "written to it. Needs the format 3.",
            check=matching(r"[^.]+\..+", "database.collection")),
     *_without(signals.SIGNALS, "signal.data.collection"),
 )  # fmt: skip

@@ -141,7 +141,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, Position]):
             name = str(self.connect().admin.command("hello").get("setName") or "")
             if not name and not self._streams:
                 raise PrerequisiteError(
-                    "The server is no member of a replica set, so it has no oplog.",
+                    "The server is not a member of a replica set, so it has no oplog.",
                     "Start it with --replSet and run rs.initiate(); a sharded cluster is read through change streams.",
                 )
             self._settings = MongoSettings.of(self._config, self._events, name)
@@ -176,7 +176,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, Position]):
         if late:
             log.warning(
                 "the lists capture %s from now on, and the log does not bring the documents that are already there; "
-                "the mend is to read them by a snapshot (signal execute-snapshot)",
+                "remedy: read them by a snapshot (signal execute-snapshot)",
                 listed(late),
             )
 

@@ -64,7 +64,7 @@ class ComparedDocuments:
             if is_sharded(self._client):
                 raise PrerequisiteError(
                     "The collections of a sharded cluster cannot be compared: reading the documents takes a while, and "
-                    "no router tells up to which time all shards have been read.",
+                    "no router knows up to which time all shards have been read.",
                     "Compare the collections of a replica set.",
                 )
         except BaseException:

@@ -73,7 +73,7 @@ def _hold(connection: psycopg.Connection[Any], oid: int, name: str) -> None:
         connection.execute(locking(f"only {row[0] if row else name}").encode())
     except psycopg.errors.InsufficientPrivilege:
         raise PrerequisiteError(
-            f"The role may not read {name}, whose columns typed rows have.",
+            f"The user may not read {name}, whose columns typed rows have.",
             f"grant select on {name} to the role, or select on the columns in column.include.list.",
         ) from None
     except psycopg.errors.LockNotAvailable:

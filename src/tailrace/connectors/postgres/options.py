@@ -64,8 +64,8 @@ CONNECTION = (
            aliases=("driver.tcpKeepAlive",)),
     Option(
         "database.initial.statements", Kind.STATEMENTS,
-        "SQL statements, separated by semicolons, run at the beginning of every session with the user's own "
-        "search_path; `;;` is a semicolon within a statement. A role that they set needs REPLICATION.", [],
+        "SQL statements, separated by semicolons, that begin every session, under the user's search_path; "
+        "`;;` is a semicolon within one. A role that they set needs REPLICATION.", [],
     ),
     relational.TIMEOUT,
     Option(
@@ -220,7 +220,7 @@ SNAPSHOT = (
     Option("snapshot.fetch.size", Kind.INTEGER, "Rows that a snapshot fetches at once.", 10_240, check=at_least(1),
            notice="a chunk comes in one COPY, and rows are converted as they arrive"),
     Option("snapshot.isolation.mode", Kind.TEXT,
-           "Isolation of the snapshot: both words mean that all tasks read under one exported snapshot.",
+           "Isolation of the snapshot; both words mean one exported snapshot for all tasks.",
            "serializable", choices=("serializable", "repeatable_read"),
            instead=tuple(
                (mode, "repeatable_read", _ONE_SNAPSHOT) for mode in ("read_committed", "read_uncommitted", "snapshot")

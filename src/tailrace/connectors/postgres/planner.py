@@ -192,7 +192,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         if reason and not mends:
             raise invalidation.invalidated(name, reason)
         if reason and since.is_initial:
-            log.warning("the replication slot %s is made anew: %s", name, invalidation.why(reason))
+            log.warning("the replication slot %s is created again: %s", name, invalidation.why(reason))
             slots.drop(control, name)
 
     def _publishable(self, control: psycopg.Connection[Any], captured: Sequence[CapturedTable]) -> list[CapturedTable]:

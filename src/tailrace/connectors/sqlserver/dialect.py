@@ -207,7 +207,7 @@ class SqlServerSession:
                 f"The capture instance {capture.name} of {self.database}.{capture.source} is gone, or the login "
                 f"{self.config['database.user']} may not read it any more.",
                 "Changes since the checkpoint may be lost: start with a new checkpoint, or with "
-                "snapshot.mode=when_needed; tailrace check says which rights are missing.",
+                "snapshot.mode=when_needed; tailrace check names the missing rights.",
             )
         return bytes(found)
 

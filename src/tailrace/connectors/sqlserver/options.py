@@ -45,8 +45,8 @@ CONNECTION = (
     Option("database.include.list", Kind.EXPRESSIONS, "Of the databases named, those to capture.", []),
     Option("database.exclude.list", Kind.EXPRESSIONS, "Of the databases named, those to leave out.", []),
     Option("database.server.timezone", Kind.TEXT,
-           "Time zone in which the server notes commit times: a region, such as Europe/Berlin, or an offset, such as "
-           "+02:00. Unset: the server's present offset.", check=_zone_fault),
+           "Time zone of the server's commit times: a region, such as Europe/Berlin, or an offset, such as +02:00. "
+           "Unset: the server's present offset.", check=_zone_fault),
     relational.TIMEOUT,
     Option("database.query.timeout.ms", Kind.INTEGER, "Longest time of a statement, in ms; 0: no limit.", 600_000,
            check=at_least(0)),
@@ -62,8 +62,8 @@ FILTERS = (
 
 PLACEHOLDER = Option(
     "unavailable.value.placeholder", Kind.TEXT,
-    "Placeholder, in the rows of updates, for the null of a text, ntext, image or xml column, which a change table "
-    "leaves out if it did not change; hex: before hexadecimal digits gives bytes. In the 1.0 format it is null.",
+    "Placeholder in updates for an unchanged text, ntext, image or xml column, which change tables leave out; hex: "
+    "before hexadecimal digits gives bytes. In the 1.0 format it is null.",
     "__debezium_unavailable_value", check=relational.placeholder_fault,
 )  # fmt: skip
 
@@ -83,8 +83,8 @@ SNAPSHOT = (
     Option("snapshot.isolation.mode", Kind.TEXT,
            "Isolation level of a chunk: repeatable_read (locks last as long as the chunk), snapshot (no locks; the "
            "database must allow it), read_committed, read_uncommitted (may show changes that are rolled back later), "
-           "exclusive (the table is locked for others while a chunk is read). The change tables are read from before "
-           "the first chunk on, so every row ends the same; only single READ events differ.",
+           "exclusive (the table is locked for others while a chunk is read). Rows end the same under each level; "
+           "only single READ events differ.",
            "repeatable_read",
            choices=("repeatable_read", "snapshot", "read_committed", "read_uncommitted", "exclusive")),
     Option("snapshot.lock.timeout.ms", Kind.INTEGER, "Longest wait of a chunk for locks, in ms.", 10_000,
@@ -96,8 +96,8 @@ SNAPSHOT = (
 
 CHANGES = (
     Option("data.query.mode", Kind.TEXT,
-           "Way to read changes: direct (from the change tables), function (by cdc.fn_cdc_get_all_changes_…, which "
-           "needs no right on the change tables themselves).",
+           "Way to read changes: direct (from the change tables), function (by cdc.fn_cdc_get_all_changes_…, "
+           "without rights on the change tables).",
            "direct", default_1x="function", choices=("direct", "function")),
     Option("query.fetch.size", Kind.INTEGER, "Changes fetched at once.", 10_000, check=at_least(1)),
     Option("streaming.fetch.size", Kind.INTEGER, "Changes that one query of Debezium returns at most.", 0,
@@ -130,12 +130,12 @@ def _signal_fault(names: list[str]) -> str:
 
 SIGNALS = (
     Option("signal.data.collection", Kind.LIST,
-           "Signal table, as database.schema.table; a part with dots in double quotes. Its rows are signals, and "
-           "incremental snapshots write their watermarks into it. Its three columns are id, type and data.", [],
+           "Signal table, as database.schema.table; a part with dots in double quotes. Signals are read from it, "
+           "watermarks are written to it. Its three columns are id, type and data.", [],
            check=_signal_fault),
     *(option for option in signals.SIGNALS if option.name not in ("signal.data.collection", "read.only")),
     Option("read.only", Kind.BOOLEAN, "Whether incremental snapshots write no watermarks.", False,
-           notice="driver.applicationIntent=ReadOnly says so; without a signal table nothing is written anyway"),
+           notice="use driver.applicationIntent=ReadOnly; without a signal table nothing is written anyway"),
     Option("incremental.snapshot.option.recompile", Kind.BOOLEAN,
            "Add OPTION (RECOMPILE) to the queries of chunks.", False),
 )  # fmt: skip
@@ -179,7 +179,7 @@ def _settle(draft: Draft) -> None:
         # connect.
         values["driver.encrypt"] = draft.implied["driver.encrypt"] = "false"
         draft.notices.append(
-            "As in Debezium 1.x, only the log-in is encrypted, unless the server demands more: set database.encrypt."
+            "As in Debezium 1.x, only the login is encrypted, unless the server demands more: set database.encrypt."
         )
     if values["driver.serverCertificate"] and values["driver.hostNameInCertificate"]:
         draft.faults.append(

@@ -96,5 +96,5 @@ class RowLog(Protocol[Own, Trans]):
         ...
 
     def place(self, segment: Segment[Own, Trans], row: int) -> ChangePlace:
-        """Return where message `row` stands. Called by `tasks` for messages that are put aside; raises nothing."""
+        """Return where message `row` stands. Called by `tasks` for messages that are quarantined; raises nothing."""
         ...

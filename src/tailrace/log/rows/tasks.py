@@ -119,7 +119,7 @@ def _decoded(
             row, reason = next(iter(broken.items()))
             raise DecodeError(
                 f"A message of {segment.table.id} cannot be decoded, {_change(log, segment, row)}: {reason} "
-                "Set event.processing.failure.handling.mode to warn to have it put aside."
+                "Set event.processing.failure.handling.mode to warn to quarantine it (not with the sink tables)."
             ) from error
     low = 0
     for row in sorted({*broken, *large}):

@@ -235,8 +235,8 @@ class Target:
             return
         if alteration.unfilled:
             log.warning(
-                "%s: existing rows have null in the new column %s of %s, whatever the source has; the "
-                "mend is to read %s by a snapshot (signal execute-snapshot)",
+                "%s: existing rows have null in the new column %s of %s, whatever the source has; "
+                "remedy: read %s by a snapshot (signal execute-snapshot)",
                 self.source, ", ".join(alteration.unfilled), self.path, self.source,
             )  # fmt: skip
         if alteration.moves_key:

@@ -123,6 +123,6 @@ def _await(process: subprocess.Popen[bytes], address_file: Path, deadline: float
         if time.monotonic() > deadline:
             raise JvmLost(
                 f"The JVM of Spark has not begun to listen within {patience_s:.0f} s.",
-                "Its own words are above. Start again; if the directory for temporary files is full, make room first.",
+                "Its messages are above. Start again; if the directory for temporary files is full, make room first.",
             )
         time.sleep(0.01)

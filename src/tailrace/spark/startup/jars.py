@@ -64,7 +64,7 @@ def _fetch(jars: list[Jar], folder: Path, seconds: float) -> None:
                 reason = next((line.strip() for line in printed.splitlines() if "not found" in line.lower()), "")
                 raise PrerequisiteError(
                     f"The jar {jar.file_name} cannot be fetched from Maven Central{f' ({reason})' if reason else ''}.",
-                    f"Go online once, or put it into {folder}.",
+                    f"Connect to the network once, or put it into {folder}.",
                 )
             if not _is_genuine(fetched, jar):
                 raise PrerequisiteError(

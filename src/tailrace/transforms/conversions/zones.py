@@ -72,9 +72,9 @@ def rules(texts: tuple[str, ...]) -> tuple[Rule, ...]:
         if parts[0] in ("source", "topic") and len(parts) > 1:
             place = parts.pop(0)
         elif len(parts) == 1 and not place:
-            raise ConfigError(f"{text!r} is no rule.", "Write source:table, topic:topic or name:field.")
+            raise ConfigError(f"{text!r} is not a rule.", "Write source:table, topic:topic or name:field.")
         if len(parts) > 2 or not all(parts):
-            raise ConfigError(f"{text!r} is no rule.", "Write source:table:field, topic:topic:field or name:field.")
+            raise ConfigError(f"{text!r} is not a rule.", "Write source:table:field, topic:topic:field or name:field.")
         field = parts[1] if len(parts) == 2 else ""
         part, dot, rest = field.partition(".")
         whole = (part, rest) if dot and part in _PARTS else ("", field)

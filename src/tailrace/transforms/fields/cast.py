@@ -81,7 +81,7 @@ def _cast_of(which: str, options: Mapping[str, str]) -> Cast:
         field, found, word = spec.rpartition(":")
         word = word.strip().lower()
         if word not in TYPES:
-            raise ConfigError(f"spec: {word} is none of the types {', '.join(TYPES)}.")
+            raise ConfigError(f"spec: {word} is not one of the types {', '.join(TYPES)}.")
         if found:
             fields.append((field.strip(), word))
         else:

@@ -26,7 +26,7 @@ class ExtractField:
         if node is None:
             return record
         if node.type.connect != "struct":
-            raise Refused(f"ExtractField needs fields, and the {self.which} is no struct")
+            raise Refused(f"ExtractField needs fields, and the {self.which} is not a struct")
         found = at(node, self.path)
         if found is None:
             raise Refused(f"ExtractField finds no field {'.'.join(self.path)} in the {self.which}")

@@ -154,7 +154,7 @@ class _Nested:
         if not self._skip(":"):
             raise _NotNested
         if key.type != STRING:
-            raise ValueError("is a map whose keys are no texts, which is not supported")
+            raise ValueError("is a map whose keys are not texts, which is not supported")
         return key, self.value()
 
     def _skip(self, mark: str) -> bool:

@@ -103,7 +103,9 @@ class _Shape:
         except json_shapes.Unclear:
             if "payload" not in _told:
                 _told.add("payload")
-                log.warning("EventRouter leaves payloads as they are if their JSON is no object or has mixed types.")
+                log.warning(
+                    "EventRouter leaves payloads as they are if their JSON is not an object or has mixed types."
+                )
             return None
 
 

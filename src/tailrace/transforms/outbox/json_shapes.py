@@ -24,7 +24,7 @@ _NULL = BYTES.with_optional(True)
 
 
 class Unclear(Exception):
-    """A text that is no JSON object, or has no schema: mixed types in an array, or a number that is too large."""
+    """A text that is not a JSON object, or has no schema: mixed types in an array, or a number that is too large."""
 
 
 @dataclass(frozen=True, slots=True)

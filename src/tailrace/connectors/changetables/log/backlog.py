@@ -60,7 +60,7 @@ def held(
         yield Finding(
             "warning" if mends else "error",
             SUBJECT,
-            f"The newest position{of} is before the checkpoint: the database was restored, or capture set up anew.",
+            f"The newest position{of} is before the checkpoint: the database was restored, or capture set up again.",
             "A new snapshot will be taken." if mends else f"{remedy}.",
         )
     elif tables := lost(session, read):

@@ -119,8 +119,8 @@ class Database:
         self.session.check()
         if lineage and self.lineage and lineage != self.lineage:
             self._warn_once(
-                f"the database {self.name} was restored, or a failover has lost changes of it, since the checkpoint: "
-                "copies keep changes that it no longer has; the mend is tailrace verify --repair, "
+                f"the database {self.name} was restored, or a failover lost changes of it, after the checkpoint: "
+                "copies keep changes that it no longer has; remedy: tailrace verify --repair, "
                 "or a new checkpoint"
             )
         try:
@@ -165,8 +165,8 @@ class Database:
 
     def _restored(self) -> PositionLost:
         return PositionLost(
-            f"The newest position of {self.name} is before the one that was read: the database was restored, or "
-            "capture was set up anew, or another server answers, which is behind.",
+            f"The newest position of {self.name} is before the one that was read: the database was restored, "
+            "capture was set up again, or another server answers that is behind.",
             "Start again with the same checkpoint when the server has caught up; if it never will, with a new "
             "checkpoint, or with snapshot.mode=when_needed, which takes a new snapshot.",
         )
@@ -213,11 +213,11 @@ class Database:
                 continue
             gone.add(was)
             self._warn_once(
-                f"{was} is called {now} now: the copy of the old name gets no further changes; the mend is "
+                f"{was} is called {now} now: the copy of the old name gets no further changes; remedy: "
                 + (
-                    f"to remove that copy, and to read {now} by a snapshot (signal execute-snapshot)"
+                    f"remove that copy, and read {now} by a snapshot (signal execute-snapshot)"
                     if self._includes(now)
-                    else f"to rename it back, or to let the lists capture {now}"
+                    else f"rename it back, or let the lists capture {now}"
                 )
             )
         return eras.without(gone) if gone else eras
@@ -228,7 +228,7 @@ class Database:
         if self._reads and self._has_rows(table):
             self._warn_once(
                 f"{table} is captured from {captures[0].start.hex()} on, and the log does not bring rows that it had "
-                "before; the mend is to read it by a snapshot (signal execute-snapshot)"
+                "before; remedy: read it by a snapshot (signal execute-snapshot)"
             )
 
     def _has_rows(self, table: TableId) -> bool:
@@ -258,7 +258,7 @@ class Database:
         if is_known and not any(start):
             capture = span.era.capture
             raise PositionLost(
-                f"The capture of {capture.source} was ended, and begun anew or not yet: changes between are lost.",
+                f"The capture of {capture.source} was ended, and perhaps begun again: changes in between are lost.",
                 "Start again with a new checkpoint, or with snapshot.mode=when_needed, which takes a new snapshot.",
             )
         if is_known and start > following(span.after) and start > span.era.since:
@@ -312,8 +312,8 @@ class Database:
                 if (was.type_name, was.modifier) != (column.type_name, column.modifier):
                     self._warn_once(
                         f"the column {was.name} of {era.table.id} has another type than when its capture began: values "
-                        f"are read as {was.type_name} still, and rows that the alteration changed may be old; the mend "
-                        "is a new change table, and then a snapshot (signal execute-snapshot)"
+                        f"are read as {was.type_name} still, and rows that the alteration changed may be old; remedy: "
+                        "a new change table, then a snapshot (signal execute-snapshot)"
                     )
 
     def _warn_once(self, sentence: str) -> None:

@@ -194,7 +194,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
                 seen = read_to(newest)
             self._runtime.sleep(0.02)
         log.warning(
-            "the watermark of an incremental snapshot was not captured within %d s; it is tried again. Is the "
+            "the watermark of an incremental snapshot was not captured within %d s; trying again. Is the "
             "capture process running?",
             WINDOW_SECONDS,
         )

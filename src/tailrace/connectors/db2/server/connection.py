@@ -222,7 +222,7 @@ class Connection:
             )
         if state in _CUT_OFF or code == -952:
             return StatementCutOff(
-                f"A statement was cut off (SQLSTATE {state}).", "Raise database.query.timeout.ms; 0: no limit."
+                f"A statement was cancelled (SQLSTATE {state}).", "Raise database.query.timeout.ms; 0: no limit."
             )
         if code in _LOST or state[:2] in ("08", "58") or state in ("40003", "55032") or not state:
             return ConnectionFailed(f"The session with Db2 failed: {text}.", "Start again when it is back.")
@@ -233,7 +233,7 @@ class Connection:
                 f"Db2 refuses a statement: {text}.", "Check whether a table or column was altered or dropped."
             )
         # the server's message may contain a value
-        return TailraceError(f"A statement failed (SQLSTATE {state}, SQLCODE {code}).", "Db2's log says more.")
+        return TailraceError(f"A statement failed (SQLSTATE {state}, SQLCODE {code}).", "Check Db2's log.")
 
     def _shown(self, error: Exception) -> str:
         """Return the driver's message on one line, without the password and without the codes of the socket."""
@@ -249,13 +249,13 @@ class Connection:
 _TLS = (
     (
         r'SQL20576N .*reason "1"',
-        "TLS with {place} fails: the server's certificate is made out to another name.",
+        "TLS with {place} fails: the server's certificate is for another name.",
         "Name the server in database.hostname as its certificate does; driver.SSLClientHostnameValidation=Off compares "
         "no names.",
     ),
     (
         r'SQL30081N .*"sqlccSSL\w*".*"414"',
-        "TLS with {place} fails: no authority that is known here vouches for the server's certificate.",
+        "TLS with {place} fails: no known authority has signed the server's certificate.",
         "Name the file of the server's authority, PEM or DER, in driver.SSLServerCertificate; it must also exist where "
         "the tasks run.",
     ),

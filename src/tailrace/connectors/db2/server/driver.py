@@ -113,7 +113,7 @@ def property_fault(name: str, text: str) -> str:
     known_names = {**_KEYWORDS, **{java: java for java in _JAVA}}
     close = difflib.get_close_matches(lower, known_names, n=1, cutoff=0.6)
     nearest = f"; the nearest is driver.{known_names[close[0]]}" if close else ""
-    return f"{name} is no known keyword of IBM's CLI driver, and the driver would ignore it{nearest}"
+    return f"{name} is not a known keyword of IBM's CLI driver, and the driver would ignore it{nearest}"
 
 
 def idle_notice(name: str) -> str:

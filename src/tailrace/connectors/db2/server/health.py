@@ -39,7 +39,7 @@ def program(age: float | None) -> Iterator[Finding]:
             "Check that it runs: values ASNCDC.ASNCDCSERVICES('status', 'asncdc'), or asnccmd … status.",
         )
     else:
-        yield Finding("ok", "capture", "The capture program works.")
+        yield Finding("ok", "capture", "The capture program runs.")
 
 
 def _duration(seconds: float) -> str:

@@ -137,7 +137,7 @@ class _Inspection:
         minutes = 10080 if limit is None else int(limit)
         if (prunes or "Y") != "Y":
             minutes = 0
-            yield Finding("ok", "retention", "Changes are kept until somebody prunes them (AUTOPRUNE is off).")
+            yield Finding("ok", "retention", "Changes are kept until they are pruned by hand (AUTOPRUNE is off).")
         elif minutes < SHORT_MIN:
             yield Finding(
                 "warning",

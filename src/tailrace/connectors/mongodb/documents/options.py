@@ -32,8 +32,8 @@ _IDLE = {
     "3": {
         "route.by.field": "Debezium does nothing with it for MongoDB either",
         "sanitize.field.names": "Debezium does nothing with it since 3 either",
-        "operation.header": "Debezium has none such since 2; add.headers = op says it",
-        "add.source.fields": "Debezium has none such since 2; add.fields says it",
+        "operation.header": "Debezium has it no longer since 2; use add.headers = op",
+        "add.source.fields": "Debezium has it no longer since 2; use add.fields",
     },
     "1.1": {"route.by.field": "Debezium does nothing with it for MongoDB either"},
 }

@@ -95,7 +95,7 @@ def user_stages(text: str | None) -> list[Mapping[str, Any]]:
 
     stages = json_util.loads(text)
     if not isinstance(stages, list) or not all(isinstance(stage, dict) for stage in stages):
-        raise ValueError("is no array of stages")
+        raise ValueError("is not an array of stages")
     return stages
 
 

@@ -15,7 +15,7 @@ log = logging.getLogger("tailrace")
 TOLD = ("drop", "rename", "dropDatabase")
 """Types of change events that give a warning."""
 _REMEMBERED = 4096
-_OVER = "the mend is to remove them, or tailrace verify --repair"
+_OVER = "remedy: remove the copies, or tailrace verify --repair"
 
 
 class Commands:
@@ -64,13 +64,13 @@ class Commands:
             else:
                 yield (
                     f"{name} was altered by {kind}, which may remove documents, and copies of these stay; "
-                    "the mend is tailrace verify --repair"
+                    "remedy: tailrace verify --repair"
                 )
         if kind == "rename" and self._captured.includes(*to):
             name = ".".join(to)
             yield (
-                f"{'.'.join(of)} was renamed to {name}: its documents do not come by the log, and copies of an "
-                f"earlier {name} stay; the mend is tailrace verify --repair, or to remove them and to read {name} by "
+                f"{'.'.join(of)} was renamed to {name}: the log does not bring its documents, and copies of an "
+                f"earlier {name} stay; remedy: tailrace verify --repair, or remove them and read {name} by "
                 "a snapshot (signal execute-snapshot)"
             )
 

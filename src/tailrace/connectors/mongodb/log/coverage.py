@@ -41,7 +41,7 @@ _TOLD = {
         "Leave them out of the lists.",
     ),
     "capped": (
-        "These collections are capped, and no change tells of the documents that they drop to make room:",
+        "These collections are capped, and the log has no deletes of the documents that they drop to make room:",
         "Remove such documents from copies by tailrace verify --repair; or use a TTL index, whose deletes are in the "
         "log.",
     ),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # Fields of entries that are followed by another entry of their transaction.
 _CONTINUED = ("partialTxn", "prepare")
-REMEDY = "The changes between are lost: delete the checkpoint to start again with a snapshot."
+REMEDY = "The changes in between are lost: delete the checkpoint to start again with a snapshot."
 
 
 class OplogFeed:

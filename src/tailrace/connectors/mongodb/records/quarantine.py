@@ -14,8 +14,8 @@ from tailrace.events.mapping import ChangePlace
 from tailrace.events.quarantine import QuarantinedChange, put_aside, report, too_large
 
 _REMEDY = (
-    "Leave the collection or the field out, or set event.processing.failure.handling.mode to warn: then the change is "
-    "put aside."
+    "Leave the collection or the field out, or set event.processing.failure.handling.mode to warn to quarantine the "
+    "change (not with the sink tables)."
 )
 
 

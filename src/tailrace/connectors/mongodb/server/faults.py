@@ -22,7 +22,7 @@ _LOST = {
     222: "The change stream's resume token is not in the oplog of this cluster",
 }
 _REMEDY_LOST = (
-    "The changes between are lost: delete the checkpoint to start again with a snapshot, or set "
+    "The changes in between are lost: delete the checkpoint to start again with a snapshot, or set "
     "snapshot.mode=when_needed. A larger oplog keeps more."
 )
 _TOO_LARGE = 10334
@@ -86,11 +86,11 @@ def explained_error(error: BaseException) -> TailraceError:
             )
         if code in _NOT_A_REPLICA_SET:
             return PrerequisiteError(
-                "The server is no member of a replica set, so it has no oplog.",
+                "The server is not a member of a replica set, so it has no oplog.",
                 "Start it with --replSet and run rs.initiate(), or connect to a mongos.",
             )
         name = str((error.details or {}).get("codeName") or "no name")
-        return ConnectionFailed(f"MongoDB refuses a command with code {code} ({name}).", "Its log says more.")
+        return ConnectionFailed(f"MongoDB refuses a command with code {code} ({name}).", "Check its log.")
     if isinstance(error, NotYetCommitted):
         return ConnectionFailed(
             "The primary does not show the position where reading stopped as known to a majority.",
@@ -134,13 +134,13 @@ def _tls_fault(error: BaseException) -> ConnectionFailed | None:
 _TLS = (
     (
         r"(?i)(?:hostname|IP address) mismatch|is not valid for '",
-        "the server's certificate is made out to another name",
+        "the server's certificate is for another name",
         "Name the servers in mongodb.connection.string or mongodb.hosts as their certificates do; "
         "mongodb.ssl.invalid.hostname.allowed=true compares no names.",
     ),
     (
         "CERTIFICATE_VERIFY_FAILED|certificate verify failed",
-        "no authority that is known here vouches for the server's certificate, or it has expired",
+        "no known authority has signed the server's certificate, or it has expired",
         "Name the file of the authority in mongodb.ssl.truststore; it has to be where the tasks run, too.",
     ),
     (
@@ -177,7 +177,7 @@ def patiently(
                 raise
             fault = _tls_fault(error)
             reason = type(error).__name__ if fault is None else fault.message.rstrip(".")
-            log.warning("reading the log is interrupted (%s): it is tried again", reason)
+            log.warning("reading the log is interrupted (%s); trying again", reason)
         attempts -= 1
         runtime.sleep(delay)
         delay = min(2 * delay, longest)

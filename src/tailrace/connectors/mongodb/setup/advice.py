@@ -56,7 +56,7 @@ def rights(config: Config, client: MongoClient[Any], data: Sequence[Namespace]) 
         yield Finding(
             "warning",
             "login",
-            "Nobody is logged in: everybody who reaches the server may do what the connector may do.",
+            "The connection has no login: everyone who reaches the server has the connector's rights.",
             f"Start the server with authorization, then: {' '.join(least(config, data))}",
         )
         return

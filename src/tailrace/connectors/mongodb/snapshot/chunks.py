@@ -133,9 +133,9 @@ def condition(text: str) -> dict[str, Any]:
             encode(found)
     except (BSONError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, UnicodeError):
         # json_util raises these for {"$oid": 1} and the like
-        raise ValueError("is no extended JSON") from None
+        raise ValueError("is not extended JSON") from None
     if not isinstance(found, dict):
-        raise ValueError("is no JSON object")
+        raise ValueError("is not a JSON object")
     level: list[Any] = [found]
     for _ in range(_DEEPEST):
         level = [part for one in level for part in (one.values() if isinstance(one, dict) else one)]

@@ -76,7 +76,7 @@ def _document(signal: Signal) -> dict[str, Any]:
                 condition(text)
             except ValueError as fault:
                 raise ConfigError(
-                    f"The condition for {of} is no query of MongoDB: it {fault}.", "Write it as a JSON object."
+                    f"The condition for {of} is not a query of MongoDB: it {fault}.", "Write it as a JSON object."
                 ) from None
     document: dict[str, Any] = {"_id": signal.id, "type": signal.type}
     if signal.data is not None:

@@ -49,7 +49,7 @@ def strict_json(text: str) -> str:
         except RecursionError:
             raise ValueError("nests too much") from None
         except ValueError as error:
-            raise ValueError(f"is no JSON: {error}") from None
+            raise ValueError(f"is not JSON: {error}") from None
     return text
 
 
@@ -58,7 +58,7 @@ def _pieces(text: str) -> Iterator[str]:
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None:
-            raise ValueError(f"is no JSON: no value begins at character {at}")
+            raise ValueError(f"is not JSON: no value begins at character {at}")
         at = token.end()
         kind = token.lastgroup
         if kind == "text":

@@ -38,7 +38,7 @@ def classify(error: Exception, slot: str) -> TailraceError | None:
     if state == NOT_IN_STATE:
         return PositionLost(
             f"The replication slot {slot} cannot be read any more: {text}.",
-            "pg_replication_slots says why (wal_status, invalidation_reason): drop the slot and the checkpoint to "
+            "See wal_status and invalidation_reason in pg_replication_slots. Drop the slot and the checkpoint to "
             "start again with a snapshot.",
         )
     if state == UNDEFINED_OBJECT:

@@ -255,7 +255,7 @@ class PostgresFeed:
         if lsn > self._read_lsn:
             raise PositionLost(
                 f"The replication slot {self.settings.slot} stands at {lsn_text(lsn)}, ahead of the checkpoint "
-                f"at {lsn_text(self._read_lsn)}: it was created anew or read by someone else.",
+                f"at {lsn_text(self._read_lsn)}: it was created again or read by someone else.",
                 self._way_back(),
             )
 

@@ -36,8 +36,8 @@ _REASONS: Final = {
         "Keep wal_level = logical, and set hot_standby_feedback = on, with a physical slot, on each standby.",
     ),
     "idle_timeout": (
-        "nobody has read it for as long as idle_replication_slot_timeout allows",
-        "Raise idle_replication_slot_timeout (0: no limit), or let the pipeline run more often than it says.",
+        "nobody has read it for longer than idle_replication_slot_timeout",
+        "Raise idle_replication_slot_timeout (0: no limit), or run the pipeline more often.",
     ),
 }
 

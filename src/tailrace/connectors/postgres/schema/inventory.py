@@ -175,27 +175,27 @@ def differences(
     for oid, name, files in before.tables:
         called = names.get(oid)
         if called is None:
-            yield f"{name} was dropped: copies of it stay as they are; the mend is to remove them"
+            yield f"{name} was dropped: copies of it stay as they are; remedy: remove the copies"
         elif called != name:
             yield (
-                f"{name} is called {called} now: the copy of the old name gets no further changes; the mend is "
+                f"{name} is called {called} now: the copy of the old name gets no further changes; remedy: "
                 + (
-                    f"to remove that copy, and to read {called} by a snapshot (signal execute-snapshot)"
+                    f"remove that copy, and read {called} by a snapshot (signal execute-snapshot)"
                     if oid in present
-                    else f"to rename it back, or to let the lists capture {called}"
+                    else f"rename it back, or let the lists capture {called}"
                 )
             )
         elif oid in present:
             yield from _partitions(name, files, present[oid][1])
         else:
             yield (
-                f"no change of {name} arrives any more, so copies of it stay as they are; the mend is to have it "
-                "logged, published and captured again, and then to read it by a snapshot (signal execute-snapshot)"
+                f"no change of {name} arrives any more, so copies of it stay as they are; remedy: make "
+                "it logged, published and captured again, then read it by a snapshot (signal execute-snapshot)"
             )
     for oid in late(before, now, has_rows, for_all_tables):
         yield (
-            f"{present[oid][0]} is captured from now on, but the log does not bring the rows that it already has; the "
-            "mend is to read it by a snapshot (signal execute-snapshot)"
+            f"{present[oid][0]} is captured from now on, but the log does not bring the rows that it already has; "
+            "remedy: read it by a snapshot (signal execute-snapshot)"
         )
 
 
@@ -208,16 +208,16 @@ def late(before: Inventory, now: Inventory, has_rows: Callable[[int], bool], for
 
 def _partitions(name: str, before: Files, now: Files) -> Iterator[str]:
     was, is_now = dict(before), dict(now)
-    mend = f"the mend is to read {name} by a snapshot (signal execute-snapshot), or tailrace verify --repair"
+    remedy = f"remedy: read {name} by a snapshot (signal execute-snapshot), or tailrace verify --repair"
     came = [leaf for leaf in is_now if leaf not in was]
     gone = [leaf for leaf in was if leaf not in is_now]
     anew = [leaf for leaf in was if leaf in is_now and was[leaf] != is_now[leaf]]
     if came and before:
-        yield f"{name} has the new partitions {listed(came)}: the log does not bring the rows that they had; {mend}"
+        yield f"{name} has the new partitions {listed(came)}: the log does not bring the rows that they had; {remedy}"
     if gone:
-        yield f"{name} has lost the partitions {listed(gone)}, whose rows the log does not remove; {mend}"
+        yield f"{name} has lost the partitions {listed(gone)}, whose rows the log does not remove; {remedy}"
     if anew:
         yield (
-            f"the partitions {listed(anew)} of {name} were emptied or rewritten, and the log does not tell which of "
-            f"the two; {mend}"
+            f"the partitions {listed(anew)} of {name} were emptied or rewritten, and the log does not say "
+            f"which; {remedy}"
         )

@@ -155,7 +155,7 @@ class Relations:
         if changed:
             log.warning(
                 "%s.%s was rewritten for the new type of its column %s: rows have the values that the statement "
-                "computed (USING), which the log does not carry; the mend is to read %s.%s by a snapshot "
+                "computed (USING), which the log does not carry; remedy: read %s.%s by a snapshot "
                 "(signal execute-snapshot)",
                 relation.namespace, relation.name, ", ".join(changed), relation.namespace, relation.name,
             )  # fmt: skip

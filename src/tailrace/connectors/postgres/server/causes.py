@@ -72,7 +72,7 @@ TLS: tuple[Cause, ...] = (
     (
         r"server certificate for .* does not match host name|hostname mismatch",
         ConnectionFailed,
-        "TLS with {place} fails: its certificate is made out to another name.",
+        "TLS with {place} fails: its certificate is for another name.",
         "Name the server in database.hostname as its certificate does; database.sslmode=verify-ca checks the authority "
         "alone.",
     ),
@@ -86,7 +86,7 @@ TLS: tuple[Cause, ...] = (
     (
         r"certificate verify failed|self-?signed certificate|unable to get (?:local )?issuer",
         ConnectionFailed,
-        "TLS with {place} fails: no authority of database.sslrootcert vouches for its certificate, or it has expired.",
+        "TLS with {place} fails: no authority of database.sslrootcert has signed its certificate, or it has expired.",
         "Name the file of the server's authority, PEM, in database.sslrootcert.",
     ),
     (

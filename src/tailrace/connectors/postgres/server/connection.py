@@ -307,13 +307,13 @@ def refused(error: psycopg.Error) -> TailraceError:
         return known_one
     if isinstance(error, psycopg.errors.QueryCanceled):
         return ConnectionFailed(
-            f"A statement was cut off: {text}.",
-            "See what holds it up (pg_stat_activity, pg_locks), or raise database.query.timeout.ms; 0: no limit.",
+            f"A statement was cancelled: {text}.",
+            "Find what blocks it (pg_stat_activity, pg_locks), or raise database.query.timeout.ms; 0: no limit.",
             is_lasting=True,
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return PrerequisiteError(
-            f"PostgreSQL refuses a statement: {text}.", "tailrace check says which rights the user lacks."
+            f"PostgreSQL refuses a statement: {text}.", "tailrace check names the rights that the user lacks."
         )
     if isinstance(error, psycopg.OperationalError):
         return ConnectionFailed(
@@ -321,11 +321,11 @@ def refused(error: psycopg.Error) -> TailraceError:
         )
     if isinstance(error, psycopg.ProgrammingError):
         return PrerequisiteError(
-            f"PostgreSQL refuses a statement: {text}.", "See whether a table or column was altered or dropped."
+            f"PostgreSQL refuses a statement: {text}.", "Check whether a table or column was altered or dropped."
         )
     # the server's text may hold a value
     name = type(error).__name__
-    return TailraceError(f"A statement failed: {name} (SQLSTATE {error.sqlstate}).", "The server's log says more.")
+    return TailraceError(f"A statement failed: {name} (SQLSTATE {error.sqlstate}).", "Check the server's log.")
 
 
 def explain(error: psycopg.Error, config: Mapping[str, Any], password: str = "") -> TailraceError:

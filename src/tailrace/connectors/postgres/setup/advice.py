@@ -51,7 +51,7 @@ def advice(
             "warning",
             "idle_slot",
             f"idle_replication_slot_timeout is {idle}: a slot that nobody reads for so long cannot be read again.",
-            "Let the pipeline run more often than that, or set it to 0.",
+            "Run the pipeline more often, or set it to 0.",
         )
     rights = connection.execute(_RIGHTS, ([oid for oid, _, _ in captured],)).fetchone()
     more = [word for word, given in zip(_WORDS, rights or (), strict=True) if given] if rights else []

@@ -216,7 +216,7 @@ class Stock:
                 others = f", or under other names ({listed(one.arrives_as)})" if one.arrives_as else ""
                 yield (
                     f"the publication did not have all of {one.name} for a while: changes of that time have not arrived"
-                    f"{'' if one.arrives else others}; the mend is to read {one.name} by a snapshot (signal "
+                    f"{'' if one.arrives else others}; remedy: read {one.name} by a snapshot (signal "
                     "execute-snapshot)"
                 )
 
@@ -224,21 +224,21 @@ class Stock:
         """Yield a sentence if the publication was altered, or lists tables anew, even if it is now as before."""
         if not since.altered:
             return
-        mend = "the mend is to read these tables by a snapshot (signal execute-snapshot), or tailrace verify --repair"
+        remedy = "remedy: read these tables by a snapshot (signal execute-snapshot), or tailrace verify --repair"
         known = {oid: name for oid, name, _ in since.tables}
         altered, newest = inventory.alterations_of(connection, self._config)
         if altered != since.altered:
             yield (
                 f"the publication {self._name} was altered: for a while it may not have published some operations or "
-                f"partitions of {listed(sorted(set(known.values())))}; {mend}"
+                f"partitions of {listed(sorted(set(known.values())))}; {remedy}"
             )
         if newest > since.newest:
             again = inventory.listed_since(connection, self._config, since.newest)
             names = sorted(known[oid] for oid in again & known.keys())
             if names:
                 yield (
-                    f"the publication {self._name} lists {listed(names)} anew: changes while it did not list them, "
-                    f"or not whole, have not arrived; {mend}"
+                    f"the publication {self._name} lists {listed(names)} anew: changes written while it did not "
+                    f"list all of them have not arrived; {remedy}"
                 )
 
 

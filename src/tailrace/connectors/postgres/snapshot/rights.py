@@ -43,7 +43,7 @@ def refusal(table: TableSchema, columns: Sequence[str]) -> PrerequisiteError:
     """Return the error of a table of which the role may not read `columns`."""
     listed = ", ".join(columns)
     return PrerequisiteError(
-        f"The role may not read {table.id}: it has no right to {listed}.",
+        f"The user may not read {table.id}: it has no right to {listed}.",
         f"grant select ({', '.join(map(quoted, columns))}) on {qualified(table.id)} to the role; or leave the columns "
         "out with column.exclude.list or column.include.list.",
     )

@@ -181,7 +181,7 @@ class SignalTable:
                 remedies = [fault.remedy for fault in self.faults(connection)]
                 raise PrerequisiteError(
                     f"The server refuses the signal's row in the signal table {self} (SQLSTATE {error.sqlstate}).",
-                    remedies[0] if remedies else "tailrace check says what it lacks.",
+                    remedies[0] if remedies else "tailrace check names what it lacks.",
                 ) from None
 
 

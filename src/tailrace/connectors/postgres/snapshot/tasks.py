@@ -149,7 +149,7 @@ class Rehearsal:
 
 
 # The driver gives no SQLSTATE for a query that ends half-way.
-_HALF_WAY = "has ended half-way (the server's log says why)"
+_HALF_WAY = "has ended half-way (see the server's log)"
 
 
 def _failure(table: TableSchema, error: Exception, once: bool = False) -> TailraceError:

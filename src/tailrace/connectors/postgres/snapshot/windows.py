@@ -420,7 +420,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
             ):
                 raise ChangedTable(collection) from None
             if is_passing(error.sqlstate) and (collection.filter is None or not is_own_fault(error.sqlstate)):
-                log.warning("a query of %s is tried again: %s", collection, deliberate(error) or error.sqlstate)
+                log.warning("a query of %s failed: %s; trying again", collection, deliberate(error) or error.sqlstate)
                 raise ChangedTable(collection) from None
             log.warning("a query of %s fails: %s", collection, deliberate(error) or f"SQLSTATE {error.sqlstate}")
             raise Unusable("SQL_EXCEPTION") from None

@@ -154,7 +154,7 @@ def _told(one: Coverage, shows: Callable[[TableId, str], bool]) -> Iterator[tupl
         )
     if one.may_switch:
         yield (
-            "no change tells of rows of partitions that are switched in or out",
-            "Read the table by a snapshot then (signal execute-snapshot), or mend it by tailrace verify --repair; "
+            "the log has no changes of rows in partitions that are switched in or out",
+            "Then read the table by a snapshot (signal execute-snapshot), or run tailrace verify --repair; "
             "@allow_partition_switch = 0 of sys.sp_cdc_enable_table forbids it.",
         )

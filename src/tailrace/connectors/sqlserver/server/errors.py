@@ -106,13 +106,13 @@ _CAUSES = (
     _cause(
         r"(?:hostname|ip address) mismatch|name mismatch|does not match (?:the )?(?:host|server)",
         ConnectionFailed,
-        "TLS with {place} fails: the server's certificate is made out to another name.",
+        "TLS with {place} fails: the server's certificate is for another name.",
         "Name the server in database.hostname as its certificate does, or that name in driver.hostNameInCertificate.",
     ),
     _cause(
         r"certificate verify failed|self-?signed|local issuer|unknown ca\b|not trusted|untrusted root",
         ConnectionFailed,
-        "TLS with {place} fails: no authority that this host trusts vouches for the server's certificate.",
+        "TLS with {place} fails: no authority that this host trusts has signed the server's certificate.",
         "Let the operating system of each host trust the authority (or name its file in SSL_CERT_FILE), name the "
         "server's certificate in driver.serverCertificate, or set driver.trustServerCertificate=true to take any.",
     ),
@@ -146,7 +146,7 @@ _CAUSES = (
         r"deadlock victim",
         ConnectionFailed,
         "The server chose a statement as the victim of a deadlock.",
-        "It is tried again; snapshot.isolation.mode=snapshot reads rows without locks.",
+        "It is retried; snapshot.isolation.mode=snapshot reads rows without locks.",
     ),
     # 1222
     _cause(
@@ -167,14 +167,14 @@ _CAUSES = (
         r"snapshot isolation transaction (?:aborted|failed)|tempdb is full",
         ConnectionFailed,
         "A transaction under snapshot isolation was aborted: a table was altered, or its row versions were gone.",
-        "It is tried again.",
+        "It is retried.",
     ),
     # 313, from the functions of change data capture: the range is outside of the instance's changes
     _cause(
         r"insufficient number of arguments .*fn_cdc_get_(?:all|net)_changes",
         PositionLost,
         "A capture instance no longer has the changes that come next.",
-        "The clean-up job has removed them, or the instance was made anew: start with a new checkpoint, or with "
+        "The clean-up job has removed them, or the instance was created again: start with a new checkpoint, or with "
         "snapshot.mode=when_needed; and raise the job's retention: sys.sp_cdc_change_job.",
     ),
     # 22901, 22985
@@ -189,21 +189,21 @@ _CAUSES = (
         r"permission (?:was )?denied|does not have permission|not have the required permission|access is denied",
         PrerequisiteError,
         "The login {user} lacks a right: {text}.",
-        "tailrace check says which rights it needs; a capture instance with a gating role needs membership of it.",
+        "tailrace check names the rights that it needs; a capture instance with a gating role needs membership of it.",
     ),
     # 208, 4902
     _cause(
         r"invalid object name '(?P<object>[^']*)'",
         PrerequisiteError,
         "There is no {object}, or the login {user} may not see it.",
-        "Check whether change data capture is enabled for it: tailrace check says so.",
+        "tailrace check shows whether change data capture is enabled for it.",
     ),
     # 207
     _cause(
         r"invalid column name '(?P<object>[^']*)'",
         PrerequisiteError,
         "A table has no column {object} any more.",
-        "See whether it was altered: a new capture instance shows its present columns.",
+        "Check whether it was altered: a new capture instance shows its present columns.",
     ),
     # 3906
     _cause(
@@ -248,7 +248,7 @@ def refused(
     names["source"] = Credential.of(config).option
     if not connecting and (meaning in LOST or _DEAD.search(text)) and "login failed" not in text.lower():
         return ConnectionFailed(
-            f"The connection to {names['place']} was lost: {text}.", "It is tried again when the server is back."
+            f"The connection to {names['place']} was lost: {text}.", "It is retried until the server is back."
         )
     for cause in _CAUSES:
         found = cause.expression.search(text)
@@ -262,12 +262,12 @@ def refused(
         )
     if meaning in (_TIMEOUT, "Operation canceled"):
         return StatementCutOff(
-            "A statement was cut off: it took longer than database.query.timeout.ms.",
-            "See what holds it up (sys.dm_exec_requests), or raise database.query.timeout.ms; 0: no limit.",
+            "A statement was cancelled: it took longer than database.query.timeout.ms.",
+            "Find what blocks it (sys.dm_exec_requests), or raise database.query.timeout.ms; 0: no limit.",
         )
     return TailraceError(
         f"SQL Server refuses a statement in {database}: {meaning or type(error).__name__}.",
-        "The server's log says more, or an Extended Events session with the event error_reported.",
+        "Check the server's log, or an Extended Events session with the event error_reported.",
     )
 
 

@@ -69,7 +69,7 @@ class Health:
                 "warning",
                 "agent",
                 f"The capture job{self._of} has written nothing for {silent // 60} minutes.",
-                "See whether the job cdc.<database>_capture runs: sys.dm_cdc_errors, sys.dm_cdc_log_scan_sessions.",
+                "Check whether the job cdc.<database>_capture runs: sys.dm_cdc_errors, sys.dm_cdc_log_scan_sessions.",
             )
         elif runs is None:
             yield Finding("ok", "agent", f"The login may not see services; the capture job{self._of} is at work.")
@@ -82,7 +82,7 @@ class Health:
                 "warning",
                 "position",
                 f"No transaction was captured yet{self._of}: there is no greatest LSN.",
-                "See whether SQL Server Agent and the job cdc.<database>_capture run.",
+                "Check whether SQL Server Agent and the job cdc.<database>_capture run.",
             )
 
     def covered(self, captures: Sequence[CaptureTable]) -> Iterator[Finding]:

@@ -175,8 +175,8 @@ class _Inspection:
             yield Finding(
                 "error",
                 "rights",
-                f"The login {self.user} may not read the changes of {listed(sorted(gated))}{self.of}: it is no member "
-                f"of {roles}.",
+                f"The login {self.user} may not read the changes of {listed(sorted(gated))}{self.of}: it is not a "
+                f"member of {roles}.",
                 f"alter role {roles} add member …;",
             )
         if not self.captured:

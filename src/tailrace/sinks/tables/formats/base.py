@@ -78,7 +78,7 @@ class Stored(ABC):
 
     def _foreign(self) -> SinkError:
         return SinkError(
-            f"{self.path} already exists and is no table of {self.title}.",
+            f"{self.path} already exists and is not a table of {self.title}.",
             "Name another debezium.sink.tables.path, or move it away.",
         )
 

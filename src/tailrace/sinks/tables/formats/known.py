@@ -22,4 +22,6 @@ def found_at(spark: SparkSession, path: str) -> TableFormat:
     for known in FORMATS.values():
         if has_files(spark, f"{path}/{known.marker}"):
             return known
-    raise SinkError(f"{path} is no table of {' or '.join(known.title for known in FORMATS.values())}.", "Name a table.")
+    raise SinkError(
+        f"{path} is not a table of {' or '.join(known.title for known in FORMATS.values())}.", "Name a table."
+    )
