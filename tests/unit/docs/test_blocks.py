@@ -86,6 +86,15 @@ def test_a_block_of_the_shell_runs_or_says_why_not(block: Block) -> None:
     assert [line for line in block.text.replace("\\\n", " ").splitlines() if ALONE.match(line.lstrip()) is None] == []
 
 
+RUN = ("start/", "from-debezium/", "sinks/", "pyspark/", "operate/")
+"""The directories of which `tests/e2e/test_pages.py` runs the blocks."""
+
+
+@pytest.mark.parametrize("block", [one for one in (*of("sql"), *of("python")) if one.page.startswith(RUN)], ids=str)
+def test_a_block_of_sql_or_python_runs_or_says_why_not(block: Block) -> None:
+    assert block.mark or block.title
+
+
 @pytest.mark.parametrize("block", of("python"), ids=str)
 def test_what_is_imported_exists(block: Block) -> None:
     for node in ast.walk(ast.parse(block.text)):

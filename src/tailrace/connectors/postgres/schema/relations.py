@@ -162,7 +162,7 @@ class Relations:
         if has_doubtful_key(attributes, relation, present):
             log.warning(
                 "%s.%s: the unique index of its key (%s) was dropped, and the log does not tell when: rows that have "
-                "been written with equal keys since then are one row in copies; the mend is to read %s.%s by a "
+                "been written with equal keys since then are one row in copies; remedy: read %s.%s by a "
                 "snapshot (signal execute-snapshot)",
                 relation.namespace, relation.name, ", ".join(attributes.key()), relation.namespace, relation.name,
             )  # fmt: skip
