@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tailrace import sinks
@@ -68,8 +69,10 @@ class Pipeline:
         self.query: StreamingQuery | None = None
         self._spark = spark
         self._lock = CheckpointLock(run.checkpoint) if run.checkpoint is not None else None
+        # a JVM that is starting, and one whose session `connect` waits for
         self._launch: Launch | None = None
-        self._is_begun = False
+        self._awaited: Launch | None = None
+        self._is_begun = self._is_connected = False
         self._log_level = log_level
         self._master = master
         self._conf = conf
@@ -119,9 +122,47 @@ class Pipeline:
         if self._launch is not None:
             self._launch.abandon()
             self._launch = None
-        self._is_begun = False
+        self._is_begun = self._is_connected = False
         if self._lock is not None:
             self._lock.release()
+
+    def connect(self) -> None:
+        """Wait for the session: that of an own JVM, or the one that was given. May be called twice.
+
+        `start` does this too, if not done before. Raises as `start` does.
+        """
+        from tailrace.spark.cluster import LOCAL, demand_shared
+        from tailrace.spark.session import session
+        from tailrace.spark.startup.warm import warm
+
+        self.begin()
+        if self._is_connected:
+            return
+        try:
+            if self._spark is None:
+                self._awaited, self._launch = self._launch, None
+                self._spark = session(
+                    self._settings,
+                    jars=self.sink.jars,
+                    log_level=self._log_level,
+                    master=self._master or LOCAL,
+                    launched=self._awaited,
+                )
+                warm(self._spark, find(self.run.source.connector).loaded)
+            if self.sink.folder is not None:
+                demand_shared(self._spark, self.sink.folder)
+        except BaseException:
+            self._give_up()
+            raise
+        finally:
+            self._awaited = None
+        self._is_connected = True
+
+    def abandon(self) -> None:
+        """Kill a JVM that has no session yet, so that a `connect` of another thread fails. Any thread."""
+        launched = self._awaited
+        if launched is not None:
+            launched.abandon()
 
     def start(self, available_now: bool = False) -> StreamingQuery:
         """Start the query; with `available_now` it ends by itself at the log's current end.
@@ -132,28 +173,13 @@ class Pipeline:
         finds them in the exception that Spark raises.
         """
         from tailrace.spark import register
-        from tailrace.spark.cluster import LOCAL, demand_shared
-        from tailrace.spark.session import session
-        from tailrace.spark.startup.warm import warm
 
         if self.query is not None:
             raise TailraceError("The pipeline was started before.", "Make a new one.")
-        self.begin()
+        self.connect()
         try:
-            if self._spark is None:
-                launched, self._launch = self._launch, None
-                self._spark = session(
-                    self._settings,
-                    jars=self.sink.jars,
-                    log_level=self._log_level,
-                    master=self._master or LOCAL,
-                    launched=launched,
-                )
-                warm(self._spark, find(self.run.source.connector).loaded)
-            if self.sink.folder is not None:
-                demand_shared(self._spark, self.sink.folder)
-            register(self._spark)
-            self.query = self._started(self._spark, available_now)
+            register(self.spark)
+            self.query = self._started(self.spark, available_now)
         except BaseException:
             self._give_up()
             raise
@@ -208,15 +234,29 @@ class Pipeline:
         # changes for poll.dispatch.interval.ms.
         return {"processingTime": "0 seconds"}
 
-    def stop(self) -> None:
-        """Stop the query after the running batch, and an own session. May be called twice."""
+    def stop(self, *, is_last: bool = False) -> None:
+        """Stop the query after the running batch, and an own session. May be called twice.
+
+        With `is_last` this process ends next: the JVM is told to end, which takes it seconds, and is not waited for.
+        """
         try:
             if self.query is not None and self.query.isActive:
                 self.query.stop()
         finally:
             try:
                 if self._own_session and self._spark is not None:
-                    self._spark.stop()
+                    if not (is_last and _close_input(self._spark)):
+                        self._spark.stop()
                     self._spark = None
             finally:
                 self._give_up()
+
+
+def _close_input(spark: SparkSession) -> bool:
+    """Let the session's JVM end by itself: close its standard input. False if this process has not started it."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    if process is None or process.stdin is None:
+        return False
+    with suppress(OSError):
+        process.stdin.close()
+    return True

@@ -110,8 +110,9 @@ def jvm(parent: int) -> int:
 
 
 def lines_of(said: str) -> list[str]:
-    """Return the output of a command without its progress."""
-    return [line for line in said.splitlines() if "events/s" not in line]
+    """Return the errors and warnings of a command, without times."""
+    lines = [line for line in said.splitlines() if " INFO " not in line and not line.startswith("  snapshot of ")]
+    return [line.partition(" ERROR ")[2] or line for line in lines]
 
 
 def test_a_run_whose_jvm_is_killed_says_so_and_is_taken_up_again(
@@ -134,7 +135,7 @@ def test_a_run_whose_jvm_is_killed_says_so_and_is_taken_up_again(
     _, said = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 9, said
     assert lines_of(said) == [
-        "tailrace: The JVM of Spark has ended: it was killed by the signal SIGKILL.",
+        "The JVM of Spark has ended: it was killed by the signal SIGKILL.",
         "  Start again: the pipeline goes on from its checkpoint. If the system ran out of memory, as its log says, "
         "give it or the machine more, or make batches smaller (max.batch.size).",
     ]
@@ -220,7 +221,7 @@ def test_a_planner_that_is_killed_is_one_sentence(database: Database, here: Path
     _, said = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 10, said
     lines = lines_of(said)
-    assert lines[0] == "tailrace: The process that reads the log has ended: it was killed or has crashed."
+    assert lines[0] == "The process that reads the log has ended: it was killed or has crashed."
     assert lines[1].startswith("  Start again: the pipeline goes on from its checkpoint.")
     assert len(lines) == 2
     assert is_left_alone(running.pid)

@@ -98,7 +98,7 @@ def test_what_was_not_expected_is_one_line(monkeypatch: pytest.MonkeyPatch, caps
 def test_verify_keeps_its_1_for_tables_that_differ(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails(arguments: Any) -> Any:
+    def fails(arguments: Any, opening: str = "") -> Any:
         raise ValueError("something")
 
     monkeypatch.setattr(cli, "_read", fails)

@@ -1,4 +1,4 @@
-"""The `tailrace` command: run, check, migrate, signal, verify, warm, rebuild, maintain, demo, version.
+"""The `tailrace` command: its arguments, and its commands as far as they are a few lines.
 
 Exit codes are those of `tailrace.errors`, 0 and 130.
 """
@@ -11,25 +11,27 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any
 
 from tailrace import __version__
 from tailrace.command import maintain
-from tailrace.command.stop_request import INTERRUPTED, StopRequest
+from tailrace.command.stop_request import INTERRUPTED
 from tailrace.connectors import signalling
 from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
 from tailrace.observe.failures import cause
+from tailrace.process import log_lines
 from tailrace.verify import arguments as verifying
 
 if TYPE_CHECKING:
     from tailrace.config.files import RunConfig
-    from tailrace.pipeline import Pipeline
 
 _FILES = "application.properties, connector .properties or connector JSON"
+_FORM = re.compile(r"(?:debezium\.source\.)?log\.format", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[^{}]+\}")
+
+_log = logging.getLogger("tailrace")
 
 _EXIT_CODES = """\
 exit codes:
@@ -54,7 +56,9 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code. Prints deliberate errors as one message with the remedy to stderr."""
     arguments = _parser().parse_args(argv)
-    _log_to_stderr(arguments.debug)
+    arguments.is_process = argv is None
+    level = logging.DEBUG if arguments.debug else arguments.level
+    log_lines.show(level=level)
     try:
         return int(arguments.command(arguments) or 0)
     except KeyboardInterrupt:
@@ -62,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if arguments.debug:
             raise
-        code = _report(error)
+        code = _report(error, as_line=arguments.level == logging.INFO)
         return int(arguments.failed) if code == TailraceError.exit_code else code
 
 
@@ -75,7 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--debug", action="store_true", help="show stack traces and the whole log")
-    parser.set_defaults(debug=False, failed=TailraceError.exit_code)
+    parser.add_argument("--version", action=_PrintVersion, nargs=0, help="print the version")
+    parser.set_defaults(debug=False, failed=TailraceError.exit_code, level=logging.WARNING)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     run = commands.add_parser(
@@ -86,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--once", action="store_true", help="deliver the changes up to now, then stop")
     run.add_argument("--checkpoint", metavar="DIR", help="directory or URL of Spark's checkpoint")
     _add_spark(run)
-    run.set_defaults(command=_run)
+    run.set_defaults(command=_run, level=logging.INFO)
 
     check = commands.add_parser(
         "check", parents=[shared], help="check a file and the server that it names",
@@ -137,6 +142,10 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--fast", action="store_true", help="run without pauses between the steps")
     demo.set_defaults(command=_demo)
 
+    completion = commands.add_parser("completion", parents=[shared], help="print the completion script for a shell")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"), help="the shell")
+    completion.set_defaults(command=_completion)
+
     version = commands.add_parser("version", parents=[shared], help="print the version")
     version.set_defaults(command=_version)
     return parser
@@ -159,12 +168,31 @@ def _add_spark(parser: argparse.ArgumentParser) -> None:
     add("--conf", metavar="NAME=VALUE", action="append", default=[], help="setting of Spark; repeatable")
 
 
-def _read(arguments: argparse.Namespace) -> RunConfig:
+def _read(arguments: argparse.Namespace, opening: str = "") -> RunConfig:
+    """Return what the file describes; logs `opening` before that."""
+    overrides = _overrides(arguments)
+    _show_log(arguments, overrides)
+    if opening:
+        _log.info("%s", opening)
     from tailrace import sinks
     from tailrace.connectors import registry
 
     given = getattr(arguments, "checkpoint", None)
-    return registry.read(arguments.file, _overrides(arguments), checkpoint=given, sinks=sinks.names())
+    return registry.read(arguments.file, overrides, checkpoint=given, sinks=sinks.names())
+
+
+def _show_log(arguments: argparse.Namespace, overrides: Mapping[str, str]) -> None:
+    """Write the log in the form that log.format names. The file's own faults are written in that form already."""
+    from tailrace.config.files import read_entries
+
+    try:
+        entries = {**read_entries(arguments.file), **overrides}
+    except ConfigError:
+        # reading the file again raises it
+        return
+    form = next((text.strip().lower() for name, text in entries.items() if _FORM.fullmatch(name.strip())), "")
+    if form in log_lines.FORMS:
+        log_lines.show(form, logging.DEBUG if arguments.debug else arguments.level)
 
 
 def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
@@ -178,7 +206,7 @@ def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
             # The argument is not shown: the name may be missing, and the rest a password.
             raise ConfigError("An argument of --set has no NAME=VALUE.", "Write --set debezium.sink.type=console.")
         if holds_secret(name) and value and not _REFERENCE.fullmatch(value.strip()):
-            logging.getLogger("tailrace").warning(
+            _log.warning(
                 "--set %s=… shows its value to everyone who may list this host's processes: use --set-file %s=PATH, or "
                 "--set '%s=${env:NAME}'.",
                 *[name.strip()] * 3,
@@ -206,26 +234,12 @@ def _content(name: str, path: str) -> str:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    run = _read(arguments)
-    from tailrace.connectors.registry import find
-
+    run = _read(arguments, f"tailrace {__version__} starts what {arguments.file} describes.")
     master, conf = _spark(arguments)
-    with StopRequest() as stop:
-        from tailrace.pipeline import Pipeline
+    from tailrace.command import run as running
 
-        # The query's error is reported here, so Spark's log would only repeat it.
-        pipeline = Pipeline(run, log_level="warn" if arguments.debug else "off", master=master, conf=conf)
-        try:
-            # Spark's JVM starts while the server is checked. Most checks fail within a second, and end the JVM.
-            pipeline.begin()
-            for finding in find(run.source.connector).load_prerequisites().demand(pipeline.source):
-                # The source warns about tables itself, at each start.
-                if finding.level == "warning" and finding.subject in ("slot", "senders"):
-                    logging.getLogger("tailrace").warning("%s %s", finding.text, finding.remedy)
-            _deliver(pipeline, arguments.once, stop)
-        finally:
-            pipeline.stop()
-    return 0
+    given = {"once": arguments.once, "debug": arguments.debug, "is_last": arguments.is_process}
+    return running.run(run, master=master, conf=conf, **given)
 
 
 def _spark(arguments: argparse.Namespace) -> tuple[str | None, dict[str, str]]:
@@ -238,54 +252,10 @@ def _spark(arguments: argparse.Namespace) -> tuple[str | None, dict[str, str]]:
     return master, dict(cluster.settings(arguments.conf))
 
 
-def _deliver(pipeline: Pipeline, once: bool, stop: StopRequest) -> None:
-    """Run the pipeline to its end. Re-raises its failure, as a TailraceError if the cause is known."""
-    try:
-        try:
-            _follow(pipeline, once, stop)
-        finally:
-            pipeline.stop()
-    except Exception as error:
-        from tailrace.spark.processes import jvm_lost
-
-        # A supervisor signals every process of a service: failures after that come from the ends of the others.
-        if not stop.asked:
-            known = jvm_lost(error) or pipeline.cause(error)
-            if known is None or known is error:
-                raise
-            raise known from error
-
-
-def _follow(pipeline: Pipeline, once: bool, stop: StopRequest) -> None:
-    """Start the pipeline and show its status until it ends or is interrupted. Re-raises its failure."""
-    from tailrace.connectors.registry import find
-    from tailrace.observe.listener import observed
-    from tailrace.observe.status import StatusLine
-    from tailrace.spark.processes import process_lost
-
-    stop.postpone()
-    # On the main thread Spark's session would handle Ctrl-C itself, and end in the middle of its start.
-    with ThreadPoolExecutor(1, "tailrace-start") as starter:
-        query = starter.submit(pipeline.start, available_now=once).result()
-    line = StatusLine(find(pipeline.run.source.connector).load_describe())
-    # No status line on a terminal to which the sink prints records: the line rewrites itself.
-    shown = not (pipeline.sink.prints and sys.stdout.isatty() and sys.stderr.isatty())
-    with observed(pipeline.spark, line, stop.wake) as ended:
-        while query.isActive and not stop.wait(0.5):
-            if shown:
-                line.update(None)
-        if not stop.asked:
-            # Spark reports the last batch on another thread, after the query has ended.
-            ended.wait(2)
-    line.close()
-    failure = query.exception()
-    if failure is not None and not stop.asked:
-        raise process_lost(query) or failure
-
-
 def _check(arguments: argparse.Namespace) -> int:
     from tailrace import sinks
     from tailrace.command import migrate as migration
+    from tailrace.command import reachable
     from tailrace.config.files import read_entries
     from tailrace.connectors import advice
     from tailrace.connectors.registry import find, parse
@@ -297,7 +267,9 @@ def _check(arguments: argparse.Namespace) -> int:
     migration.show([migration.summary(run, sink)])
     source = parse(run.source.connector, run.source.texts | sink.source_options())
     found = find(source.connector).load_prerequisites().check(source)
-    counted, failed = migration.show([*found, *advice.channels(run.source), *sink.advice(), *sink.asked()])
+    counted, failed = migration.show(
+        [*found, *advice.channels(run.source), *sink.advice(), *reachable.findings(run, sink, {})]
+    )
     print(counted)
     return PrerequisiteError.exit_code if failed else 0
 
@@ -339,45 +311,47 @@ def _version(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _report(error: Exception) -> int:
-    """Print one message for `error` to stderr; return its exit code."""
+class _PrintVersion(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any) -> None:
+        parser.exit(_version(namespace))
+
+
+def _completion(arguments: argparse.Namespace) -> int:
+    import shtab
+
+    parser = _parser()
+    for action in _actions(parser):
+        if action.dest in ("file", "place"):
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+    print(shtab.complete(parser, arguments.shell))
+    return 0
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield the arguments of a parser and of its commands."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _actions(command)
+
+
+def _report(error: Exception, *, as_line: bool) -> int:
+    """Write one message for `error` to stderr, with `as_line` as a line of the log; return its exit code."""
     from tailrace.connectors.registry import lacking_driver
 
     deliberate = cause(error) or lacking_driver(error)
     if deliberate is not None:
-        print(f"tailrace: {deliberate.message.strip()}", file=sys.stderr)
-        if deliberate.remedy:
-            print(f"  {deliberate.remedy}", file=sys.stderr)
-        return deliberate.exit_code
-    first = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
-    print(f"tailrace: {type(error).__name__}: {first}", file=sys.stderr)
-    print("  This error was not expected; --debug shows the traceback.", file=sys.stderr)
-    return TailraceError.exit_code
-
-
-def _log_to_stderr(debug: bool) -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("tailrace: %(levelname)s: %(message)s"))
-    logger = logging.getLogger("tailrace")
-    logger.handlers = [handler]
-    logger.setLevel(logging.DEBUG if debug else logging.WARNING)
-    if not debug:
-        # Py4J logs a stack trace for each call to a JVM that has ended, and raises too. Some traces go to the root
-        # logger. So the root logger gets a handler like Python's default one that leaves them out.
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
-        root = logging.getLogger()
-        root.handlers = [*(one for one in root.handlers if not isinstance(one, _Libraries)), _Libraries()]
-
-
-class _Libraries(logging.StreamHandler[TextIO]):
-    """Shows warnings of libraries on stderr."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setLevel(logging.WARNING)
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return record.name.partition(".")[0] != "tailrace" and f"{os.sep}py4j{os.sep}" not in record.pathname
+        message, remedy, code = deliberate.message.strip(), deliberate.remedy, deliberate.exit_code
+    else:
+        first = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
+        message, code = f"{type(error).__name__}: {first}", TailraceError.exit_code
+        remedy = "This error was not expected; --debug shows the traceback."
+    if as_line:
+        _log.error("%s", message, extra={"remedy": remedy, "exit_code": code})
+    else:
+        print(f"tailrace: {message}", *([f"  {remedy}"] if remedy else []), sep="\n", file=sys.stderr)
+    return code
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ _logged: set[str] = set()
 _PREFIX = "topic.prefix"
 _UNKNOWN = "tailrace.unknown.options"
 _LIKE = 0.6
+_CONNECTING = "connection.validation.timeout.ms"
 
 Foreign = Callable[[str], str]
 """Returns the reason why an option that the connector lacks, named in lower case, has no effect; "" if unknown."""
@@ -355,6 +356,8 @@ class _Reading:
         if not values["topic.prefix"]:
             named = values.get("database.names") or [values.get("database.dbname")]
             values["topic.prefix"] = values["name"] or named[0] or ""
+        if _CONNECTING in values and values[_CONNECTING] is None:
+            values[_CONNECTING] = values["connect.timeout.ms"]
         values["snapshot.mode"] = options.modes.get(values["snapshot.mode"], values["snapshot.mode"])
         self._settle_converters(values)
         self._settle_field_names(values)

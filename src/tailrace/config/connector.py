@@ -9,6 +9,7 @@ from typing import Any
 
 from tailrace.config.naming import STRATEGIES
 from tailrace.config.option import Kind, Option, at_least, matching
+from tailrace.process.log_lines import FORMS
 
 NO_JVM = "it names a Java class, and no Java plug-ins are loaded"
 """The reason why classes are refused."""
@@ -243,6 +244,14 @@ OWN = (
            "planner's host as the same user. Unset: true if Spark's master is local, on Linux.", False),
     Option("checkpoint.location", Kind.TEXT,
            "Directory of Spark's checkpoint, or a location with a scheme, such as s3a://…; unset: .tailrace/<name>."),
+    Option("connect.timeout.ms", Kind.INTEGER,
+           "Longest time to reach a database, broker, registry or store, in ms. A part's own option of that kind goes "
+           "before it.", 10_000, check=at_least(1000)),
+    Option("no.table.handling.mode", Kind.TEXT,
+           "Response of a pipeline without a checkpoint to lists that match no table: an error with the nearest names, "
+           "or a warning, for tables that are made later.", "fail", choices=("fail", "warn")),
+    Option("log.format", Kind.TEXT, "Form of the lines of `tailrace run` on stderr.", "text", choices=FORMS),
+    Option("log.traceback", Kind.BOOLEAN, "Show Python's stack trace in the errors of a query.", False),
 )  # fmt: skip
 
 

@@ -33,8 +33,10 @@ class TableFilter:
         """Return True if `schema.table` is captured; the server's own tables never are."""
         if self._system_tables is not None and self._system_tables.fullmatch(f"{schema}.{table}"):
             return False
-        if (schema, table) in self._signals:
-            return True
+        return (schema, table) in self._signals or self.lists(schema, table)
+
+    def lists(self, schema: str, table: str) -> bool:
+        """Return True if the lists let `schema.table` pass, whether it is a signal table or the server's own or not."""
         return self._schemas.include(schema) and self._tables.include(f"{schema}.{table}")
 
     @property

@@ -26,7 +26,7 @@ def placeholder_fault(text: str) -> str:
 
 
 TIMEOUT = Option("connection.validation.timeout.ms", Kind.INTEGER,
-                 "Longest time to connect, in ms.", 60_000, check=at_least(1000))  # fmt: skip
+                 "Longest time to connect, in ms; unset: connect.timeout.ms.", check=at_least(1000))  # fmt: skip
 
 LISTS = (
     Option("schema.include.list", Kind.EXPRESSIONS, "Schemas to capture.", [],

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from tailrace.errors import PrerequisiteError
 
 if TYPE_CHECKING:
+    from tailrace.config import Config
     from tailrace.events.event_settings import EventSettings
 
 Level = Literal["ok", "warning", "error"]
@@ -59,6 +62,37 @@ def collisions(settings: EventSettings, tables: Sequence[Any]) -> list[Finding]:
                 )
             ]
     return []
+
+
+def unmatched(
+    config: Config, names: Iterable[str], *, is_fresh: bool, what: str = "table", level: Level = "error"
+) -> Finding | None:
+    """Return the finding for include lists that match none of `names`, with the nearest ones; None without such lists.
+
+    Call it if no table is captured for the lists' sake. The finding is an error for a pipeline without a checkpoint
+    (`is_fresh`), unless no.table.handling.mode says otherwise: the log may still have changes of a table that is gone.
+    """
+    lists = [name for name in config if name.endswith(f"{what}.include.list") or name in _WIDER]
+    given = {name: config[name] for name in lists if config[name]}
+    if not given:
+        return None
+    there = sorted(names)
+    plain = {name.lower(): name for name in there}
+    near = dict.fromkeys(
+        plain[one]
+        for entry in (entry for entries in given.values() for entry in entries)
+        for one in get_close_matches(re.sub(r"\\(.)", r"\1", entry).lower(), plain, n=3)
+    )
+    hint = f" The nearest: {listed(list(near))}." if near else f" There are: {listed(there)}." if there else ""
+    if not is_fresh or config["no.table.handling.mode"] == "warn":
+        level = "warning"
+    remedy = f"Correct {' and '.join(given)}"
+    if level == "error":
+        remedy += f"; or set no.table.handling.mode=warn if a {what} is made later"
+    return Finding(level, f"{what}s", f"The include lists match no {what} of the database.{hint}", f"{remedy}.")
+
+
+_WIDER = ("schema.include.list", "database.include.list")
 
 
 def listed(tables: Sequence[Any]) -> str:

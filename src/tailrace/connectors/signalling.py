@@ -123,17 +123,23 @@ def usable(config: Config) -> list[str]:
     return [name for name in _ORDER if name in enabled and (name != "source" or config["signal.data.collection"])]
 
 
+def demand_channel(config: Config) -> None:
+    """Raise ConfigError if no channel for signals is enabled and configured."""
+    if not usable(config):
+        raise ConfigError(
+            "The configuration has no channel for signals.",
+            "Name a table in signal.data.collection, or kafka or file in signal.enabled.channels.",
+        )
+
+
 def send(config: Config, signal: Signal, channel: str | None = None) -> str:
     """Send the signal; return a sentence for the user.
 
     Raises ConfigError if the configuration has no such channel, and the channel's errors.
     """
     channels = usable(config)
-    if channel is None and not channels:
-        raise ConfigError(
-            "The configuration has no channel for signals.",
-            "Name a table in signal.data.collection, or kafka or file in signal.enabled.channels.",
-        )
+    if channel is None:
+        demand_channel(config)
     chosen = channel or channels[0]
     if chosen not in channels:
         raise ConfigError(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tailrace.observe.status import StatusLine
 
@@ -14,9 +14,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+class Observer(Protocol):
+    """Takes what Spark reports of a query, on a thread of Spark's."""
+
+    def progress(self, record: Mapping[str, Any]) -> None: ...
+
+    def idle(self) -> None: ...
+
+
 @contextmanager
-def observed(spark: SparkSession, line: StatusLine, wake: Callable[[], None]) -> Iterator[threading.Event]:
-    """Feed every progress record of the session's queries to `line`.
+def observed(
+    spark: SparkSession, line: StatusLine, wake: Callable[[], None], observer: Observer
+) -> Iterator[threading.Event]:
+    """Feed every progress record of the session's queries to `line` and to `observer`.
 
     Yields an event. When Spark reports the end of a query, the event is set and `wake` is called.
     """
@@ -29,10 +39,12 @@ def observed(spark: SparkSession, line: StatusLine, wake: Callable[[], None]) ->
             pass
 
         def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-            line.update(json.loads(event.progress.json))
+            record = json.loads(event.progress.json)
+            observer.progress(record)
+            line.update(record)
 
         def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-            pass
+            observer.idle()
 
         def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
             ended.set()

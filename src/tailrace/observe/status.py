@@ -194,6 +194,8 @@ class StatusLine:
         columns: Callable[[], int] = lambda: shutil.get_terminal_size().columns,
     ) -> None:
         self._describe = describe
+        # without a terminal, stderr gets lines of the log
+        self._logs = out is None and not sys.stderr.isatty()
         self._out = out or sys.stderr
         self._clock = clock
         self._columns = columns
@@ -252,6 +254,9 @@ class StatusLine:
     def _write_lines(self) -> None:
         self._written = self._lines
         first, *more = self._lines
+        if self._logs:
+            log.info("%s", "\n".join((first, *(f"  snapshot of {line}" for line in more))))
+            return
         self._out.write("".join(f"{line}\n" for line in (first, *(f"  snapshot of {line}" for line in more))))
         self._out.flush()
 

@@ -59,5 +59,7 @@ def open(  # noqa: A001 - `sinks.open` reads as what it does
         )
     made: Sink = kind(options)
     if source is not None:
+        if "connect_s" not in vars(made):
+            made.connect_s = source["connect.timeout.ms"] / 1000
         made.adopt(source)
     return made

@@ -10,7 +10,7 @@ import os
 import re
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +23,7 @@ from tailrace.config.named_options import NamedOptions, nearest
 from tailrace.config.option import split_list
 from tailrace.connectors.findings import Finding
 from tailrace.errors import SinkError, TailraceError
+from tailrace.process import reach
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,6 +63,9 @@ class Sink(ABC):
     `changes`: for a sink whose rows hold several changes each, the Spark SQL expression that counts them; else "".
 
     `prints`: True if records are printed to the terminal, so that no status line is shown there.
+
+    `connect_s`: seconds within which a destination must be reached: the source's connect.timeout.ms, unless the sink
+    has an option of its own.
     """
 
     name: ClassVar[str]
@@ -73,6 +77,7 @@ class Sink(ABC):
     settings: Mapping[str, str] = MappingProxyType({})
     changes: ClassVar[str] = ""
     prints: ClassVar[bool] = False
+    connect_s: float = 10.0
 
     @abstractmethod
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -110,9 +115,24 @@ class Sink(ABC):
         """Return warnings of `tailrace check` that do not prevent a start, without connecting."""
         return []
 
+    def servers(self) -> Sequence[reach.Place]:
+        """Return the servers that the sink writes to, one of which must accept connections; () if none is known."""
+        return ()
+
     def asked(self) -> list[Finding]:
-        """Connect to the destination for `tailrace check` and return the findings, within seconds."""
-        return []
+        """Connect to the destination, for `tailrace check` and at a start, and return the findings.
+
+        Takes `connect_s`. An error means that the destination is not reached. By default one of `servers` must accept a
+        connection.
+        """
+        servers = self.servers()
+        if not servers:
+            return []
+        reason = reach.fault(servers, self.connect_s)
+        if reason:
+            text = f"The destination of the sink {self.name} is not reached: {reason}."
+            return [Finding("error", "sink", text, f"Check debezium.sink.{self.name}.* and the network.")]
+        return [Finding("ok", "sink", f"The sink {self.name} reaches {', '.join(map(reach.shown, servers))}.")]
 
     def failure(self, text: str) -> TailraceError | None:
         """Return the error that a failed query's text describes; None if the destination is not the cause.

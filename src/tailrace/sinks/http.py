@@ -11,6 +11,7 @@ from tailrace.config.formats import form_of, format_of
 from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
+from tailrace.process import reach
 from tailrace.sinks import authentication
 from tailrace.sinks.base import Settings
 from tailrace.sinks.web import FAILURES, Address, WebClient, failure, is_header_name, is_header_value
@@ -80,6 +81,12 @@ class HttpSink(OneWriter):
 
     def missing(self) -> list[Finding]:
         return [] if self._client else [Finding("warning", "sink", "debezium.sink.http.url is not set.", _URL)]
+
+    def servers(self) -> list[reach.Place]:
+        if self._client is None:
+            return []
+        at = self._client.address
+        return [(at.host, at.port or (443 if at.scheme == "https" else 80))]
 
     def advice(self) -> list[Finding]:
         if self._client is None:

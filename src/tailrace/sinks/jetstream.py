@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
+from tailrace.process import reach
 from tailrace.sinks.base import Settings, unreadable
 from tailrace.sinks.web import is_header_name
 from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
@@ -417,6 +418,9 @@ class JetStreamSink(OneWriter):
         if self._servers:
             return []
         return [Finding("warning", "sink", f"debezium.sink.{self.name}.url is not set.", _URL)]
+
+    def servers(self) -> list[reach.Place]:
+        return [(server.host, server.port) for server in self._servers]
 
     def advice(self) -> list[Finding]:
         found = self.missing()

@@ -157,6 +157,9 @@ class KafkaSink(Sink):
         settings.required(f"{_PRODUCER}bootstrap.servers")
         self.options = DEFAULTS | self._producer_options(options)
         self._topics: Topics | None = None
+        own = self.options.get("kafka.socket.connection.setup.timeout.max.ms", "")
+        if own.isdigit():
+            self.connect_s = int(own) / 1000
         most = self.options.get("kafka.max.request.size", "")
         self._most_bytes = int(most) if most.isdigit() else _MOST_BYTES
 
@@ -218,14 +221,14 @@ class KafkaSink(Sink):
         return list(advice.kafka("The sink", self._servers, self._protocol, option))
 
     def asked(self) -> list[Finding]:
-        reason = brokers.fault(self._servers, self._protocol)
+        reason = brokers.fault(self._servers, self._protocol, self.connect_s)
         if not reason:
             return [Finding("ok", "sink", f"A broker of {', '.join(self._servers)} answers.")]
         return [Finding("error", "sink", f"No Kafka broker answers: {reason}.", _REACH)]
 
     def _demand_broker(self, spark: SparkSession) -> None:
         """Raise ConnectionFailed if no broker answers. On a cluster only warn: the tasks may reach one."""
-        reason = brokers.fault(self._servers, self._protocol)
+        reason = brokers.fault(self._servers, self._protocol, self.connect_s)
         if not reason:
             return
         is_local = (spark.sparkContext.master or "").partition("[")[0] == "local"

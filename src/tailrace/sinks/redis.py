@@ -11,6 +11,7 @@ from typing import Any
 from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
+from tailrace.process import reach
 from tailrace.sinks.base import Settings, unreadable
 from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
 
@@ -151,6 +152,8 @@ class RedisSink(OneWriter):
         self._delay = settings.seconds("retry.initial.delay.ms", 300, 1)
         self._longest = settings.seconds("retry.max.delay.ms", 10_000, 1)
         self._connecting = settings.seconds("connection.timeout.ms", 2000, 1)
+        if settings.text("connection.timeout.ms"):
+            self.connect_s = self._connecting
         self._answering = settings.seconds("socket.timeout.ms", 2000, 1)
         self._replicated = settings.boolean("wait.enabled")
         self._wait_ms = settings.number("wait.timeout.ms", 1000, 1)
@@ -167,6 +170,9 @@ class RedisSink(OneWriter):
         if self._address:
             return []
         return [Finding("warning", "sink", "debezium.sink.redis.address is not set.", _ADDRESS)]
+
+    def servers(self) -> list[reach.Place]:
+        return [(self._host, self._port)] if self._address else []
 
     def advice(self) -> list[Finding]:
         found = self.missing()

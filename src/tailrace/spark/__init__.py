@@ -17,3 +17,7 @@ def __getattr__(name: str) -> Any:
     from tailrace.spark import source
 
     return getattr(source, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -34,7 +34,9 @@ from tailrace.config import Config
 from tailrace.config.rows import is_typed
 from tailrace.connectors import registry
 from tailrace.connectors.descriptor import Descriptor
+from tailrace.errors import TailraceError
 from tailrace.log.contracts import Planner
+from tailrace.process import log_lines
 from tailrace.spark.batch import SnapshotReader, demand
 from tailrace.spark.options import unpacked
 from tailrace.spark.prefetch import ahead
@@ -66,14 +68,17 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns_of(config) if typed is None or typed.schema is None else tuple(typed.schema.names)
         self._planner: Planner | None = None
         self._files = TaskFiles() if config["tasks.in.files"] else None
+        self._shows_stacks: bool = config["log.traceback"]
 
     def __getstate__(self) -> dict[str, Any]:
         # The workers' copy can only read, and holds neither connections nor secrets.
-        kept = {"_run_id": self._run_id, "_columns": self._columns}
+        kept = {"_run_id": self._run_id, "_columns": self._columns, "_shows_stacks": self._shows_stacks}
         return {"_config": None, "_planner": None, "_typed": None, "_files": None, **kept}
 
     def _plan(self) -> Planner:
         if self._planner is None:
+            log_lines.follow()
+            log_lines.hide_stacks(hidden=not self._shows_stacks)
             with _uncollected():
                 from tailrace.events.event_settings import EventSettings
 
@@ -132,7 +137,13 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task, in the columns that the query names. Worker."""
         assert isinstance(partition, TaskPartition | PlacedPartition)
-        yield from ahead(batch.select(self._columns) for batch in partition.read())
+        log_lines.follow()
+        try:
+            yield from ahead(batch.select(self._columns) for batch in partition.read())
+        except TailraceError:
+            # this worker ends with the error
+            log_lines.hide_stacks(hidden=not self._shows_stacks)
+            raise
         _settle()
 
     def stop(self) -> None:
@@ -191,7 +202,12 @@ class ChangeDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)  # type: ignore[arg-type]
-        self._config = registry.parse(self.connector, unpacked(options))
+        log_lines.follow()
+        try:
+            self._config = registry.parse(self.connector, unpacked(options))
+        except TailraceError:
+            log_lines.hide_stacks(hidden=True)
+            raise
 
     @classmethod
     def name(cls) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace import sinks
 from tailrace.config.files import RunConfig
+from tailrace.connectors.signalling import demand_channel
 from tailrace.errors import ConfigError, SinkError
 from tailrace.pipeline import Pipeline
 from tailrace.verify.arguments import DIFFERENT
@@ -31,6 +32,9 @@ def run(configured: RunConfig, arguments: argparse.Namespace, master: str | None
             "tailrace verify compares the tables of debezium.sink.type=tables.", "Name a file with that sink."
         )
     demand(configured.source.connector, sink, configured.source)
+    if arguments.repair:
+        # rows that a table lacks are asked for by signals, after minutes of comparing
+        demand_channel(configured.source)
     spark = session(
         {**sink.settings, **conf},
         jars=sink.jars,

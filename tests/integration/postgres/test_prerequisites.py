@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psycopg
 import pytest
 
@@ -68,11 +70,23 @@ def test_tables_without_identity_and_names_that_collide_are_warnings(database: D
     assert "public.a b and public.a?b (p.public.a_b)" in text
 
 
-def test_no_captured_table_is_a_warning_and_an_error_where_the_publication_would_be_empty(database: Database) -> None:
-    database.execute("create table t (id int primary key)")
-    assert found(check(config(database, table__include__list="x.y")), "tables")[0][0] == "warning"
-    empty = config(database, table__include__list="x.y", publication__autocreate__mode="filtered")
-    assert found(check(empty), "publication") == [("error", "The publication dbz_publication would have no table.")]
+def test_lists_that_match_no_table_are_an_error_with_the_nearest_names(database: Database, tmp_path: Path) -> None:
+    database.execute("create table orders (id int primary key)", "create table customers (id int primary key)")
+    missed = config(database, table__include__list="public.order,shop.x", checkpoint__location=str(tmp_path))
+    ((level, text),) = found(check(missed), "tables")
+    assert level == "error"
+    assert text == "The include lists match no table of the database. The nearest: public.orders, public.customers."
+    with pytest.raises(PrerequisiteError, match=r"or set no\.table\.handling\.mode=warn if a table is made later"):
+        demand(missed)
+    later = config(database, table__include__list="public.order", no__table__handling__mode="warn")
+    assert found(check(later), "tables")[0][0] == "warning"
+    # The log may have changes of a table that is gone.
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text('v1\n{}\n{"log": {}}\n')
+    assert found(check(missed), "tables")[0][0] == "warning"
+    none = config(database, table__exclude__list=".*", publication__autocreate__mode="filtered")
+    assert found(check(none), "tables") == [("warning", "None of the tables is captured.")]
+    assert found(check(none), "publication") == [("error", "The publication dbz_publication would have no table.")]
 
 
 def test_a_publication_is_compared_with_what_is_captured(database: Database) -> None:

@@ -42,7 +42,7 @@ def test_a_broker_that_is_not_there_is_told_by_check_and_at_the_start() -> None:
     sink = made("127.0.0.1:1,PLAINTEXT://[::1]:1")
     (finding,) = sink.asked()
     assert finding.level == "error"
-    assert "127.0.0.1:1: Connection refused; PLAINTEXT://[::1]:1: " in finding.text
+    assert "127.0.0.1:1: Connection refused; [::1]:1: " in finding.text
     frame = SimpleNamespace(
         sparkSession=SimpleNamespace(
             sparkContext=SimpleNamespace(master="local[2]", getConf=lambda: SimpleNamespace(get=lambda *_: "false"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.blocks import LAST
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, PrefixFilter, TableFilter
+from tailrace.connectors.findings import demanded
 from tailrace.connectors.guardrail import guard_number
 from tailrace.connectors.postgres.chunking import PostgresSnapshots
 from tailrace.connectors.postgres.log import invalidation
@@ -31,6 +32,7 @@ from tailrace.connectors.postgres.schema.inventory import UNKNOWN
 from tailrace.connectors.postgres.schema.relations import Relations
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.setup import publications, slots
+from tailrace.connectors.postgres.setup.prerequisites import unmatched_lists
 from tailrace.connectors.postgres.setup.stock import Stock
 from tailrace.connectors.postgres.snapshot.windows import Incremental, PostgresWindows
 from tailrace.errors import PositionLost
@@ -157,7 +159,11 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         control = self._connect()
         refuse_standby(control)
         catalog = Catalog(control, self._config["database.dbname"], self._settings.shaping.comments)
-        captured = captured_tables(catalog.tables(), self._tables)
+        there = catalog.tables()
+        captured = captured_tables(there, self._tables)
+        fault = unmatched_lists(self._config, there, is_fresh=since.is_initial)
+        for one in demanded([] if fault is None else [fault]):
+            log.warning("%s %s", one.text, one.remedy)
         guard_number(self._config, len(captured))
         if self._streams:
             self._await_slot(control, since)

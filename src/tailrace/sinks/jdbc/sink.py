@@ -13,6 +13,7 @@ from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.events.event_settings import EventSettings
+from tailrace.process import reach
 from tailrace.sinks.base import Settings
 from tailrace.sinks.jdbc import tables
 from tailrace.sinks.jdbc.changes import Cell, Parsed, Reader, Unreadable, cells, header_payload, part, placeholders
@@ -135,6 +136,10 @@ class JdbcSink(OneWriter):
             lacking = "schemas in keys and values: debezium.format.schemas.enable = true"
         if lacking:
             raise SinkError("The sink jdbc reads the types of columns from records.", f"It needs {lacking}.")
+
+    def servers(self) -> list[reach.Place]:
+        hosts, ports = (self._login[name].split(",") for name in ("host", "port"))
+        return [(host, int(port)) for host, port in zip(hosts, ports, strict=True) if not host.startswith("/")]
 
     def advice(self) -> list[Finding]:
         hosts = self._login["host"].split(",")

@@ -10,13 +10,15 @@ from contextlib import closing
 
 from tailrace.columns.table import TableId
 from tailrace.config import Config, TableFilter
+from tailrace.config.files import checkpoint_directory
 from tailrace.connectors.changetables.log import backlog
+from tailrace.connectors.checkpoint import stored_offset
 from tailrace.connectors.db2.dialect import Db2Session, dialect
 from tailrace.connectors.db2.server import health
 from tailrace.connectors.db2.server.catalog import Catalog, Table, quoted
 from tailrace.connectors.db2.server.register import Registered
 from tailrace.connectors.db2.setup import advice
-from tailrace.connectors.findings import Finding, collisions, demanded, listed
+from tailrace.connectors.findings import Finding, collisions, demanded, listed, unmatched
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
 from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
@@ -172,11 +174,19 @@ class _Inspection:
         chosen = TableFilter(self.config)
         registered = [row for row in self.session.register() if chosen.includes(row.schema, row.table)]
         self.registered = registered
-        existing = [table for table in self.session.tables() if chosen.includes(table.schema, table.table)]
+        there = self.session.tables()
+        existing = [table for table in there if chosen.includes(table.schema, table.table)]
         known = {(row.schema, row.table) for row in registered}
         missing = [table for table in existing if (table.schema, table.table) not in known]
         ids = [TableId(self.config["database.dbname"], row.schema, row.table) for row in registered]
-        if not registered:
+        fault = None
+        names = [(one.schema, one.table) for one in there] + [(one.schema, one.table) for one in registered]
+        if not any(chosen.lists(*name) for name in names):
+            is_fresh = stored_offset(checkpoint_directory(self.config)) is None
+            fault = unmatched(self.config, map(".".join, names), is_fresh=is_fresh)
+        if fault is not None:
+            yield fault
+        elif not registered:
             yield Finding("warning", "tables", "No table that the lists include is in capture mode.", f"{_ADD}.")
         else:
             count = "1 table is" if len(ids) == 1 else f"{len(ids)} tables are"

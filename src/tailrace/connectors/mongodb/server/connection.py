@@ -17,10 +17,11 @@ from tailrace.errors import ConfigError, PrerequisiteError
 if TYPE_CHECKING:
     from pymongo import MongoClient
 
+_SELECTION = "mongodb.server.selection.timeout.ms"
 _TIMES = {
     "mongodb.connect.timeout.ms": "connectTimeoutMS",
     "mongodb.socket.timeout.ms": "socketTimeoutMS",
-    "mongodb.server.selection.timeout.ms": "serverSelectionTimeoutMS",
+    _SELECTION: "serverSelectionTimeoutMS",
     "mongodb.heartbeat.frequency.ms": "heartbeatFrequencyMS",
 }
 """Options in ms, and PyMongo's names for them."""
@@ -55,13 +56,16 @@ class Address:
     authorities: Store | None = None
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Address:
+    def of(cls, config: Mapping[str, Any], *, soon: bool = False) -> Address:
         """Return the address of a configuration. Its options override those of the connection string, which override
-        defaults."""
+        defaults.
+
+        With `soon` the default wait for a primary is connect.timeout.ms, as there is no election to wait for.
+        """
         uri = _uri(config)
         return cls(
             uri,
-            tuple(_options(config, uri)),
+            tuple(_options(config, uri, soon=soon)),
             Store.of(config, "keystore"),
             Store.of(config, "truststore"),
         )
@@ -77,14 +81,15 @@ def _uri(config: Mapping[str, Any]) -> str:
     return f"mongodb://{hosts}/?replicaSet={name}" if name else f"mongodb://{hosts}/"
 
 
-def _options(config: Mapping[str, Any], uri: str) -> Iterator[tuple[str, Any]]:
+def _options(config: Mapping[str, Any], uri: str, *, soon: bool = False) -> Iterator[tuple[str, Any]]:
     is_set = getattr(config, "is_set", lambda name: name in config)
     if not _has(uri, "appName"):
         yield "appname", "tailrace"
     for name, own in _TIMES.items():
         if is_set(name) or not _has(uri, own):
+            is_default = soon and name == _SELECTION and not is_set(name)
             # no limit is None in PyMongo, 0 in Debezium
-            yield own, config[name] or None
+            yield own, config["connect.timeout.ms" if is_default else name] or None
     if config["mongodb.user"]:
         yield "username", config["mongodb.user"]
         yield "password", config["mongodb.password"] or ""

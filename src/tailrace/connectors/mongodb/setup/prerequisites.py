@@ -15,7 +15,7 @@ from tailrace.columns import TableId
 from tailrace.config import Config
 from tailrace.config.files import checkpoint_directory
 from tailrace.connectors.checkpoint import stored_offset
-from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed
+from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed, unmatched
 from tailrace.connectors.mongodb.log import coverage
 from tailrace.connectors.mongodb.log.indexed_run import Namespace
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, split
@@ -55,7 +55,7 @@ def demand(config: Config) -> list[Finding]:
 
 
 def _inspected(config: Config, *, advised: bool) -> list[Finding]:
-    client = connect(Address.of(config))
+    client = connect(Address.of(config, soon=True))
     try:
         inspection = _Inspection(config, client)
         found = list(inspection.run())
@@ -261,12 +261,7 @@ class _Inspection:
             return
         data = self.captured = [one for one in found if one != captured.signals]
         if not data:
-            yield Finding(
-                "warning",
-                "collections",
-                "No collection is captured yet.",
-                "Check database.include.list, collection.include.list and the exclude lists.",
-            )
+            yield self._none()
             return
         names = [".".join(one) for one in data]
         count = "1 collection is" if len(data) == 1 else f"{len(data)} collections are"
@@ -286,6 +281,21 @@ class _Inspection:
                 "Narrow the include lists, or raise the limit.",
             )
         yield from collisions(EventSettings.from_options(self.config), [TableId("", *one) for one in data])
+
+    def _none(self) -> Finding:
+        """Return the warning that nothing is captured. It is no error: a collection is made by its first document."""
+        names = [
+            f"{database}.{name}"
+            for database in self.client.list_database_names()
+            if database not in ("admin", "config", "local")
+            for name in self.client[database].list_collection_names()
+        ]
+        return unmatched(self.config, names, is_fresh=False, what="collection") or Finding(
+            "warning",
+            "collections",
+            "No collection is captured yet.",
+            "Check database.include.list, collection.include.list and the exclude lists.",
+        )
 
     def _readable(self, data: Sequence[Namespace]) -> Iterator[Finding]:
         from pymongo.errors import OperationFailure

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
+from tailrace.config.files import checkpoint_directory
 from tailrace.config.rows import keeps_copies
-from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed
+from tailrace.connectors.checkpoint import stored_offset
+from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed, unmatched
 from tailrace.connectors.postgres.log import invalidation
 from tailrace.connectors.postgres.log.identity import NAME_PRIMARY
 from tailrace.connectors.postgres.schema import coverage
@@ -60,6 +62,15 @@ def demand(config: Config) -> list[Finding]:
 def _findings(config: Config) -> list[Finding]:
     with closing(connect(config)) as connection:
         return list(_Inspection(config, connection).run())
+
+
+def unmatched_lists(config: Config, tables: Sequence[CapturedTable], *, is_fresh: bool) -> Finding | None:
+    """Return the finding for include lists that match none of the database's tables; None if they match."""
+    chosen = TableFilter(config)
+    names = [(table.schema, table.table) for _, table, _ in tables]
+    if any(chosen.lists(*name) for name in names):
+        return None
+    return unmatched(config, map(".".join, names), is_fresh=is_fresh)
 
 
 class _Inspection:
@@ -274,6 +285,10 @@ class _Inspection:
                 yield Finding("ok", "publication", f"There is no publication {name} yet; it will be created.")
 
     def tables(self, tables: Sequence[CapturedTable], captured: Sequence[CapturedTable]) -> Iterator[Finding]:
+        fault = unmatched_lists(self.config, tables, is_fresh=stored_offset(checkpoint_directory(self.config)) is None)
+        if fault is not None:
+            yield fault
+            return
         if not captured:
             given = "None of the tables is captured" if tables else "The database has no tables"
             yield Finding(

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from tailrace.columns import TableId
 from tailrace.config import Config, TableFilter
+from tailrace.config.files import checkpoint_directory
 from tailrace.connectors import findings
 from tailrace.connectors.changetables.log import backlog
-from tailrace.connectors.findings import Finding, Level, demanded, listed
+from tailrace.connectors.checkpoint import stored_offset
+from tailrace.connectors.findings import Finding, Level, demanded, listed, unmatched
 from tailrace.connectors.sqlserver.dialect import SqlServerDialect, SqlServerSession
 from tailrace.connectors.sqlserver.options import signal_tables
 from tailrace.connectors.sqlserver.server import statements
@@ -164,8 +166,9 @@ class _Inspection:
                 )
 
     def tables(self) -> Iterator[Finding]:
-        passes = TableFilter(self.config).includes
-        wanted = [table for table in self.session.tables() if passes(table.schema, table.table)]
+        chosen = TableFilter(self.config)
+        passes, there = chosen.includes, self.session.tables()
+        wanted = [table for table in there if passes(table.schema, table.table)]
         captures = [one for one in self.session.captures() if passes(one.source.schema, one.source.table)]
         self.captured = sorted({one.source for one in captures})
         gated = self._gated(passes)
@@ -179,7 +182,16 @@ class _Inspection:
                 f"member of {roles}.",
                 f"alter role {roles} add member …;",
             )
-        if not self.captured:
+        fault = None
+        if not any(chosen.lists(table.schema, table.table) for table in there):
+            # of several databases one may have no table of the lists
+            level: Level = "error" if len(self.config["database.names"]) < 2 else "warning"
+            is_fresh = stored_offset(checkpoint_directory(self.config)) is None
+            names = [f"{table.schema}.{table.table}" for table in there]
+            fault = unmatched(self.config, names, is_fresh=is_fresh, level=level)
+        if fault is not None:
+            yield fault
+        elif not self.captured:
             yield Finding(
                 "error" if wanted and not gated else "warning",
                 "tables",

@@ -1,0 +1,108 @@
+"""The phases of a run in log lines: what is done and how long it took, and a line while one takes long. Driver."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from tailrace.observe.status import Describe, Status
+
+log = logging.getLogger("tailrace")
+
+SILENCE_S = 4.5
+"""Seconds after which a phase that is not over says so, again and again."""
+
+
+class Phases:
+    """Logs the phases of a run, one at a time. A thread of its own logs that one is not over yet.
+
+    `close` ends the thread. `progress` and `idle` take what Spark reports of the query, on any thread: the first row
+    ends the last phase of the start.
+    """
+
+    def __init__(self, describe: Describe, clock: Callable[[], float] = time.monotonic) -> None:
+        self._describe = describe
+        self._clock = clock
+        self._began = clock()
+        self._doing = ""
+        self._since = self._told = self._began
+        self._snapshot_since: float | None = None
+        self._snapshot_events = 0
+        self._is_delivering = False
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+
+    def watch(self) -> None:
+        """Start the thread that logs phases that take long."""
+        threading.Thread(target=self._watched, name="tailrace-phases", daemon=True).start()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _watched(self) -> None:
+        while not self._closed.wait(0.5):
+            self.look()
+
+    def look(self) -> None:
+        """Log that the phase is not over yet, if the last line about it is old."""
+        with self._lock:
+            now = self._clock()
+            if self._doing and now - self._told >= SILENCE_S:
+                self._told = now
+                log.info("Still %s: %.0f s so far.", self._doing, now - self._since)
+
+    def begin(self, doing: str, since: float | None = None) -> None:
+        """Begin a phase. `doing` ends a sentence, as in "starting Spark"; `since` is when it began, if earlier."""
+        with self._lock:
+            self._doing, self._told = doing, self._clock()
+            self._since = self._told if since is None else since
+
+    def end(self, done: str) -> None:
+        """End the phase, and log the sentence `done`, without its end, with the seconds."""
+        with self._lock:
+            seconds, self._doing = self._clock() - self._since, ""
+        log.info("%s, %.1f s.", done, seconds)
+
+    @property
+    def doing(self) -> str:
+        """The phase that is not over; "" if there is none."""
+        return self._doing
+
+    @contextmanager
+    def phase(self, doing: str, done: str, since: float | None = None) -> Iterator[None]:
+        """Log `done` with the seconds of the block, unless it raises."""
+        self.begin(doing, since)
+        try:
+            yield
+        except BaseException:
+            self._doing = ""
+            raise
+        self.end(done)
+
+    def progress(self, record: Mapping[str, Any]) -> None:
+        """Log the first delivered events, and the end of the initial snapshot, by a progress record of Spark's."""
+        status = Status.of(record, self._describe)
+        now = self._clock()
+        if status.events and not self._is_delivering:
+            self._is_delivering, self._doing = True, ""
+            log.info(
+                "The first batch is delivered: %s events, %.1f s after the start.",
+                f"{status.events:,}",
+                now - self._began,
+            )
+        self._snapshot_events += status.events
+        if status.snapshot is not None and self._snapshot_since is None:
+            self._snapshot_since = now
+        elif status.snapshot is None and self._snapshot_since is not None:
+            seconds, self._snapshot_since = now - self._snapshot_since, None
+            log.info("The snapshot is complete: %s events, %.1f s.", f"{self._snapshot_events:,}", seconds)
+
+    def idle(self) -> None:
+        """Log that there is nothing to deliver yet, if nothing was."""
+        if not self._is_delivering:
+            self._is_delivering = True
+            self.end("There is nothing to deliver yet, so the run waits for changes")

@@ -1,0 +1,175 @@
+"""The command `tailrace run`: starts a pipeline, says what it does, and follows it to its end. Driver, main thread."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from tailrace.command import reachable
+from tailrace.command.phases import Phases
+from tailrace.command.stop_request import StopRequest
+from tailrace.config.files import RunConfig
+from tailrace.connectors.checkpoint import stored_offset
+from tailrace.connectors.registry import find
+from tailrace.snapshot.mode import snapshot_mode
+
+if TYPE_CHECKING:
+    from tailrace.pipeline import Pipeline
+    from tailrace.sinks.base import Sink
+
+log = logging.getLogger("tailrace")
+
+
+def run(
+    configured: RunConfig, *, once: bool, debug: bool, master: str | None, conf: Mapping[str, str], is_last: bool
+) -> int:
+    """Run a pipeline until it ends or is asked to stop; return the exit code 0. Raises its failure.
+
+    With `is_last` the process ends next, and does not wait for its JVM's end.
+    """
+    with StopRequest() as stop:
+        from tailrace.pipeline import Pipeline
+        from tailrace.spark.cluster import is_local
+
+        # The query's error is reported here, so Spark's log would only repeat it.
+        pipeline = Pipeline(configured, log_level="warn" if debug else "off", master=master, conf=conf)
+        for line in opening(configured, pipeline.sink):
+            log.info("%s", line)
+        phases = Phases(find(configured.source.connector).load_describe())
+        try:
+            phases.watch()
+            began = time.monotonic()
+            # Spark's JVM starts while the server is checked. Most checks fail within a second, and end the JVM.
+            pipeline.begin()
+            _check(pipeline, phases, conf, local=master is None or is_local(master))
+            _deliver(pipeline, once, stop, phases, began, is_last=is_last)
+        finally:
+            phases.close()
+            pipeline.stop(is_last=is_last)
+    return 0
+
+
+def opening(configured: RunConfig, sink: Sink) -> list[str]:
+    """Return sentences about a run: its source, sink, checkpoint and delivery, and what it does first."""
+    source = configured.source
+    found = find(source.connector)
+    place = source.get("database.hostname") or ""
+    named = f" at {place}:{source['database.port']}" if place else ""
+    stored = stored_offset(configured.checkpoint)
+    where = configured.checkpoint_location
+    lines = [
+        f"Pipeline {configured.name}: from {found.title}{named} to {configured.sink.name}, events of format "
+        f"{source.event_format}, {sink.delivery}."
+    ]
+    if stored is not None:
+        status = found.load_describe()(stored, {})
+        if status.snapshot is not None:
+            at = f"{status.snapshot.done} of {status.snapshot.of} {status.snapshot.unit} of its snapshot"
+        else:
+            at = status.position
+        lines.append(f"The checkpoint {where} exists: the run goes on from {at or 'there'}.")
+    elif configured.checkpoint is None:
+        lines.append(f"The checkpoint is {where}.")
+    else:
+        lines.append(f"The checkpoint {where} is new: {_first(source)}.")
+    return lines
+
+
+def _first(source: Mapping[str, Any]) -> str:
+    mode = snapshot_mode(source)
+    if mode.reads == "never":
+        return "the run reads the log from its present end, and no existing rows"
+    if not mode.streams:
+        return "the run reads the existing rows, and then ends"
+    return "the run reads the existing rows first, and then the log"
+
+
+def _check(pipeline: Pipeline, phases: Phases, conf: Mapping[str, str], *, local: bool) -> None:
+    """Check the server and the sink. Raises what a run cannot do without; logs warnings."""
+    asking = phases.phase("waiting for the database and the sink", "The server is checked")
+    with asking, ThreadPoolExecutor(1, "tailrace-parts") as other:
+        parts = other.submit(reachable.demand, pipeline.run, pipeline.sink, conf, local=local)
+        findings = [*find(pipeline.run.source.connector).load_prerequisites().demand(pipeline.source)]
+        findings += parts.result()
+    for finding in findings:
+        # The source warns about tables itself, at each start.
+        if finding.level == "warning" and finding.subject in ("slot", "senders", "signals", "collections"):
+            log.warning("%s %s", finding.text, finding.remedy)
+        elif finding.level == "error":
+            log.warning("%s The executors may reach it. %s", finding.text, finding.remedy)
+        elif finding.level == "ok" and finding.subject == "tables":
+            log.info("%s", finding.text)
+
+
+def _deliver(pipeline: Pipeline, once: bool, stop: StopRequest, phases: Phases, began: float, *, is_last: bool) -> None:
+    """Run the pipeline to its end. Re-raises its failure, as a TailraceError if the cause is known."""
+    try:
+        try:
+            _follow(pipeline, once, stop, phases, began)
+        finally:
+            pipeline.stop(is_last=is_last)
+    except Exception as error:
+        from tailrace.spark.processes import jvm_lost
+
+        # A supervisor signals every process of a service: failures after that come from the ends of the others.
+        if not stop.asked:
+            known = jvm_lost(error) or pipeline.cause(error)
+            if known is None or known is error:
+                raise
+            raise known from error
+
+
+def _follow(pipeline: Pipeline, once: bool, stop: StopRequest, phases: Phases, began: float) -> None:
+    """Start the pipeline and show its status until it ends or is interrupted. Re-raises its failure."""
+    from tailrace.observe.listener import observed
+    from tailrace.observe.status import StatusLine
+    from tailrace.spark.processes import process_lost
+
+    stop.postpone()
+    # On the main thread Spark's session would handle Ctrl-C itself, and end in the middle of its start.
+    with ThreadPoolExecutor(1, "tailrace-start") as starter:
+        phases.begin("starting Spark", began)
+        _await(starter.submit(pipeline.connect), stop, "Spark, which is starting, is ended", pipeline.abandon)
+        if stop.asked:
+            return
+        phases.end("Spark is ready")
+        phases.begin("starting the query")
+        started = starter.submit(pipeline.start, available_now=once)
+        query = _await(started, stop, "waits until the query has started, and ends it")
+    if stop.asked:
+        return
+    phases.end("The query is started")
+    phases.begin("waiting for the first batch")
+    line = StatusLine(find(pipeline.run.source.connector).load_describe())
+    # No status line on a terminal to which the sink prints records: the line rewrites itself.
+    shown = not (pipeline.sink.prints and sys.stdout.isatty() and sys.stderr.isatty())
+    with observed(pipeline.spark, line, stop.wake, phases) as ended:
+        while query.isActive and not stop.wait(0.5):
+            if shown:
+                line.update(None)
+        if not stop.asked:
+            # Spark reports the last batch on another thread, after the query has ended.
+            ended.wait(2)
+    line.close()
+    if stop.asked:
+        phases.close()
+        log.info("Stopping: waits for the batch that is being written. A second Ctrl-C ends the run at once.")
+    failure = query.exception()
+    if failure is not None and not stop.asked:
+        raise process_lost(query) or failure
+
+
+def _await(started: Future[Any], stop: StopRequest, doing: str, end: Callable[[], None] | None = None) -> Any:
+    """Wait for a step of the start; return its result. If a stop is asked for, log that, and call `end`."""
+    started.add_done_callback(lambda _: stop.wake())
+    while not started.done():
+        if stop.wait(5):
+            log.info("Stopping: %s. A second Ctrl-C ends the run at once.", doing)
+            if end is not None:
+                end()
+            break
+    return started.result()
