@@ -56,6 +56,16 @@ def test_no_figure_stands_on_two_pages() -> None:
     assert {figure: sorted(found) for figure, found in places.items() if len(found) > 1} == {}
 
 
+def test_the_readmes_figures_are_those_of_the_page() -> None:
+    section = (ROOT / "README.md").read_text("utf-8").partition("\n## Figures\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.split("|")[2:4]] for line in section.splitlines() if "`make" in line]
+    page = prose("contribute/figures.md")
+    assert len(rows) == 3
+    for figure, command in rows:
+        assert command in page
+        assert [number for number in re.findall(r"[\d.,]*\d", figure) if number not in page] == []
+
+
 @pytest.mark.parametrize("source", sorted(PICTURES.glob("*.toml")), ids=lambda path: path.stem)
 def test_a_picture_is_made_of_its_source(source: Path) -> None:
     made = source.with_suffix(".svg").read_text("utf-8")
