@@ -243,12 +243,14 @@ class History:
         outcome.verdict = "mended" if outcome.stops or different else "equal"
 
     def _apply(self, connection: psycopg.Connection[Any], different: Mapping[str, str], told: list[str]) -> None:
-        """Apply the remedies of warnings: remove copies of tables that are no longer published, snapshot the others."""
+        """Apply the remedies of warnings: remove copies of tables that are renamed or no longer published, snapshot the
+        others."""
         published = self._expected(connection)
         for name in different:
-            if name not in published:
-                del self.copies.format.tables[name]
-            else:
+            is_renamed = any(text.startswith(f"{name} is called ") and "remove that copy" in text for text in told)
+            if name not in published or is_renamed:
+                self.copies.format.tables.pop(name, None)
+            if name in published:
                 # rows deleted at the source are removed by hand, as a snapshot does not show deletes
                 if self.copies.rows(name):
                     self.copies.format.tables[name].kept = []
