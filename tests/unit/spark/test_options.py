@@ -59,5 +59,5 @@ def test_options_beside_the_carrier_add_to_it_but_do_not_contradict_it() -> None
 
 @pytest.mark.parametrize("text", ["", "[]", "{", json.dumps({"a": 1})])
 def test_anything_but_an_object_of_texts_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="no JSON object of texts"):
+    with pytest.raises(ConfigError, match="not a JSON object of texts"):
         unpacked({CARRIER: text})
