@@ -72,7 +72,7 @@ def test_a_table_that_is_renamed_goes_on_under_the_name_that_the_lists_capture(
     (change,) = made.take(1)
     assert change.topic.endswith(".u")
     assert "dbo.t is called dbo.u now" in caplog.text
-    assert "to read dbo.u by a snapshot" in caplog.text
+    assert "read dbo.u by a snapshot" in caplog.text
     made.restart(table_include_list="dbo.t")
     sqlserver_database.execute("insert into dbo.u values (3)")
     made.take(0)
