@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailrace import __version__
-from tailrace.command import maintain
+from tailrace.command import maintain, slots
 from tailrace.command.stop_request import INTERRUPTED
 from tailrace.connectors import signalling
 from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
@@ -116,6 +116,14 @@ def _parser() -> argparse.ArgumentParser:
     signalling.add_arguments(signals)
     _add_file(signals)
     signals.set_defaults(command=_signal)
+
+    kept = commands.add_parser(
+        "slots", parents=[shared], help="show what keeps the database's log, or drop a slot",
+        description="Show what each replication slot of FILE's server keeps, and why. --drop drops one.",
+    )  # fmt: skip
+    _add_file(kept)
+    slots.add_arguments(kept)
+    kept.set_defaults(command=_slots)
 
     compared = commands.add_parser(
         "verify", parents=[shared], help="compare the tables of the sink tables with the source",
@@ -284,6 +292,10 @@ def _signal(arguments: argparse.Namespace) -> int:
     signalled = signalling.from_arguments(arguments)
     print(signalling.send(_read(arguments).source, signalled, arguments.channel))
     return 0
+
+
+def _slots(arguments: argparse.Namespace) -> int:
+    return slots.run(_read(arguments), arguments)
 
 
 def _verify(arguments: argparse.Namespace) -> int:

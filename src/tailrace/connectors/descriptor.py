@@ -39,6 +39,23 @@ class Prerequisites(Protocol):
         ...
 
 
+class Slots(Protocol):
+    """The part that explains and drops what keeps the server's log, for `tailrace slots`. Driver."""
+
+    def report(self, config: Config, seconds: float, *, has_checkpoint: bool) -> Sequence[Finding]:
+        """Return a finding for each slot, after looking at them for `seconds`; `has_checkpoint`: the pipeline of
+        `config` has run. Raises ConnectionFailed."""
+        ...
+
+    def droppable(self, config: Config, name: str, *, has_checkpoint: bool) -> Finding:
+        """Return what would be dropped. Raises PrerequisiteError for a slot that is read, or that a pipeline needs."""
+        ...
+
+    def drop(self, config: Config, name: str) -> None:
+        """Drop the slot. Raises PrerequisiteError if the server refuses."""
+        ...
+
+
 class Documents(Protocol):
     """The part that makes documents from events, for databases of documents. See `tailrace.transforms`."""
 
@@ -80,6 +97,7 @@ class Descriptor:
       consistent_read.Reading, for spark.read; "" if several tasks cannot read tables at one position.
       `compared` names a tailrace.connectors.consistent_read.Comparing, for `tailrace verify`. `present` names a
       tailrace.connectors.row_lookup.Opening; "" if a sink of tables cannot read rows again.
+    - `slots` names a module that implements Slots; "" if no slot keeps the log of this database.
     - `listed` names a module for the page of typed rows: LISTED has the types, each with a column, FORM the connector's
       part of events.
     """
@@ -104,6 +122,7 @@ class Descriptor:
     held: str = ""
     compared: str = ""
     present: str = ""
+    slots: str = ""
     listed: str = ""
 
     @property
@@ -126,7 +145,7 @@ class Descriptor:
         """The names of the parts that the connector has, by field."""
         fields = (
             "options", "planner", "prerequisites", "send_signal", "describe", "documents", "dialect", "form",
-            "captured", "held", "compared", "present", "listed",
+            "captured", "held", "compared", "present", "slots", "listed",
         )  # fmt: skip
         return {field: named for field in fields if (named := getattr(self, field))}
 
@@ -168,6 +187,11 @@ class Descriptor:
     def load_present(self) -> Opening | None:
         """Return the function that opens a session to read rows as they are now; None if there is none. Driver."""
         found: Opening | None = load(self.present) if self.present else None
+        return found
+
+    def load_slots(self) -> Slots | None:
+        """Return the part that explains and drops slots; None if there are none. Driver."""
+        found: Slots | None = load(self.slots) if self.slots else None
         return found
 
     def load_compared(self) -> Comparing | None:

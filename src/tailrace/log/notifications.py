@@ -63,6 +63,10 @@ class PendingNotifications(ABC, Generic[Name, Snapshot]):
         """Report the chunks between `before` and `after`, which are in the next batch; `asked`: a signal requested
         them."""
 
+    def add(self, notification: Notification) -> None:
+        """Report something that only the connector knows."""
+        self._add(notification)
+
     def _add(self, notification: Notification) -> None:
         if self.are_wanted:
             self._waiting.append((notification, self._runtime.time_ns() // 1_000_000))

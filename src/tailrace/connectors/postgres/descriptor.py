@@ -35,6 +35,7 @@ CONNECTOR = Descriptor(
     held=f"{_ROOM}.consistent_read:held",
     compared=f"{_ROOM}.verify_source:compared",
     present=f"{_ROOM}.row_lookup:present",
+    slots=f"{_ROOM}.setup.slot_report",
     drivers=("psycopg", "adbc_driver_postgresql", "adbc_driver_manager"),
     loaded=(
         "adbc_driver_postgresql",

@@ -28,6 +28,10 @@ def stream_parameters(parts: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple((name.strip(), value.strip()) for name, _, value in (part.partition("=") for part in parts))
 
 
+def _interval_fault(value: int) -> str:
+    return "" if value == 0 or value >= 100 else f"must be 0, or at least 100, not {value}"
+
+
 def _parameter_fault(parts: Sequence[str]) -> str:
     for name, value in stream_parameters(parts):
         if not re.fullmatch(r"[a-z_]+", name) or not value:
@@ -163,6 +167,27 @@ SLOT = (
            notice=_COMPARED),
     Option("internal.slot.seek.to.known.offset.on.start", Kind.BOOLEAN, "Whether the slot is moved to the offset.",
            False, notice="a slot is never moved past what was delivered"),
+)  # fmt: skip
+
+RETENTION = (
+    Option("slot.watch.interval.ms", Kind.INTEGER,
+           "Interval of looks at the log that the slot keeps on the server, on a session of its own, in ms; 0: none.",
+           15_000, check=_interval_fault),
+    Option("slot.limit.bytes", Kind.INTEGER,
+           "Log that the slot may keep, in bytes: what the server's disk can spare. A lower max_slot_wal_keep_size of "
+           "the server counts; 0: that alone.", 0, check=at_least(0)),
+    Option("slot.warn.percent", Kind.INTEGER,
+           "Part of that limit from which on a warning says what holds the slot back; 0: none.", 50,
+           check=between(0, 100)),
+    Option("slot.warn.ahead.ms", Kind.INTEGER,
+           "The same warning comes this long before the limit is reached at the rate of the last five minutes, in ms.",
+           6 * 3_600_000, check=at_least(0)),
+    Option("slot.pause.percent", Kind.INTEGER,
+           "Part of the limit from which on incremental snapshots wait, until the slot is 5 percent below it; 0: they "
+           "never do.", 80, check=between(0, 100)),
+    Option("slot.stop.percent", Kind.INTEGER,
+           "Part of the limit at which the pipeline ends with an error that names the next steps, unless the log "
+           "shrinks; 0: it never does.", 0, check=between(0, 100)),
 )  # fmt: skip
 
 FILTERS = (
@@ -310,6 +335,7 @@ OPTIONS = Options(
         ("Names and topics", IDENTITY),
         ("Connection", CONNECTION),
         ("Slot and publication", SLOT),
+        ("Log that the slot keeps", RETENTION),
         ("What is captured", FILTERS),
         ("Events", EVENTS),
         ("Snapshot", SNAPSHOT),

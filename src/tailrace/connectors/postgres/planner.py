@@ -18,6 +18,7 @@ from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.log.identity import CatalogXmin, present, refuse_standby, way_back
 from tailrace.connectors.postgres.log.reading import OUTSIDE, Connections, Environment, ReaderSettings, Since, Wanted
+from tailrace.connectors.postgres.log.slot_watch import SlotWatch
 from tailrace.connectors.postgres.log.visible import Streamed
 from tailrace.connectors.postgres.log_session import PostgresLogSession, parallelism
 from tailrace.connectors.postgres.offset import PostgresOffset
@@ -87,6 +88,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         self._prepared = False
         self._stock = Stock(config, settings.copies, settings.typed is not None)
         self._hypertables = HypertableCatalog(config, settings, outside.connect, outside.runtime)
+        self._watch = SlotWatch(config, lambda: outside.connect(config), outside.runtime)
         self.incremental = self._incremental()
         self.snapshots = PostgresSnapshots(
             config,
@@ -116,9 +118,11 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
             comments=shaping.comments,
             runtime=self._outside.runtime,
         )
+        source.is_held = lambda: self._watch.holds_back
         return Incremental(config, source, self._outside.runtime)
 
     def called(self, work: Callable[[], contracts.Result]) -> contracts.Result:
+        self._watch.demand()
         return connections.explained(work)()
 
     def has_kept(self) -> bool:
@@ -230,6 +234,8 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
     def look_again(self) -> None:
         if self._streams and self._prepared:
             self._stock.look_again(self._connect())
+        for notification in self._watch.news():
+            self.snapshots.notifications.add(notification)
 
     def present(self) -> LogPosition:
         refuse_standby(self._connect())
@@ -277,6 +283,8 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
             self._stock,
         )
         session.start()
+        if self._outside.watches:
+            self._watch.start()
         return session
 
     def _admit(self, table: TableSchema) -> TableSchema:
@@ -337,6 +345,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         return newest
 
     def close(self) -> None:
+        self._watch.close()
         self.snapshots.close()
         if self.incremental is not None:
             self.incremental.close()

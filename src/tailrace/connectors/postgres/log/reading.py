@@ -111,14 +111,18 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The planner's outside world: functions that open sessions with a server, and the runtime with its clock."""
+    """The planner's outside world: functions that open sessions with a server, and the runtime with its clock.
+
+    `watches` is True if a thread looks at the slot (`slot_watch`).
+    """
 
     connect: Connect = connect
     arrow: Callable[[Address], ArrowConnection] = ArrowConnection
     runtime: Runtime = THREADS
+    watches: bool = False
 
 
-OUTSIDE = Environment()
+OUTSIDE = Environment(watches=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ class Incremental(Windows[int, Exported, Chunk, FlushedLsn, Changes, Read]):
         return found
 
     def open(self, progress: Progress, at: int) -> KeyedWindow | None:
-        if progress.state is None or progress.state.paused:
+        if progress.state is None or progress.state.paused or self._sessions.is_held():
             self._sessions.rest()
         return super().open(progress, at)
 
@@ -147,7 +147,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
     `list_captured` returns the captured tables, `(schema, table)` in the order of their names; `is_captured(schema,
     table)` returns True for a captured table. `admit` gives a schema its events' key, and leaves out columns that
     events do not show. `cover` returns which rows and columns of a table are read. With `comments` schemas hold the
-    comments of columns. `parallelism` tasks read the chunks of a window.
+    comments of columns. `parallelism` tasks read the chunks of a window. None is opened while `is_held` returns True.
     """
 
     def __init__(
@@ -165,6 +165,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         runtime: Runtime,
     ) -> None:
         self.legacy = legacy
+        self.is_held: Callable[[], bool] = lambda: False
         self._runtime = runtime
         self._connect = connect
         self._list_captured = list_captured
@@ -200,8 +201,8 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
     # --- the course of a window ------------------------------------------------------------------------------------
 
     def is_ready(self, at: int) -> bool:
-        """Return False while a table is being altered, or the server cannot be reached."""
-        if self._runtime.monotonic() < self._due:
+        """Return False while a table is being altered, the slot keeps too much, or the server cannot be reached."""
+        if self.is_held() or self._runtime.monotonic() < self._due:
             return False
         try:
             self._planning()

@@ -1,0 +1,156 @@
+"""SlotWatch: a look now and then at the log that the query's slot keeps, also while Spark writes a batch. Planner."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from tailrace.connectors.postgres.log import retention
+from tailrace.connectors.postgres.log.retention import Rate, SlotLog
+from tailrace.errors import PrerequisiteError
+from tailrace.process.runtime import Runtime, Thread
+from tailrace.snapshot.incremental import Notification
+
+if TYPE_CHECKING:
+    import psycopg
+
+log = logging.getLogger("tailrace")
+
+FINE, WARNED, PAUSED, STOPPED = range(4)
+_LEVELS = ("FINE", "WARNED", "PAUSED", "STOPPED")
+# A level ends only this many percent below its threshold, so that it does not come and go.
+_BACK = 5.0
+
+
+class SlotWatch:
+    """The levels of one query's slot, on a session and a thread of its own.
+
+    The thread starts with `start`, and looks every `slot.watch.interval.ms`. A look that fails is repeated at the next
+    interval: the reader of the log reports lost servers. The planner's thread asks `holds_back` before a window of an
+    incremental snapshot, and calls `demand` in each call of the query.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], connect: Callable[[], psycopg.Connection[Any]], runtime: Runtime
+    ) -> None:
+        self._config = config
+        self._connect = connect
+        self._runtime = runtime
+        self._interval: float = config["slot.watch.interval.ms"] / 1000
+        self._rate = Rate()
+        self._level = FINE
+        self._before: SlotLog | None = None
+        self._failure: PrerequisiteError | None = None
+        self._news: deque[Notification] = deque()
+        self._closed = runtime.event()
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread, once."""
+        if self._thread is None and self._interval:
+            self._thread = self._runtime.start(self._run, "tailrace-slot")
+
+    @property
+    def holds_back(self) -> bool:
+        """True while an incremental snapshot must read no further."""
+        return self._level >= PAUSED
+
+    def demand(self) -> None:
+        """Raise PrerequisiteError if the slot has reached `slot.stop.percent`."""
+        if self._failure is not None:
+            raise self._failure
+
+    def news(self) -> Iterator[Notification]:
+        """Yield a notification for each level that the thread has reported since the last call."""
+        while self._news:
+            yield self._news.popleft()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _run(self) -> None:
+        connection: psycopg.Connection[Any] | None = None
+        try:
+            while not self._closed.wait(self._interval):
+                try:
+                    if connection is None or connection.closed:
+                        connection = self._connect()
+                    self.look(connection)
+                except Exception as error:
+                    log.debug("no look at the slot: %s", type(error).__name__)
+                    if connection is not None:
+                        with suppress(Exception):
+                            connection.close()
+                    connection = None
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def look(self, connection: psycopg.Connection[Any]) -> None:
+        """Read the slot's state, and report a level that has changed."""
+        found = retention.read(connection, self._config, self._config["slot.name"])
+        if not found or found[0].reason:
+            # the reader ends the query with its own error
+            return
+        slot = found[0]
+        self._rate.note(self._runtime.monotonic(), slot.retained)
+        level = self._level_of(slot)
+        was, self._level = self._level, level
+        before, self._before = self._before, slot
+        if level != was:
+            self._note(slot, level)
+        if level > was:
+            self._report(connection, slot, level)
+        elif level < was:
+            log.warning("%s%s", retention.told(slot, self._rate), "; snapshots go on" if was >= PAUSED > level else "")
+        # a slot that gives room back is being read: to stop then would keep it full
+        is_growing = before is not None and slot.retained >= before.retained
+        stop: int = self._config["slot.stop.percent"]
+        if stop and is_growing and (slot.percent or 0) >= stop:
+            self._note(slot, STOPPED)
+            self._failure = self._stopped(connection, slot, stop)
+
+    def _level_of(self, slot: SlotLog) -> int:
+        config, percent = self._config, slot.percent
+        found = FINE
+        for level, option in ((WARNED, "slot.warn.percent"), (PAUSED, "slot.pause.percent")):
+            threshold: float = config[option]
+            kept = threshold - (_BACK if self._level >= level else 0)
+            if threshold and percent is not None and percent >= kept:
+                found = level
+        left = self._rate.seconds_left(slot)
+        ahead = config["slot.warn.ahead.ms"] / 1000 * (1.2 if self._level >= WARNED else 1)
+        return max(found, WARNED) if left is not None and left < ahead else found
+
+    def _note(self, slot: SlotLog, level: int) -> None:
+        left = self._rate.seconds_left(slot)
+        data = {"connector_name": self._config["topic.prefix"], "slot": slot.name, "retained_bytes": slot.retained}
+        data |= {} if slot.limit is None else {"limit_bytes": slot.limit}
+        data |= {} if left is None else {"seconds_left": round(left)}
+        named = tuple((name, str(value)) for name, value in data.items())
+        self._news.append(Notification(str(uuid.uuid4()), "Replication Slot", _LEVELS[level], named))
+
+    def _report(self, connection: psycopg.Connection[Any], slot: SlotLog, level: int) -> None:
+        found = list(retention.causes(connection, slot))
+        why = "".join(f"; {text}: {remedy}" for text, remedy in found)
+        paused = "; incremental snapshots wait (slot.pause.percent)" if level >= PAUSED else ""
+        log.warning("%s%s%s", retention.told(slot, self._rate), paused, why)
+
+    def _stopped(self, connection: psycopg.Connection[Any], slot: SlotLog, percent: int) -> PrerequisiteError:
+        found = list(retention.causes(connection, slot))
+        why = "".join(f" {text[0].upper()}{text[1:]}." for text, _ in found)
+        text = retention.told(slot, self._rate)
+        steps = [remedy.rstrip(".") for _, remedy in found]
+        steps += [
+            "give the log more room (max_slot_wal_keep_size, the disk, slot.limit.bytes)",
+            f"or give the pipeline up and free the log: select pg_drop_replication_slot('{slot.name}'), and delete the "
+            "checkpoint",
+        ]
+        return PrerequisiteError(
+            f"{text[0].upper()}{text[1:]}: slot.stop.percent is {percent}.{why}",
+            f"{'; '.join(steps)}. Then start again with the same checkpoint.",
+        )
