@@ -13,6 +13,7 @@ import pytest
 from tailrace.connectors import registry
 from tailrace.connectors.descriptor import load
 from tailrace.errors import ConfigError
+from tailrace.process.installation import pip_install
 
 ROOT = Path(__file__).parents[2]
 OTHER = """
@@ -73,7 +74,7 @@ def test_the_extra_brings_the_driver(name: str) -> None:
     told = registry.lacking_driver(ModuleNotFoundError("No module", name=f"{descriptor.drivers[-1]}.part"))
     assert told is not None
     assert f"The driver of {descriptor.title} is not installed" in told.message
-    assert told.remedy == f"Install it: pip install 'tailrace[{name}]'."
+    assert told.remedy == f"Install it: {pip_install(f'tailrace[{name}]')}."
 
 
 def test_another_module_that_is_missing_is_nobodys_driver() -> None:

@@ -15,6 +15,7 @@ from tailrace.config.files import Examination, RunConfig
 from tailrace.config.option import Option
 from tailrace.connectors.descriptor import Descriptor, Documents
 from tailrace.errors import ConfigError, PrerequisiteError
+from tailrace.process.installation import pip_install
 
 # --- names of other programs ------------------------------------------------------------------------------------------
 
@@ -217,7 +218,7 @@ def lacking_driver(error: BaseException) -> PrerequisiteError | None:
         if error.name.partition(".")[0] in descriptor.drivers:
             return PrerequisiteError(
                 f"The driver of {descriptor.title} is not installed: there is no module {error.name}.",
-                f"Install it: pip install '{descriptor.requirement}'.",
+                f"Install it: {pip_install(descriptor.requirement)}.",
             )
     return None
 

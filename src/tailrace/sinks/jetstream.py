@@ -20,6 +20,7 @@ from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.process import reach
+from tailrace.process.installation import pip_install
 from tailrace.sinks.base import Settings, unreadable
 from tailrace.sinks.web import is_header_name
 from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
@@ -434,7 +435,7 @@ class JetStreamSink(OneWriter):
             raise SinkError(f"The sink {self.name} needs debezium.sink.{self.name}.url.", _URL)
         if missing():
             raise SinkError(
-                f"The sink {self.name} needs the packages nats-py and nkeys.", "pip install 'tailrace[nats]'"
+                f"The sink {self.name} needs the packages nats-py and nkeys.", pip_install("tailrace[nats]")
             )
         if self._login.jwt:
             signer(self._login.seed)

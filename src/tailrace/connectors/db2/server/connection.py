@@ -14,6 +14,7 @@ from tailrace.config.credentials import Credential
 from tailrace.connectors.changetables.log.fetching import FIRST_FETCH, next_fetch
 from tailrace.connectors.db2.server.driver import driver_properties
 from tailrace.errors import ConnectionFailed, PrerequisiteError, StatementCutOff, TailraceError
+from tailrace.process.installation import pip_install
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -51,7 +52,7 @@ def driver() -> ModuleType:
         import ibm_db
     except ImportError as error:
         raise PrerequisiteError(
-            f"IBM's driver for Db2 cannot be loaded: {error}.", "pip install 'tailrace[db2]'."
+            f"IBM's driver for Db2 cannot be loaded: {error}.", pip_install("tailrace[db2]")
         ) from None
     module: ModuleType = ibm_db
     return module

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.connectors.mongodb.rules import replica_set
 from tailrace.connectors.mongodb.server import stores
 from tailrace.errors import ConfigError, PrerequisiteError
+from tailrace.process.installation import pip_install
 
 if TYPE_CHECKING:
     from pymongo import MongoClient
@@ -128,7 +129,7 @@ def connect(address: Address) -> MongoClient[Any]:
         from pymongo import MongoClient
         from pymongo.errors import ConfigurationError, InvalidURI
     except ImportError:
-        raise PrerequisiteError("PyMongo is not installed.", "pip install tailrace[mongodb]") from None
+        raise PrerequisiteError("PyMongo is not installed.", pip_install("tailrace[mongodb]")) from None
     options = dict(address.options)
     if address.keys is not None:
         store = address.keys

@@ -14,6 +14,7 @@ from tailrace.config.credentials import Credential
 from tailrace.connectors.sqlserver.server.driver import keywords
 from tailrace.connectors.sqlserver.server.errors import refused
 from tailrace.errors import PrerequisiteError
+from tailrace.process.installation import pip_install
 
 if TYPE_CHECKING:
     import mssql_python
@@ -81,9 +82,7 @@ def _driver() -> Any:
     session could read with the level of another.
     """
     if importlib.util.find_spec("mssql_python") is None:
-        raise PrerequisiteError(
-            "SQL Server's driver is not installed.", "Install it: pip install 'tailrace[sqlserver]'."
-        )
+        raise PrerequisiteError("SQL Server's driver is not installed.", pip_install("tailrace[sqlserver]"))
     import mssql_python
 
     driver: Any = mssql_python
