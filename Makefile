@@ -8,7 +8,7 @@ CASES  ?=
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo quick test test-all check docs house audit sbom bench chaos fuzz simulate golden lock clean
+.PHONY: help env demo quick test test-all check docs house audit sbom matrix bench chaos fuzz simulate golden lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,7 +40,7 @@ check: $(STAMP) ## lint, format, types, layers, audit, bill of materials, the do
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests/architecture tests/chaos tests/contract tests/golden tests/servers tests/simulation tests/spark tests/conftest.py tests/durations.py tests/extent.py tests/kernels.py tests/lanes.py tests/pages.py tests/waiting.py tests/fix_capture.py tests/fix_db2.py tests/fix_invariant.py tests/fix_kafka.py tests/fix_mongodb.py tests/fix_nats.py tests/fix_positions.py tests/fix_postgres.py tests/fix_query.py tests/fix_redis.py tests/fix_spark.py tdsserver tools/house tools/pictures tools/record tools/supply bench
+	$(BIN)/mypy tests/architecture tests/chaos tests/contract tests/golden tests/servers tests/simulation tests/spark tests/conftest.py tests/durations.py tests/extent.py tests/kernels.py tests/lanes.py tests/pages.py tests/waiting.py tests/fix_capture.py tests/fix_db2.py tests/fix_invariant.py tests/fix_kafka.py tests/fix_mongodb.py tests/fix_nats.py tests/fix_positions.py tests/fix_postgres.py tests/fix_query.py tests/fix_redis.py tests/fix_spark.py tdsserver tools/house tools/matrix tools/pictures tools/record tools/supply bench
 	$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m tools.supply.audit --seconds 20
 	@$(BIN)/python -m tools.supply.bill
@@ -57,6 +57,9 @@ audit: $(STAMP) ## known vulnerabilities of what is pinned: make audit [ARGS='--
 
 sbom: $(STAMP) ## the bill of materials (CycloneDX): make sbom [ARGS=FILE]
 	@$(BIN)/python -m tools.supply.bill $(ARGS)
+
+matrix: $(STAMP) ## which versions of Spark and Java run what, into docs/start/spark.md: make matrix [ARGS='--only 4.3.0']
+	@$(BIN)/python -m tools.matrix $(ARGS)
 
 bench: $(STAMP) ## measure throughput and lag: make bench [ARGS='--rows 50000']
 	@$(BIN)/python -m bench $(ARGS)

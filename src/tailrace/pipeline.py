@@ -90,11 +90,14 @@ class Pipeline:
 
         `start` does this too, if not done before. `stop` releases the lock and ends the JVM. Raises as `start` does.
         """
+        from tailrace.spark.capabilities import demand_classic
         from tailrace.spark.cluster import LOCAL
         from tailrace.spark.session import launch
 
         if self._is_begun:
             return
+        if self._spark is not None:
+            demand_classic(self._spark, "A pipeline")
         if self._lock is not None:
             self._lock.acquire()
         self._is_begun = True
@@ -168,9 +171,9 @@ class Pipeline:
         """Start the query; with `available_now` it ends by itself at the log's current end.
 
         Raises TailraceError if the pipeline was started before or another run holds its checkpoint; PrerequisiteError
-        if Spark cannot run here; ConnectionFailed if no Spark master answers; SinkError if the sink's place belongs to
-        another checkpoint, or executors do not see its directory. Later errors of source or sink end the query: `cause`
-        finds them in the exception that Spark raises.
+        if Spark cannot run here, or a given session is of Spark Connect; ConnectionFailed if no Spark master answers;
+        SinkError if the sink's place belongs to another checkpoint, or executors do not see its directory. Later errors
+        of source or sink end the query: `cause` finds them in the exception that Spark raises.
         """
         from tailrace.spark import register
 

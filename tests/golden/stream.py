@@ -25,7 +25,8 @@ from tailrace.errors import TailraceError
 from tailrace.sinks.interruption import briefly
 from tailrace.spark.options import options as packed
 from tailrace.spark.options import unpacked
-from tailrace.spark.source import ChangeStreamReader, new_run_id
+from tailrace.spark.source import new_run_id
+from tailrace.spark.stream_reader import ChangeStreamReader
 from tests import fix_invariant
 from tests.golden import watch
 from tests.golden.record import PLACES, Record, produced

@@ -25,7 +25,8 @@ from tailrace.connectors.postgres.protocol.position import FlushedLsn
 from tailrace.connectors.registry import known
 from tailrace.log.contracts import Planner
 from tailrace.log.engine import LogEngine
-from tailrace.spark.source import ChangeDataSource, ChangeStreamReader, data_source, new_run_id
+from tailrace.spark.source import ChangeDataSource, data_source, new_run_id
+from tailrace.spark.stream_reader import ChangeStreamReader
 
 PREFIX = "watched-"
 

@@ -27,7 +27,9 @@ from tailrace.events.quarantine import QuarantinedChange, too_large
 from tailrace.events.record_assembly import to_rows
 from tailrace.events.schema_changes import SchemaChange, schema_change_rows
 from tailrace.snapshot.incremental import InitialNotifications
-from tailrace.spark.source import ChangeStreamReader, TaskPartition, row_type
+from tailrace.spark.source import row_type
+from tailrace.spark.stream_reader import ChangeStreamReader
+from tailrace.spark.tasks import TaskPartition
 from tests.event_settings import event_settings
 from tests.extent import examples
 from tests.property import captured_batches, json_batches

@@ -50,7 +50,8 @@ def test_the_bill_names_every_package_and_jar_with_its_hashes_and_licence() -> N
 def test_the_bill_tells_what_needs_what_and_what_for() -> None:
     made = bill([*packages(), *jars()])
     scopes = {one["name"]: one["scope"] for one in made["components"]}
-    assert (scopes["pyspark"], scopes["py4j"]) == ("required", "required")
+    assert (scopes["pyspark"], scopes["py4j"]) == ("optional", "optional")
+    assert scopes["pyarrow"] == "required"
     assert (scopes["psycopg"], scopes["kafka-clients"]) == ("optional", "optional")
     assert (scopes["pytest"], scopes["pluggy"]) == ("excluded", "excluded")
     on = {one["ref"]: one["dependsOn"] for one in made["dependencies"]}

@@ -316,10 +316,10 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _version(arguments: argparse.Namespace) -> int:
-    from importlib.metadata import version
+    from tailrace.spark.capabilities import version
 
     python = ".".join(map(str, sys.version_info[:3]))
-    print(f"tailrace {__version__} (PySpark {version('pyspark')}, Python {python})")
+    print(f"tailrace {__version__} ({f'PySpark {version()}' if version() else 'no PySpark'}, Python {python})")
     return 0
 
 

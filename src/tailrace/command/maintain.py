@@ -117,6 +117,8 @@ def _session(path: str) -> Iterator[SparkSession]:
     before = SparkSession.getActiveSession()
     spark = session(settings, jars=jars, log_level="off")
     try:
+        if len(formats) == 1:
+            formats[0].demand(spark)
         yield spark
     finally:
         if before is None:

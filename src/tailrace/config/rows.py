@@ -16,6 +16,13 @@ def is_typed(values: Mapping[str, Any]) -> bool:
     return bool(values["rows"] == TYPED)
 
 
+def columns_of(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the column names of a query's rows, in order: those of row.columns, else all."""
+    from tailrace.columns.row import COLUMNS
+
+    return tuple(values["row.columns"] or COLUMNS)
+
+
 def keeps_copies(values: Mapping[str, Any]) -> bool:
     """Return True if rows are for a table that must equal its source; False if they are only Debezium's events."""
     return is_typed(values) or bool(values["row.blocks"]) or bool(values["row.copy"])

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from tailrace.spark.capabilities import demand_sources
 from tailrace.spark.options import options
 
 if TYPE_CHECKING:
@@ -11,9 +12,13 @@ __all__ = ["data_source", "options", "register"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the source on first use: it imports PySpark, and the JVM should start before that."""
+    """Import the source on first use: it imports PySpark, and the JVM should start before that.
+
+    Raises PrerequisiteError if this Spark cannot run the sources.
+    """
     if name not in ("data_source", "register"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    demand_sources()
     from tailrace.spark import source
 
     return getattr(source, name)

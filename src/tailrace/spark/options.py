@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.config.option import holds_secret
 from tailrace.errors import ConfigError
+from tailrace.spark.capabilities import is_client
 from tailrace.spark.cluster import is_local
 
 if TYPE_CHECKING:
@@ -63,21 +64,25 @@ def options(mapping: Mapping[str, str]) -> dict[str, str]:
     event.max.change.bytes a share of the JVM's memory, tasks.in.files true if tasks run on this host and can share
     files.
     """
-    from pyspark import SparkContext
-
     from tailrace.process.temporary import can_share_files
-    from tailrace.spark.cluster import is_local
-
-    pass
 
     given = dict(mapping)
     named = {name.strip().lower() for name in given}
-    context = SparkContext._active_spark_context
+    context = _context()
     if context is not None and _LIMIT not in named:
         given[_LIMIT] = str(most_change_bytes(context))
     if context is not None and _IN_FILES not in named:
         given[_IN_FILES] = str(is_local(str(context.master)) and can_share_files()).lower()
     return {CARRIER: json.dumps(given, ensure_ascii=False)}
+
+
+def _context() -> SparkContext | None:
+    """Return the running context; None also where there can be none, as in a client of Spark Connect."""
+    if is_client():
+        return None
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context
 
 
 def unpacked(given: Mapping[str, str]) -> dict[str, str]:

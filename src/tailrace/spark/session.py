@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tailrace.config.jar import Jar
+from tailrace.errors import PrerequisiteError
 from tailrace.process import temporary
+from tailrace.spark import capabilities
 from tailrace.spark.cluster import LOCAL, demand, is_local
 from tailrace.spark.startup import archive, fork_server
-from tailrace.spark.startup.gateway import Launch, spark_home
+from tailrace.spark.startup.gateway import Launch
 from tailrace.spark.startup.jars import files_of
 from tailrace.spark.startup.java import cache_directory, find_java, java_home, names_collector
 from tailrace.spark.startup.python import worker_python
@@ -53,7 +55,6 @@ LOCAL_SETTINGS: Mapping[str, str] = {
 }
 """Further settings of a local session; `config` may override each of them."""
 
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ENABLED, _SOCKETS = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
 # Length of `/.UUID.sock`, which PySpark appends to the directory, in bytes.
@@ -108,10 +109,16 @@ def session(
     and modules. Executors of a cluster start the Python named by `spark.pyspark.python` or PYSPARK_PYTHON, else by the
     path of this process's Python.
 
-    Raises PrerequisiteError without Java 17, or if missing jars cannot be fetched; ConnectionFailed if a stand-alone
-    master does not answer; JvmLost if the JVM ends at its start.
+    A JVM or a session that the platform has brought keeps its jars and Java's options too: nothing of these is set. A
+    client of Spark Connect gets its session with `config` alone.
+
+    Raises PrerequisiteError without Java 17, if missing jars cannot be fetched, or if this Spark cannot run the
+    sources; ConnectionFailed if a stand-alone master does not answer; JvmLost if the JVM ends at its start.
     """
     given = dict(config or {})
+    capabilities.demand_sources()
+    if capabilities.is_client():
+        return _client(given, jars)
     if launched is None:
         launched = launch(
             given,
@@ -157,13 +164,14 @@ def launch(
     the fork server imports them once, or, without it, the process that makes the workers. The other parameters and the
     errors are those of `session`.
     """
-    if _SUBMITTED in os.environ or _is_running():
+    if capabilities.is_brought() or capabilities.has_jvm():
         return None
+    capabilities.demand_jvm()
     given = dict(config or {})
     settings = _settings(given, jars, app_name, master, memory, log_level)
     demand(master)
     java = find_java()
-    flags = archive.flags(archive.usable(java[0], spark_home()))
+    flags = archive.flags(archive.usable(java[0], capabilities.spark_home()))
     # Of two contradicting options Java takes the last.
     settings[_JAVA_OPTIONS] = f"{flags} {settings[_JAVA_OPTIONS]}".lstrip()
     _name_python(is_local(master), given.get("spark.pyspark.python"))
@@ -180,26 +188,39 @@ def _settings(
 ) -> dict[str, str]:
     """Return Spark's settings: those `given` over those of this module."""
     local = is_local(master)
-    submitted = _SUBMITTED in os.environ
-    settings = {"spark.app.name": app_name, **SETTINGS, "spark.driver.memory": memory}
-    if local and not submitted:
+    settings = {"spark.app.name": app_name, **SETTINGS}
+    if capabilities.is_brought():
+        return {**settings, **given}
+    settings |= {"spark.driver.memory": memory, "spark.master": master}
+    if local:
         settings |= LOCAL_SETTINGS
-    if not submitted:
-        settings["spark.master"] = master
-    if local and not submitted and not _is_running():
-        settings |= _sockets(given.get(_SOCKETS))
-    if local and not submitted:
+        if not capabilities.has_jvm():
+            settings |= _sockets(given.get(_SOCKETS))
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     if jars:
         settings["spark.jars"] = ",".join(map(str, files_of(jars)))
     settings |= given
-    if not submitted:
-        own = given.get(_JAVA_OPTIONS, "")
-        java = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_log_settings(log_level)} {_UNCHECKED}"
-        if local and not names_collector(own):
-            java = f"{java} {_COLLECTOR}"
-        settings[_JAVA_OPTIONS] = f"{java} {own}".rstrip()
+    own = given.get(_JAVA_OPTIONS, "")
+    java = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_log_settings(log_level)} {_UNCHECKED}"
+    if local and not names_collector(own):
+        java = f"{java} {_COLLECTOR}"
+    settings[_JAVA_OPTIONS] = f"{java} {own}".rstrip()
     return settings
+
+
+def _client(given: Mapping[str, str], jars: Sequence[Jar]) -> SparkSession:
+    """Return the session of a client of Spark Connect. Raises PrerequisiteError if its server would need jars."""
+    if jars:
+        raise PrerequisiteError(
+            f"A client of Spark Connect cannot give its server {', '.join(jar.file_name for jar in jars)}.",
+            "Unset SPARK_REMOTE for a Spark of this process's own.",
+        )
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for name, value in given.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def _quieten(running: SparkSession) -> None:
@@ -267,12 +288,6 @@ def _sockets(given: str | None = None) -> dict[str, str]:
     if len(os.fsencode(folder)) + _SOCKET_NAME > fork_server.SOCKET_PATH:
         return {_ENABLED: "false"}
     return {_ENABLED: "true", _SOCKETS: folder}
-
-
-def _is_running() -> bool:
-    """Return True if this process has a JVM, without importing PySpark."""
-    context = sys.modules.get("pyspark.core.context")
-    return context is not None and context.SparkContext._gateway is not None
 
 
 def _log_settings(level: str) -> Path:

@@ -18,7 +18,8 @@ from tailrace import sinks
 from tailrace.connectors import registry
 from tailrace.errors import TailraceError
 from tailrace.sinks.tables.sink import TablesSink
-from tailrace.spark.source import ChangeStreamReader, new_run_id
+from tailrace.spark.source import new_run_id
+from tailrace.spark.stream_reader import ChangeStreamReader
 from tests.fix_postgres import Database
 from tests.simulation.schema.author import ALTERATIONS, Alterations, Author
 from tests.simulation.schema.copies import Copies, Row

@@ -80,10 +80,3 @@ def test_the_jvm_that_writes_the_command_is_a_small_one(tmp_path: Path, monkeypa
     launched._process.wait(30)
     launched.abandon()
     assert (tmp_path / "told").read_text() == f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dmine=1|{tmp_path}\n"
-
-
-def test_the_directory_of_spark_is_that_of_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyspark.find_spark_home import _find_spark_home
-
-    monkeypatch.delenv("SPARK_HOME", raising=False)
-    assert str(gateway.spark_home()) == _find_spark_home()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tailrace.spark import session
+from tailrace.config.jar import Jar
+from tailrace.errors import PrerequisiteError
+from tailrace.spark import capabilities, session
 from tailrace.spark.startup import gateway
 
 
@@ -36,6 +40,12 @@ def test_a_directory_that_was_named_is_taken_and_kept(tmp_path: Path) -> None:
     assert session._sockets(str(tmp_path / ("d" * 100))) == {"spark.python.unix.domain.socket.enabled": "false"}
 
 
+def of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the process look like one that has no JVM yet, though other tests may have started one."""
+    for name in ("is_brought", "has_jvm"):
+        monkeypatch.setattr(capabilities, name, lambda: False)
+
+
 class Started(Exception):
     """Raised where the JVM would start."""
 
@@ -52,7 +62,7 @@ def test_sessions_of_clusters_keep_to_tcp(monkeypatch: pytest.MonkeyPatch, maste
         raise Started
 
     monkeypatch.setenv("PYSPARK_PYTHON", "python3")
-    monkeypatch.setattr(session, "_is_running", lambda: False)
+    of_its_own(monkeypatch)
     monkeypatch.setattr(session, "Launch", start)
     with pytest.raises(Started):
         session.session({"spark.app.name": "other"}, master=master)
@@ -94,7 +104,7 @@ def started(monkeypatch: pytest.MonkeyPatch, master: str, config: dict[str, str]
         raise Started
 
     monkeypatch.setenv("PYSPARK_PYTHON", "python3")
-    monkeypatch.setattr(session, "_is_running", lambda: False)
+    of_its_own(monkeypatch)
     monkeypatch.setattr(session, "Launch", start)
     monkeypatch.setattr(session, "demand", lambda master: None)
     with pytest.raises(Started):
@@ -155,3 +165,39 @@ def test_a_jvm_starts_before_pyspark_is_imported() -> None:
     )
     code = f"import sys, {names}; sys.exit(bool({{'pyspark', 'numba'}} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("platform", ["spark-submit", "a running session"])
+def test_what_a_platform_has_started_keeps_its_jars_and_its_java_options(
+    monkeypatch: pytest.MonkeyPatch, platform: str
+) -> None:
+    of_its_own(monkeypatch)
+    if platform == "spark-submit":
+        monkeypatch.undo()
+        monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    else:
+        monkeypatch.setattr(capabilities, "is_brought", lambda: True)
+    monkeypatch.setattr(session, "files_of", lambda jars: pytest.fail("jars were looked for"))
+    jar = Jar("org", "part", "1", "0" * 64)
+    settings = session._settings({"spark.mine": "1"}, [jar], "app", "local[2]", "2g", "off")
+    assert settings["spark.mine"] == "1"
+    assert [name for name in settings if re.search("jars|extraJavaOptions|memory|master|fs.file", name)] == []
+    assert session.launch(jars=[jar]) is None
+
+
+def test_a_client_of_spark_connect_gets_its_session_without_settings_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql import SparkSession
+
+    set_: dict[str, str] = {}
+    builder = SimpleNamespace(getOrCreate=lambda: "connected")
+    builder.config = lambda name, value: set_.update({name: value}) or builder
+    monkeypatch.setenv("SPARK_REMOTE", "sc://somewhere:15002")
+    monkeypatch.setattr(SparkSession, "builder", builder)
+    made: object = session.session({"spark.mine": "1"})
+    assert (made, set_) == ("connected", {"spark.mine": "1"})
+    with pytest.raises(PrerequisiteError, match=r"Spark Connect cannot give its server part-1\.jar"):
+        session.session(jars=[Jar("org", "part", "1", "0" * 64)])
+    monkeypatch.setattr(capabilities, "is_brought", lambda: False)
+    monkeypatch.setattr(capabilities, "has_jvm", lambda: False)
+    with pytest.raises(PrerequisiteError, match=r"client of Spark Connect \(SPARK_REMOTE\), and has no JVM"):
+        session.launch()

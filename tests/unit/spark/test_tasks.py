@@ -20,7 +20,7 @@ import pytest
 
 from tailrace.connectors.registry import parse
 from tailrace.errors import ProcessLost, SpoolFailed
-from tailrace.spark.source import ChangeStreamReader
+from tailrace.spark.stream_reader import ChangeStreamReader
 from tailrace.spark.tasks import PACKED_BYTES, PlacedPartition, TaskFiles, TaskPartition
 
 FIRST, SECOND, THIRD = {"lsn": "1"}, {"lsn": "2"}, {"lsn": "3"}

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tailrace.errors import PrerequisiteError
-from tailrace.spark.startup.gateway import spark_home
+from tailrace.spark.capabilities import spark_home
 from tailrace.spark.startup.java import cache_directory, find_java
 
 COMMAND = "command.json"

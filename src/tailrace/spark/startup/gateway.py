@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import runpy
 import shlex
 import signal
 import struct
@@ -15,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tailrace.errors import JvmLost
+from tailrace.spark.capabilities import spark_home
 from tailrace.spark.processes import lost
 from tailrace.spark.startup.java import names_collector
 
@@ -25,14 +24,6 @@ _LAUNCHER = "SPARK_LAUNCHER_OPTS"
 
 _BRIEF, _SERIAL = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 """Java's options for the launcher's short-lived JVM, which only prints the command of the real one."""
-
-
-def spark_home() -> Path:
-    """Return Spark's directory, as PySpark finds it. Does not import PySpark: the JVM starts before that."""
-    package = importlib.util.find_spec("pyspark")
-    assert package is not None
-    assert package.origin is not None
-    return Path(runpy.run_path(str(Path(package.origin).with_name("find_spark_home.py")))["_find_spark_home"]())
 
 
 class Launch:

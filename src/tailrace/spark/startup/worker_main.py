@@ -24,6 +24,7 @@ LOADED = "TAILRACE_LOADED"
 """The environment variable with the names of the modules that tasks need, separated by commas."""
 
 DAEMON, TASKS = "pyspark.daemon", "pyspark.worker"
+_OWN = ("tailrace.spark.source", "tailrace.spark.stream_reader")
 
 
 def is_left_alone(error: BaseException | None) -> bool:
@@ -52,7 +53,7 @@ def _print(*arguments: Any, **named: Any) -> None:
 def load(*workers: str) -> None:
     """Import the modules `workers` and those that tasks need. Ignores errors: they recur where a module is needed."""
     named = os.environ.get(LOADED, "")
-    for module in (*workers, *(["tailrace.spark.source", *named.split(",")] if named else [])):
+    for module in (*workers, *([*_OWN, *named.split(",")] if named else [])):
         with suppress(Exception):
             import_module(module)
     if named and TASKS in workers:

@@ -31,6 +31,7 @@ VERSION = "4.4.0"
 """The version of Delta Lake in the jars. In a session with another version, rows are merged by MERGE."""
 
 _DELTA = "org.apache.spark.sql.delta"
+_MADE, _PARAMETERS = "org.apache.spark.sql.execution.LogicalRDD", 9
 _VIEW = "tailrace_replacing"
 _NEEDED, _FOREIGN = "delta.enableDeletionVectors", ("delta.enableChangeDataFeed", "delta.enableRowTracking")
 """Properties that a table must have to replace rows, and must not have, because with them an update is recorded
@@ -94,6 +95,22 @@ def _is_known(session: SparkSession) -> bool:
     """Return True if the session's Delta Lake has the version whose internals this module uses."""
     jvm: Any = session._jvm
     return bool(getattr(jvm, "io.delta.package").VERSION() == VERSION)
+
+
+def _demand_fitting(session: SparkSession) -> None:
+    """Raise SinkError if Delta Lake's jars cannot work in this Spark: they would fail only at the first merge.
+
+    They make this object of Spark's with nine parameters, which each version of Spark may change.
+    """
+    loader: Any = session._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+    made = loader.loadClass(_MADE).getConstructors()
+    found = sorted({int(one.getParameterCount()) for one in made})
+    if _PARAMETERS not in found:
+        raise SinkError(
+            f"Delta Lake {VERSION} does not fit Spark {session.version}: {_MADE} takes {found[0] if found else 0} "
+            f"parameters there, and Delta Lake gives {_PARAMETERS}.",
+            "Use a Spark for which this Delta Lake was made, such as 4.2, or debezium.sink.tables.format=iceberg.",
+        )
 
 
 def _newest(transaction: Any, application: str) -> int:
@@ -483,6 +500,8 @@ class Delta(TableFormat):
                 "Create it with the settings in tailrace.sinks.tables.formats.delta.Delta.settings, and with Delta's "
                 "jars.",
             )
+        if _is_known(spark):
+            _demand_fitting(spark)
 
     def table(self, session: SparkSession, path: str) -> Stored:
         return DeltaTable(session, path)
