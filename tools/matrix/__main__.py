@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -142,9 +143,9 @@ def table(found: Mapping[str, Mapping[str, str]]) -> str:
     return "\n".join(lines) + "\n" + (("\n" + "\n".join(notes) + "\n") if notes else "")
 
 
-def _public(sentence: str) -> str:
-    """Return a sentence without the directories of this machine."""
-    return sentence.replace(str(PLACE), "…")
+def _public(text: str) -> str:
+    """Return the first sentence of a text, without the directories of this machine."""
+    return re.sub(rf" in {re.escape(str(PLACE))}\S*", "", text).partition(". ")[0].rstrip(".") + "."
 
 
 def _write(page: Path, text: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailrace import __version__
-from tailrace.command import maintain, slots
+from tailrace.command import jars, maintain, slots
 from tailrace.command.stop_request import INTERRUPTED
 from tailrace.connectors import signalling
 from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
@@ -60,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     level = logging.DEBUG if arguments.debug else arguments.level
     log_lines.show(level=level)
     try:
+        jars.apply(arguments)
         return int(arguments.command(arguments) or 0)
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -98,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Check FILE and the server that it names. An error gives the exit code 2, 3 or 4.",
     )  # fmt: skip
     _add_file(check)
+    jars.add_option(check)
     check.add_argument("--offline", action="store_true", help="check the file without the server; exit code 0 or 2")
     check.set_defaults(command=_check)
 
@@ -140,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     warm.set_defaults(command=_warm)
 
+    jars.add_command(commands, shared)
     maintain.add_commands(commands, shared)
 
     demo = commands.add_parser(
@@ -174,6 +177,7 @@ def _add_spark(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--master", metavar="URL", help="Spark master, such as spark://HOST:7077; default: local[*]")
     add("--conf", metavar="NAME=VALUE", action="append", default=[], help="setting of Spark; repeatable")
+    jars.add_option(parser)
 
 
 def _read(arguments: argparse.Namespace, opening: str = "") -> RunConfig:
@@ -276,7 +280,10 @@ def _check(arguments: argparse.Namespace) -> int:
     source = parse(run.source.connector, run.source.texts | sink.source_options())
     found = find(source.connector).load_prerequisites().check(source)
     counted, failed = migration.show(
-        [*found, *advice.channels(run.source), *sink.advice(), *reachable.findings(run, sink, {})]
+        [
+            *(*found, *advice.channels(run.source), *sink.advice()),
+            *(*reachable.findings(run, sink, {}), *jars.check(sink.jars)),
+        ]
     )
     print(counted)
     return PrerequisiteError.exit_code if failed else 0

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tailrace.command import jars
 from tailrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def add_commands(commands: Any, shared: argparse.ArgumentParser) -> None:
     )
     made.add_argument("--upsert-keep-deletes", action="store_true", help="keep deleted rows, as the sink's option does")
     made.add_argument("--unknown-values", choices=("stop", "null"), default="stop", help="as the sink's option does")
+    jars.add_option(made)
     made.set_defaults(command=_rebuild)
 
     kept = commands.add_parser(
@@ -45,6 +47,7 @@ def add_commands(commands: Any, shared: argparse.ArgumentParser) -> None:
     kept.add_argument("--optimize", action="store_true", help="compact small files")
     kept.add_argument("--vacuum", action="store_true", help="remove old moments, and files that no other moment needs")
     kept.add_argument("--retain", metavar="HOURS", help="keep moments of the last HOURS, 1 to 168; default: 168")
+    jars.add_option(kept)
     kept.set_defaults(command=_maintain)
 
 
@@ -112,10 +115,10 @@ def _session(path: str) -> Iterator[SparkSession]:
     from tailrace.spark.session import session
 
     formats = _formats(path)
-    jars = [jar for one in formats for jar in one.jars]
+    needed = [jar for one in formats for jar in one.jars]
     settings = {name: text for one in formats for name, text in one.settings.items()}
     before = SparkSession.getActiveSession()
-    spark = session(settings, jars=jars, log_level="off")
+    spark = session(settings, jars=needed, log_level="off")
     try:
         if len(formats) == 1:
             formats[0].demand(spark)
