@@ -10,6 +10,7 @@ import base64
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -28,7 +29,7 @@ from tailrace.spark.startup.java import cache_directory, find_java
 JARS = "TAILRACE_JARS"
 """The environment variable with the directory or the repository of jars."""
 
-_ADDRESSES = ("http", "https", "file")
+_ADDRESS = re.compile(r"(https?|file):")
 _ELSEWHERE = (
     f"Where there is a way to them run `tailrace jars --to DIR`, and name that directory here by --jars DIR or {JARS}; "
     "or name a Maven repository that this machine reaches in the same way."
@@ -72,7 +73,7 @@ def _given() -> str:
 
 
 def _is_address(given: str) -> bool:
-    return urlsplit(given).scheme in _ADDRESSES
+    return _ADDRESS.match(given) is not None
 
 
 def _demand(jars: Sequence[Jar], directory: str) -> None:
