@@ -32,8 +32,8 @@ _IDLE = {
     "3": {
         "route.by.field": "Debezium does nothing with it for MongoDB either",
         "sanitize.field.names": "Debezium does nothing with it since 3 either",
-        "operation.header": "Debezium has it no longer since 2; use add.headers = op",
-        "add.source.fields": "Debezium has it no longer since 2; use add.fields",
+        "operation.header": "Debezium dropped it in version 2; use add.headers = op",
+        "add.source.fields": "Debezium dropped it in version 2; use add.fields",
     },
     "1.1": {"route.by.field": "Debezium does nothing with it for MongoDB either"},
 }
