@@ -66,7 +66,7 @@ def test_a_certificate_is_checked_by_authority_and_by_name(secured: Derby, derby
             "no known authority",
             "driver.SSLServerCertificate",
         ),
-        "no authority": (options(secured, Security="SSL"), "no authority", "driver.SSLServerCertificate"),
+        "no authority": (options(secured, Security="SSL"), "no known authority", "driver.SSLServerCertificate"),
         "server in the clear": (options(derby_server, **trusted), "cannot be established", "driver.Security"),
         "client in the clear": (options(secured), "Nothing answers as Db2", "driver.Security"),
     }
