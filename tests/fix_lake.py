@@ -21,7 +21,7 @@ from tailrace.columns.blocks import Head
 from tailrace.connectors.registry import find, from_entries
 from tailrace.connectors.source_status import SourceStatus
 from tailrace.errors import SinkError
-from tailrace.observe.status import Status
+from tailrace.monitoring.status import Status
 from tailrace.pipeline import Pipeline
 from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.positions import NAME

@@ -13,8 +13,8 @@ from tailrace.config.files import RunConfig
 from tailrace.config.transforms import transforms
 from tailrace.connectors.registry import find, parse
 from tailrace.errors import TailraceError
-from tailrace.observe.failures import cause
-from tailrace.observe.status import METRIC
+from tailrace.monitoring.failures import cause
+from tailrace.monitoring.status import METRIC
 from tailrace.sinks.base import Sink
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.spark.lock import CheckpointLock

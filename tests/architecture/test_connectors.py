@@ -56,7 +56,7 @@ def test_no_connectors_name_stands_in_a_shared_room() -> None:
     files = shared_files()
     rooms = {path.relative_to(SOURCE).parts[0] for path in files}
     assert rooms >= {"config", "columns", "events", "kernels", "snapshot", "sinks", "spark", "transforms"}
-    assert rooms >= {"command", "observe", "process", "pipeline.py", "connectors"}
+    assert rooms >= {"command", "monitoring", "process", "pipeline.py", "connectors"}
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in files

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tailrace.command import cli
 from tailrace.connectors import reference, registry
 from tailrace.errors import ConfigError
-from tailrace.observe.status import StatusLine
+from tailrace.monitoring.status import StatusLine
 from tailrace.pipeline import Pipeline
 from tailrace.spark import options, register
 from tests.extending.reading import read

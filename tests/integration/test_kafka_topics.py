@@ -20,7 +20,7 @@ from tailrace.columns import COLUMNS
 from tailrace.columns.row import PLACES, row_schema
 from tailrace.connectors.registry import from_entries, parse
 from tailrace.errors import ConnectionFailed, SinkError
-from tailrace.observe.failures import cause
+from tailrace.monitoring.failures import cause
 from tailrace.pipeline import Pipeline, read_columns
 from tailrace.sinks import brokers
 from tests.fix_kafka import Kafka

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tailrace import sinks
 from tailrace.columns import ROW_SCHEMA
 from tailrace.errors import ConversionError, SinkError
-from tailrace.observe.failures import cause
+from tailrace.monitoring.failures import cause
 from tailrace.sinks.console import ConsoleSink
 from tailrace.sinks.files import line
 from tailrace.sinks.kafka import _placed

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tailrace.connectors.postgres.verify_source import ComparedSnapshot
 from tailrace.connectors.registry import from_entries
 from tailrace.errors import ConfigError, PrerequisiteError, SinkError
-from tailrace.observe.failures import cause
+from tailrace.monitoring.failures import cause
 from tailrace.pipeline import Pipeline
 from tailrace.sinks.tables.formats.iceberg.library import is_there
 from tailrace.sinks.tables.formats.known import found_at

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tailrace.connectors import registry
 from tailrace.errors import ConfigError
-from tailrace.observe.failures import cause
+from tailrace.monitoring.failures import cause
 from tailrace.spark import register
 from tailrace.spark.batch import demand
 

@@ -23,8 +23,8 @@ from tailrace.errors import (
     SinkError,
     TailraceError,
 )
-from tailrace.observe.failures import cause, recognise
-from tailrace.observe.status import METRIC, Status, StatusLine
+from tailrace.monitoring.failures import cause, recognise
+from tailrace.monitoring.status import METRIC, Status, StatusLine
 from tailrace.sinks.console import render
 from tailrace.spark import session
 from tailrace.spark.lock import CheckpointLock

@@ -9,7 +9,7 @@ import pytest
 
 from tailrace.connectors.postgres.status import describe
 from tailrace.connectors.source_status import TableProgress, tables
-from tailrace.observe.status import Pace, StatusLine, bar, described
+from tailrace.monitoring.status import Pace, StatusLine, bar, described
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot
 
 CHUNKS = [("public.t", 3), ("public.u", 1), ("s.v", 1)]

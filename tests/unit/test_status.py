@@ -22,7 +22,7 @@ from tailrace.connectors.postgres.snapshot.session import SnapshotProgress as Po
 from tailrace.connectors.registry import OWN, find
 from tailrace.connectors.source_status import SnapshotStatus, SourceStatus, TableProgress
 from tailrace.log.contracts import Offset
-from tailrace.observe.status import Status, StatusLine
+from tailrace.monitoring.status import Status, StatusLine
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot
 from tailrace.snapshot.plan import PlannedTable, SnapshotPlan
 from tailrace.snapshot.progress import Progress

@@ -20,7 +20,7 @@ from tailrace.command import jars, maintain, slots
 from tailrace.command.stop_request import INTERRUPTED
 from tailrace.connectors import signalling
 from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
-from tailrace.observe.failures import cause
+from tailrace.monitoring.failures import cause
 from tailrace.process import log_lines
 from tailrace.verify import arguments as verifying
 
@@ -102,6 +102,16 @@ def _parser() -> argparse.ArgumentParser:
     jars.add_option(check)
     check.add_argument("--offline", action="store_true", help="check the file without the server; exit code 0 or 2")
     check.set_defaults(command=_check)
+
+    status = commands.add_parser(
+        "status", parents=[shared], help="show what the pipeline of a file does, or why it ended",
+        description="Show what the pipeline of FILE does, or why it ended. No server is asked.",
+    )  # fmt: skip
+    _add_file(status)
+    status.add_argument("--checkpoint", metavar="DIR", help="directory of Spark's checkpoint")
+    status.add_argument("--json", action="store_true", help="print the whole status as JSON")
+    status.add_argument("--watch", action="store_true", help="show it again every two seconds, until Ctrl-C")
+    status.set_defaults(command=_status)
 
     migrate = commands.add_parser(
         "migrate", parents=[shared], help="show what becomes of each entry of a Debezium file",
@@ -262,6 +272,12 @@ def _spark(arguments: argparse.Namespace) -> tuple[str | None, dict[str, str]]:
     if master is not None and "PYSPARK_GATEWAY_PORT" in os.environ:
         raise ConfigError("--master is given, but spark-submit has already named a master.", "Leave --master out.")
     return master, dict(cluster.settings(arguments.conf))
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from tailrace.command import status
+
+    return status.show(_read(arguments), is_json=arguments.json, is_watched=arguments.watch)
 
 
 def _check(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tailrace.observe.status import Describe, Status
+from tailrace.monitoring.status import Describe, Status
 
 log = logging.getLogger("tailrace")
 

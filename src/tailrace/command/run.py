@@ -18,6 +18,7 @@ from tailrace.connectors.registry import find
 from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:
+    from tailrace.monitoring.monitor import Monitor
     from tailrace.pipeline import Pipeline
     from tailrace.sinks.base import Sink
 
@@ -32,6 +33,7 @@ def run(
     With `is_last` the process ends next, and does not wait for its JVM's end.
     """
     with StopRequest() as stop:
+        from tailrace.monitoring.monitor import Monitor
         from tailrace.pipeline import Pipeline
         from tailrace.spark.cluster import is_local
 
@@ -45,8 +47,10 @@ def run(
             began = time.monotonic()
             # Spark's JVM starts while the server is checked. Most checks fail within a second, and end the JVM.
             pipeline.begin()
-            _check(pipeline, phases, conf, local=master is None or is_local(master))
-            _deliver(pipeline, once, stop, phases, began, is_last=is_last)
+            # from here on the checkpoint is this run's, and with it the status in it
+            with Monitor(configured) as monitor:
+                _check(pipeline, phases, conf, local=master is None or is_local(master))
+                _deliver(pipeline, once, stop, (phases, monitor), began, is_last=is_last)
         finally:
             phases.close()
             pipeline.stop(is_last=is_last)
@@ -105,11 +109,13 @@ def _check(pipeline: Pipeline, phases: Phases, conf: Mapping[str, str], *, local
             log.info("%s", finding.text)
 
 
-def _deliver(pipeline: Pipeline, once: bool, stop: StopRequest, phases: Phases, began: float, *, is_last: bool) -> None:
+def _deliver(
+    pipeline: Pipeline, once: bool, stop: StopRequest, shown: tuple[Phases, Monitor], began: float, *, is_last: bool
+) -> None:
     """Run the pipeline to its end. Re-raises its failure, as a TailraceError if the cause is known."""
     try:
         try:
-            _follow(pipeline, once, stop, phases, began)
+            _follow(pipeline, once, stop, shown, began)
         finally:
             pipeline.stop(is_last=is_last)
     except Exception as error:
@@ -123,12 +129,13 @@ def _deliver(pipeline: Pipeline, once: bool, stop: StopRequest, phases: Phases, 
             raise known from error
 
 
-def _follow(pipeline: Pipeline, once: bool, stop: StopRequest, phases: Phases, began: float) -> None:
+def _follow(pipeline: Pipeline, once: bool, stop: StopRequest, shown: tuple[Phases, Monitor], began: float) -> None:
     """Start the pipeline and show its status until it ends or is interrupted. Re-raises its failure."""
-    from tailrace.observe.listener import observed
-    from tailrace.observe.status import StatusLine
+    from tailrace.monitoring.listener import observed
+    from tailrace.monitoring.status import StatusLine
     from tailrace.spark.processes import process_lost
 
+    phases, monitor = shown
     stop.postpone()
     # On the main thread Spark's session would handle Ctrl-C itself, and end in the middle of its start.
     with ThreadPoolExecutor(1, "tailrace-start") as starter:
@@ -146,10 +153,19 @@ def _follow(pipeline: Pipeline, once: bool, stop: StopRequest, phases: Phases, b
     phases.begin("waiting for the first batch")
     line = StatusLine(find(pipeline.run.source.connector).load_describe())
     # No status line on a terminal to which the sink prints records: the line rewrites itself.
-    shown = not (pipeline.sink.prints and sys.stdout.isatty() and sys.stderr.isatty())
-    with observed(pipeline.spark, line, stop.wake, phases) as ended:
+    has_line = not (pipeline.sink.prints and sys.stdout.isatty() and sys.stderr.isatty())
+    tracker = pipeline.spark.sparkContext.statusTracker()
+    monitor.follow(lambda: bool(tracker.getActiveJobsIds()))
+    observation = monitor.observation
+
+    def idle() -> None:
+        phases.idle()
+        observation.tick()
+
+    updates = (phases.progress, line.update, observation.update)
+    with observed(pipeline.spark, *updates, idle=idle, wake=stop.wake) as ended:
         while query.isActive and not stop.wait(0.5):
-            if shown:
+            if has_line:
                 line.update(None)
         if not stop.asked:
             # Spark reports the last batch on another thread, after the query has ended.

@@ -8,15 +8,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tailrace.config.naming import STRATEGIES
-from tailrace.config.option import Kind, Option, at_least, matching
+from tailrace.config.option import Kind, Option, at_least, between, matching
 from tailrace.process.log_lines import FORMS
 
 NO_JVM = "it names a Java class, and no Java plug-ins are loaded"
 """The reason why classes are refused."""
 
-_NO_METRICS = "there are no Java metrics; the status line and Spark's progress show the pipeline's state"
-
 NO_QUEUE = "there is no queue to tune between reader and converter"
+
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*=.*")
+
+
+def _are_labels(values: list[str]) -> str:
+    wrong = next((value for value in values if not _LABEL.fullmatch(value)), None)
+    return "" if wrong is None else f"has entries of the form name=value, not {wrong!r}"
 
 
 @dataclass(slots=True)
@@ -55,6 +60,8 @@ class Traits:
     - `transforms`: its own transforms as `module:attribute`, by the text of `transforms.<name>.type`. They take
       precedence over those of `tailrace.config.transforms`.
     - `gives_blocks`: its changes are available as blocks of typed rows (`tailrace.columns.blocks`).
+    - `bean`: its name in Debezium's beans, and so in metrics, if that is another than `connector`; `bean_has_task`: the
+      beans have the number of the task.
     - `splits_tables`: several tasks may read a batch's changes of one table (`event.order=key`).
     """
 
@@ -67,6 +74,8 @@ class Traits:
     transforms: Mapping[str, str] = field(default_factory=dict)
     gives_blocks: bool = False
     splits_tables: bool = True
+    bean: str = ""
+    bean_has_task: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +194,16 @@ FLOW = (
     Option("memory.management.<part>.class", Kind.TEXT, "Java class that holds schemas.",
            "io.debezium.relational.ConcurrentMapTableMappingStorage",
            pattern=r"memory\.management\.(schemas|tables)\.class", notice=NO_JVM),
-    Option("custom.metric.tags", Kind.TEXT, "Tags of Java metrics.", notice=_NO_METRICS),
+    Option("custom.metric.tags", Kind.LIST, "Further labels of all metrics, as name=value.", [],
+           check=_are_labels),
     Option("custom.sanitize.pattern", Kind.TEXT, "Options hidden in logs.",
            r".*secret$|.*password$|.*sasl\.jaas\.config$|.*basic\.auth\.user\.info|.*registry\.auth\.client-secret"
            r"|.*credentials\.json$|.*connectionstring$|.*connection\.string$",
            notice="options are not logged with their values"),
-    Option("statistics.metrics.enabled", Kind.BOOLEAN, "Statistics of Java metrics.", True, notice=_NO_METRICS,
-           neutral=(False,)),
-    Option("internal.advanced.metrics.enable", Kind.BOOLEAN, "More Java metrics.", False, notice=_NO_METRICS),
+    Option("statistics.metrics.enabled", Kind.BOOLEAN,
+           "Show least, greatest and mean value and quantiles of MilliSecondsBehindSource.", True),
+    Option("internal.advanced.metrics.enable", Kind.BOOLEAN, "Counts by table.", False,
+           notice="counts by table are always shown", neutral=(True,)),
     Option("openlineage.integration.enabled", Kind.BOOLEAN, "Whether lineage is reported.", False,
            notice="lineage is not reported"),
     Option("openlineage.integration.<option>", Kind.TEXT, "Options of lineage.",
@@ -242,6 +253,28 @@ OWN = (
     Option("tasks.in.files", Kind.BOOLEAN,
            "Keep batches of more than 1 MB in a temporary file instead of Spark's plan; workers must run on the "
            "planner's host as the same user. Unset: true if Spark's master is local, on Linux.", False),
+    Option("http.port", Kind.INTEGER,
+           "Port of the HTTP server with page, status, metrics and health of the pipeline; 0: there is none.", 0,
+           check=between(0, 65_535)),
+    Option("http.host", Kind.TEXT, "Address that the HTTP server listens at.", "127.0.0.1"),
+    Option("http.auth", Kind.TEXT,
+           "Demand a token for everything but health and the empty page, in the header `Authorization: Bearer TOKEN`, "
+           "or demand none.", "token", choices=("token", "none")),
+    Option("http.token", Kind.SECRET,
+           "Token of the HTTP server; unset: a random one in the file `http.token` of the checkpoint.",
+           check=matching(r"[!-~]{8,}", "at least 8 printable characters without blanks")),
+    Option("health.live.timeout.ms", Kind.INTEGER,
+           "Time after which the pipeline counts as stuck if it has neither begun nor ended a batch and has looked for "
+           "no changes, in ms.", 60_000, check=at_least(1000)),
+    Option("metrics.opentelemetry", Kind.BOOLEAN,
+           "Send metrics by OpenTelemetry, as the environment variables OTEL_* say. Needs tailrace[opentelemetry].",
+           False),
+    Option("metrics.interval.ms", Kind.INTEGER,
+           "Interval at which the server is asked what it keeps of its log, in ms, by a short connection; 0: never.",
+           15_000, check=at_least(0)),
+    Option("metrics.tables.max", Kind.INTEGER,
+           "Maximum number of tables with metrics of their own: those with the most changes. The others share the "
+           "label `other`.", 1000, check=between(0, 10_000)),
     Option("checkpoint.location", Kind.TEXT,
            "Directory of Spark's checkpoint, or a location with a scheme, such as s3a://…; unset: .tailrace/<name>."),
     Option("connect.timeout.ms", Kind.INTEGER,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tailrace.connectors.captured import Capturing
     from tailrace.connectors.consistent_read import Comparing, Reading
     from tailrace.connectors.findings import Finding
+    from tailrace.connectors.retention import Retaining
     from tailrace.connectors.row_lookup import Opening
     from tailrace.connectors.source_status import Offsets, SourceStatus
     from tailrace.events.event_settings import EventSettings
@@ -100,6 +101,7 @@ class Descriptor:
     - `slots` names a module that implements Slots; "" if no slot keeps the log of this database.
     - `listed` names a module for the page of typed rows: LISTED has the types, each with a column, FORM the connector's
       part of events.
+    - `retention` names a tailrace.connectors.retention.Retaining, for metrics of the server's log.
     """
 
     traits: Traits
@@ -123,6 +125,7 @@ class Descriptor:
     compared: str = ""
     present: str = ""
     slots: str = ""
+    retention: str = ""
     listed: str = ""
 
     @property
@@ -145,7 +148,7 @@ class Descriptor:
         """The names of the parts that the connector has, by field."""
         fields = (
             "options", "planner", "prerequisites", "send_signal", "describe", "documents", "dialect", "form",
-            "captured", "held", "compared", "present", "slots", "listed",
+            "captured", "held", "compared", "present", "retention", "slots", "listed",
         )  # fmt: skip
         return {field: named for field in fields if (named := getattr(self, field))}
 
@@ -192,6 +195,11 @@ class Descriptor:
     def load_slots(self) -> Slots | None:
         """Return the part that explains and drops slots; None if there are none. Driver."""
         found: Slots | None = load(self.slots) if self.slots else None
+        return found
+
+    def load_retention(self) -> Retaining | None:
+        """Return the function that asks what the server keeps of its log; None if there is none. Planner."""
+        found: Retaining | None = load(self.retention) if self.retention else None
         return found
 
     def load_compared(self) -> Comparing | None:

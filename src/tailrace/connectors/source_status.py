@@ -16,6 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+MEASURES = "measures"
+"""The key in a reported newest position whose value is the path of the planner's file of numbers."""
+
 Offsets = Mapping[str, Any]
 """A connector's offset as Spark reports it, parsed; empty if there is none."""
 

@@ -20,6 +20,7 @@ from tailrace.events import names
 from tailrace.events.control_records import own_rows
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import ChangePlace, SourceForm
+from tailrace.metrics.tally import TALLY
 from tailrace.records.layout import RecordLayout, constants
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.fragments import plain_json
@@ -48,6 +49,8 @@ SCHEMA = struct(
 _NOT_CONVERTIBLE = "a value does not fit its type in events"
 _EXCEEDS_ARROW = "the event would have 2 GiB or more"
 _TOO_LARGE = "the change is larger than event.max.change.bytes"
+_KINDS = {_NOT_CONVERTIBLE: "value", _EXCEEDS_ARROW: "size", _TOO_LARGE: "size"}
+"""The kind of a quarantined change in metrics, by reason. Any other reason is `malformed`."""
 _BINARY_DECIMALS = ("org.apache.kafka.connect.data.Decimal", "io.debezium.data.VariableScaleDecimal")
 # A larger key is left out of the record of a change that is too large.
 _MOST_KEY = 4096
@@ -191,6 +194,7 @@ def put_aside(change: QuarantinedChange, payload: Mapping[str, object], settings
     `payload` has `op`, `column`, `reason`, `key` and `message`, the last as bytes.
     """
     table, place = change.table, change.place
+    TALLY.quarantine(str(table), _KINDS.get(str(payload["reason"]), "malformed"))
     message = payload["message"]
     assert isinstance(message, bytes)
     known: dict[str, object] = {

@@ -40,6 +40,7 @@ from tailrace.events.record_variants import (
 from tailrace.events.table_plan import TablePlan, TablePlans, table_plan
 from tailrace.events.warnings import warn, warn_of_unfit
 from tailrace.kernels.buffers import ExceedsArrow, text_buffers
+from tailrace.metrics.tally import TALLY
 from tailrace.records.transform import Refused
 from tailrace.values.conversion import ColumnPlan
 
@@ -166,6 +167,7 @@ def _numbered_rows(
         return
     plan = table_plan(batch.table, settings, form)
     warn_of_unknown(plan, batch)
+    TALLY.count_batch(batch)
     if settings.blocks:
         yield from block_rows(batch, plan, key_changes(batch, TablePlans.one(plan)), settings, form)
         return
@@ -209,6 +211,8 @@ def rows_of_tables(
                 found.append(rows)
     except (Unconvertible, ExceedsArrow, RefusedChange, ConversionError):
         return None
+    TALLY.count_tables([str(plan.table) for plan in tables.plans], tables.of, batch.op)
+    TALLY.count_times(batch)
     return found
 
 

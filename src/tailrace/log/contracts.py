@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 import pyarrow as pa
@@ -35,6 +35,22 @@ class Task(Protocol):
         A worker calls it; it has nothing but what was pickled. Raises TailraceError.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The state of the reader at a moment.
+
+    `is_connected` is True while a session to the database stands. `setbacks` has the number of lost sessions by the
+    kind of `Setback`. `read_bytes` counts the bytes of log read since the start, `held_bytes` those that wait for
+    Spark; `limit_bytes` is their limit, 0 without one.
+    """
+
+    is_connected: bool = False
+    setbacks: Mapping[str, int] = field(default_factory=dict)
+    read_bytes: int = 0
+    held_bytes: int = 0
+    limit_bytes: int = 0
 
 
 class Planner(Protocol):
@@ -66,6 +82,10 @@ class Planner(Protocol):
 
     def status(self) -> Offset | None:
         """Return the newest position that is known to exist in the database."""
+        ...
+
+    def reading(self) -> Reading:
+        """Return the state of the reader. Called by any thread; no I/O, never fails."""
         ...
 
     def close(self) -> None:
@@ -386,6 +406,10 @@ class OpenLog(ABC, Generic[O, P, T]):
 
     windows: Windows[Any, Any, Any, Any, Any, Any] | None = None
     outlives_snapshots = True
+
+    def reading(self) -> Reading:
+        """Return the state of the reader. Called by any thread; no I/O, never fails."""
+        return Reading(is_connected=True)
 
     @property
     def has_failed(self) -> bool:

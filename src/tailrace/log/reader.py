@@ -6,7 +6,19 @@ import logging
 from typing import Generic
 
 from tailrace.errors import SpoolFailed
-from tailrace.log.contracts import NO_LIMITS, Committed, Limits, LogFeed, O, OpenLog, P, Setback, Step, Taken
+from tailrace.log.contracts import (
+    NO_LIMITS,
+    Committed,
+    Limits,
+    LogFeed,
+    O,
+    OpenLog,
+    P,
+    Reading,
+    Setback,
+    Step,
+    Taken,
+)
 from tailrace.log.spool import Spool
 from tailrace.process.runtime import THREADS, Runtime, Thread
 
@@ -54,6 +66,8 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
         # True once a session has found the same log that was read before
         self._has_begun = False
         self._failure: BaseException | None = None
+        self._is_connected = False
+        self._setbacks: dict[str, int] = {}
         self._stop = runtime.event()
         self._thread: Thread | None = None
 
@@ -72,6 +86,10 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
     def has_failed(self) -> bool:
         """True if nothing more will be read."""
         return self._failure is not None
+
+    def reading(self) -> Reading:
+        spool = self.spool
+        return Reading(self._is_connected, dict(self._setbacks), spool.put_bytes, spool.size, spool.limit)
 
     def check(self) -> None:
         """Raise the error that ended the thread, once everything that it read has been released."""
@@ -212,6 +230,7 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
                 if 0 <= setback.limit <= failed:
                     raise
                 failures[setback.kind] = failed + 1
+                self._setbacks = {**self._setbacks, setback.kind: self._setbacks.get(setback.kind, 0) + 1}
                 pause = setback.pause(failed)
                 log.warning("%s; trying again in %.1f s", setback.text, pause)
                 self._stop.wait(pause)
@@ -225,6 +244,7 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
         feed, spool = self._feed, self.spool
         try:
             feed.open()
+            self._is_connected = True
             if not self._has_begun:
                 self._has_begun = True
                 spool.wake()
@@ -241,6 +261,7 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
                     self._answered = asked
                     spool.wake()
         finally:
+            self._is_connected = False
             feed.close()
 
     def _is_hurried(self) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tailrace.config import Config
 from tailrace.errors import ConnectionFailed
-from tailrace.log.contracts import O, Offset, P, Result, T, Task
+from tailrace.log.contracts import O, Offset, P, Reading, Result, T, Task
 from tailrace.log.engine import LogEngine
 
 log = logging.getLogger("tailrace")
@@ -33,7 +34,7 @@ class Retrying(LogEngine[O, P, T]):
         self._patience: float = config["poll.interval.ms"] / 1000
         self._has_answered = False
         self._ends = False
-        self._failures = 0
+        self._failures = self._setbacks = 0
         # time of the next try
         self._due = 0.0
 
@@ -60,6 +61,11 @@ class Retrying(LogEngine[O, P, T]):
         self._until_answered(super().stop_at_present)
         self._ends = True
 
+    def reading(self) -> Reading:
+        found = super().reading()
+        setbacks = {"planning": self._setbacks} if self._setbacks else {}
+        return replace(found, is_connected=found.is_connected and not self._failures, setbacks=setbacks)
+
     def _until_answered(self, call: Callable[[], Result]) -> Result:
         while True:
             self._runtime.sleep(max(self._due - self._runtime.monotonic(), 0))
@@ -78,5 +84,6 @@ class Retrying(LogEngine[O, P, T]):
             raise error
         pause = min(self._longest, _FIRST_PAUSE * 2.0 ** min(self._failures, 30))
         self._failures += 1
+        self._setbacks += 1
         self._due = self._runtime.monotonic() + pause
         log.warning("planning a batch failed (%s); trying again in %.1f s", error.message, pause)

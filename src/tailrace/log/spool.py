@@ -168,7 +168,7 @@ class Spool(Generic[P, Taken]):
 
     def __init__(self, start: P, memory_limit: int, disk_limit: int, runtime: Runtime = THREADS) -> None:
         self._memory_limit = memory_limit
-        self._limit = memory_limit + disk_limit
+        self.limit = memory_limit + disk_limit
         self._held: deque[_Held[P, Taken]] = deque()
         self._spill = Spill()
         self._bytes = 0
@@ -177,13 +177,15 @@ class Spool(Generic[P, Taken]):
         self._reached = start
         self._required: P | None = None
         self._changed = runtime.condition()
+        # bytes put here since the start
+        self.put_bytes = 0
         # counts the changes, for callers that have looked and are going to wait
         self.version = 0
 
     @property
     def full(self) -> bool:
         """True if nothing more should be read for now."""
-        return (self._is_refused or self._bytes >= self._limit) and not self.is_required
+        return (self._is_refused or self._bytes >= self.limit) and not self.is_required
 
     @property
     def is_required(self) -> bool:
@@ -248,6 +250,7 @@ class Spool(Generic[P, Taken]):
             run = run.without_data()
         with self._changed:
             if is_wanted:
+                self.put_bytes += size
                 self._hold(_Held(run, size, place))
             self._reached = reached
             self._notify()

@@ -7,6 +7,7 @@ the reader, so everything that `read` needs is in its partition.
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,7 +30,9 @@ from tailrace.config.rows import columns_of
 from tailrace.connectors import registry
 from tailrace.errors import TailraceError
 from tailrace.log.contracts import Planner
+from tailrace.metrics.tally import TALLY
 from tailrace.process import log_lines
+from tailrace.spark.measures import PlannerMeasures
 from tailrace.spark.prefetch import ahead
 from tailrace.spark.tasks import PlacedPartition, TaskFiles, TaskPartition
 
@@ -45,11 +48,12 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: Planner | None = None
         self._files = TaskFiles() if config["tasks.in.files"] else None
         self._shows_stacks: bool = config["log.traceback"]
+        self._measures: PlannerMeasures | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # The workers' copy can only read, and holds neither connections nor secrets.
         kept = {"_run_id": self._run_id, "_columns": self._columns, "_shows_stacks": self._shows_stacks}
-        return {"_config": None, "_planner": None, "_typed": None, "_files": None, **kept}
+        return {"_config": None, "_planner": None, "_typed": None, "_files": None, "_measures": None, **kept}
 
     def _plan(self) -> Planner:
         if self._planner is None:
@@ -65,6 +69,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             else:
                 settings = replace(settings, columns=made_columns(self._columns))
             self._planner = load_planner(self._config, settings)
+            self._measures = PlannerMeasures(self._config, self._planner)
         return self._planner
 
     @property
@@ -93,11 +98,18 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             bytes_ = limit.max_bytes
         elif not isinstance(limit, ReadAllAvailable):
             bytes_ = self._max_bytes
-        return self._plan().latest_offset(start, rows, bytes_)
+        planner = self._plan()
+        if self._measures is None:
+            return planner.latest_offset(start, rows, bytes_)
+        self._measures.committed(start)
+        found = planner.latest_offset(start, rows, bytes_)
+        self._measures.planned(start, found)
+        return found
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return the newest known position, for the query's progress. Planner."""
-        return self._plan().status()
+        newest = self._plan().status()
+        return newest if self._measures is None else self._measures.reported(newest)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Let the query end at the database's current position. Planner."""
@@ -106,26 +118,40 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a batch, self-contained or each with its data in a file. Planner."""
         tasks = self._plan().partitions(start, end)
+        found: Sequence[TaskPartition | PlacedPartition]
         if self._files is not None:
-            return self._files.placed(start, end, tasks)
-        return [TaskPartition(task) for task in tasks]
+            found = self._files.placed(start, end, tasks)
+        else:
+            found = [TaskPartition(task) for task in tasks]
+        if self._measures is not None:
+            for partition, place in zip(found, self._measures.reports.places(start, end, len(found)), strict=True):
+                partition.report = place
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task, in the columns that the query names. Worker."""
         assert isinstance(partition, TaskPartition | PlacedPartition)
         log_lines.follow()
+        began_s = time.time()
+        TALLY.clear()
         try:
-            yield from ahead(batch.select(self._columns) for batch in partition.read())
+            for batch in ahead(batch.select(self._columns) for batch in partition.read()):
+                TALLY.bytes += batch.nbytes
+                yield batch
         except TailraceError:
             # this worker ends with the error
             log_lines.hide_stacks(hidden=not self._shows_stacks)
             raise
+        if partition.report is not None:
+            partition.report.write(TALLY, began_s)
         _settle()
 
     def stop(self) -> None:
         """Release the planner's connections. Spark calls it only when the planner ends by itself. Planner."""
         if self._files is not None:
             self._files.close()
+        if self._measures is not None:
+            self._measures.close()
         if self._planner is not None:
             self._planner.close()
 

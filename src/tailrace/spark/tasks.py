@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tailrace.log.contracts import Offset, Task
+    from tailrace.metrics.reports import ReportPlace
 
 PACKED_BYTES = 1 << 20
 """A task of at most so many bytes travels in Spark's plan."""
@@ -40,6 +41,7 @@ class TaskPartition(InputPartition):
 
     def __init__(self, task: Task) -> None:
         self.task = task
+        self.report: ReportPlace | None = None
 
     def __repr__(self) -> str:
         # The task may hold a password, and Spark prints partitions.
@@ -87,6 +89,7 @@ class PlacedPartition(InputPartition):
 
     def __init__(self, place: _Place) -> None:
         self.place = place
+        self.report: ReportPlace | None = None
 
     def __repr__(self) -> str:
         return type(self).__name__
@@ -106,7 +109,7 @@ class TaskFiles:
     _batch: tuple[Offset, Offset] | None = None
     _files: list[IO[bytes]] = field(default_factory=list)
 
-    def placed(self, start: Offset, end: Offset, tasks: Sequence[Task]) -> Sequence[InputPartition]:
+    def placed(self, start: Offset, end: Offset, tasks: Sequence[Task]) -> Sequence[TaskPartition | PlacedPartition]:
         """Write large tasks to files; return partitions for all tasks. Raises SpoolFailed if the disk fails."""
         if (start, end) != self._batch:
             self.close()
@@ -127,10 +130,10 @@ class TaskFiles:
             file.close()
         self._files, self._batch = [], None
 
-    def _written(self, tasks: Sequence[Task]) -> Sequence[InputPartition]:
+    def _written(self, tasks: Sequence[Task]) -> Sequence[TaskPartition | PlacedPartition]:
         kept = len(self._files)
 
-        def written(task: Task) -> InputPartition:
+        def written(task: Task) -> TaskPartition | PlacedPartition:
             arrays: list[pickle.PickleBuffer] = []
             text = pickle.dumps(task, pickle.HIGHEST_PROTOCOL, buffer_callback=arrays.append)
             parts = [memoryview(text), *(array.raw() for array in arrays)]

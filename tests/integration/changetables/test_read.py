@@ -18,7 +18,7 @@ from tailrace.connectors.changetables.snapshot import consistent_tasks
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, PositionLost, PrerequisiteError
 from tailrace.events.event_settings import EventSettings
-from tailrace.observe.failures import cause
+from tailrace.monitoring.failures import cause
 from tailrace.spark import options
 from tdsserver.process import TestDatabase
 from tests.fix_db2 import Db2Database

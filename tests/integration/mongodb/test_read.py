@@ -19,7 +19,7 @@ from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.connectors.registry import parse
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.event_settings import EventSettings
-from tailrace.observe.failures import cause
+from tailrace.monitoring.failures import cause
 from tailrace.spark import options
 from tests.fix_mongodb import Mongo, MongoDatabase
 from tests.integration.mongodb.test_typed import frame, run

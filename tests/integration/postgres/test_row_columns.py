@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.errors import ConfigError
-from tailrace.observe.failures import cause
+from tailrace.monitoring.failures import cause
 from tailrace.spark import options, register
 from tests.fix_postgres import Database
 

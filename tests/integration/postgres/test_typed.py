@@ -19,7 +19,7 @@ from tailrace.connectors.postgres.consistent_read import held
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, SchemaChanged
 from tailrace.events.event_settings import EventSettings
-from tailrace.observe.failures import cause
+from tailrace.monitoring.failures import cause
 from tailrace.spark import options, register
 from tests.fix_postgres import Database
 

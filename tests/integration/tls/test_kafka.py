@@ -21,7 +21,7 @@ from tailrace.columns import ROW_SCHEMA
 from tailrace.config import Config
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, SinkError, TailraceError
-from tailrace.observe.failures import cause
+from tailrace.monitoring.failures import cause
 from tailrace.sinks.kafka import KafkaSink
 from tailrace.snapshot.channel import Polled
 from tailrace.snapshot.kafka import KafkaChannel, send

@@ -75,8 +75,6 @@ WORKERS = {
     "rows.fetch.size": "1",
     "executor.shutdown.timeout.ms": "1",
     "queue.provider.type": "chronicle",
-    "custom.metric.tags": "a=b",
-    "statistics.metrics.enabled": "false",
     "openlineage.integration.enabled": "true",
     "topic.cache.size": "1",
     "unknown.properties.ignored": "true",
@@ -97,8 +95,6 @@ def test_options_of_other_programs_and_stores_are_told(connector: str) -> None:
         read = parse(connector, NEEDED[connector] | {name: text})
         assert read.event_format == plain.event_format
         assert text not in ("x", "k") or text not in told(read, name).split()
-        if name == "statistics.metrics.enabled":
-            continue
         if (connector, name) == ("sqlserver", "schema.history.internal.store.only.captured.tables.ddl"):
             continue
         assert "has no effect: " in told(read, name)

@@ -14,6 +14,7 @@ CONNECTOR = Descriptor(
         gives_blocks=True,
         splits_tables=False,
         event_name="db2",
+        bean="db2_server",
         versions={"2.3": "2.3.7.Final", "3": "3.6.1.Final"},
         schema_changes_name_database=False,
     ),

@@ -12,6 +12,7 @@ CONNECTOR = Descriptor(
     traits=Traits(
         connector="mongodb",
         event_name="mongodb",
+        bean_has_task=True,
         versions={"1.1": "1.1.2.Final", "3": "3.6.1.Final"},
         gives_blocks=True,
         transforms={

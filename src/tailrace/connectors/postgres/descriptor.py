@@ -36,6 +36,7 @@ CONNECTOR = Descriptor(
     compared=f"{_ROOM}.verify_source:compared",
     present=f"{_ROOM}.row_lookup:present",
     slots=f"{_ROOM}.setup.slot_report",
+    retention=f"{_ROOM}.retention:retention",
     drivers=("psycopg", "adbc_driver_postgresql", "adbc_driver_manager"),
     loaded=(
         "adbc_driver_postgresql",

@@ -17,11 +17,12 @@ from tailrace.connectors.mongodb.records.blocks import block_rows
 from tailrace.connectors.mongodb.records.images import Images, images
 from tailrace.connectors.mongodb.records.plan import CollectionPlan, collection_plan
 from tailrace.connectors.mongodb.records.quarantine import beyond, refused, unconvertible
-from tailrace.connectors.mongodb.records.segment import Segment
+from tailrace.connectors.mongodb.records.segment import READ, Segment
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.errors import ConversionError, DecodeError
 from tailrace.events.record_assembly import large_records, record_size
 from tailrace.events.record_variants import RefusedChange
+from tailrace.metrics.tally import TALLY
 
 _MAX_CHANGES = 4_096
 _MAX_BYTES = 16 << 20
@@ -40,6 +41,10 @@ def to_rows(segment: Segment, settings: MongoSettings) -> Iterator[pa.RecordBatc
 
 def numbered_rows(segment: Segment, settings: MongoSettings) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
     """Yield what `to_rows` yields, and for each record the index of its change in `segment`."""
+    TALLY.count(".".join(segment.namespace), segment.op)
+    if len(segment) and segment.kind != READ:
+        # a position's upper half is its second
+        TALLY.note_times(*((int(segment.time[at]) >> 32) * 1_000_000 for at in (0, -1)))
     if settings.events.blocks:
         yield from block_rows(segment, settings)
         return

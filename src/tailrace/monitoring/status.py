@@ -54,7 +54,7 @@ def described(one: TableProgress, rate: float) -> str:
     elif rate > 0:
         parts.append(f"{rate:,.0f} {one.unit}/s" if rate >= 1 else f"{rate:.2f} {one.unit}/s")
         if one.of is not None and one.of > one.done:
-            parts.append(f"{_duration((one.of - one.done) / rate)} left")
+            parts.append(f"{duration((one.of - one.done) / rate)} left")
     if one.waiting:
         parts.append(f"{one.waiting} more {'table' if one.waiting == 1 else 'tables'}")
     return " · ".join(parts)
@@ -71,7 +71,7 @@ def bar(one: TableProgress, rate: float) -> str:
     return f"▕{filled.ljust(WIDTH)}▏ {described(one, rate)}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     if seconds < 90 * 60:
@@ -159,7 +159,7 @@ class Status:
         parts = [f"{self.rate:,.0f} events/s", f"{total:,} in all"]
         lag = []
         if self.lag_bytes is not None:
-            lag.append(_size(self.lag_bytes))
+            lag.append(size(self.lag_bytes))
         if self.lag_s is not None:
             lag.append(f"{self.lag_s:.1f} s")
         if lag:
@@ -286,7 +286,7 @@ def _age(progress: Mapping[str, Any]) -> float | None:
     return max(0.0, at.timestamp() - newest / 1e6)
 
 
-def _size(count: float) -> str:
+def size(count: float) -> str:
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

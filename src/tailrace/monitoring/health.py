@@ -1,0 +1,59 @@
+"""Health of an observed query, in the words of Debezium Server's probes. Driver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tailrace.monitoring.observation import Observation
+
+LIVE, READY, STARTED, ALL = "live", "ready", "started", "all"
+
+
+class Health:
+    """Answers whether the query lives, is ready, and has started.
+
+    It lives while its loop turns: it is stuck once it has shown no sign of life for `timeout_s`. It is ready while a
+    session to the database stands and the sink has taken the last batch. It has started after its first batch, or once
+    it has found that there is nothing to deliver.
+    """
+
+    def __init__(self, observation: Observation, timeout_s: float, clock: Callable[[], float] = time.time) -> None:
+        self._observation = observation
+        self._timeout_s = timeout_s
+        self._clock = clock
+
+    def checks(self, group: str) -> dict[str, bool]:
+        """Return the checks of a group, each with True if it is UP."""
+        observation = self._observation
+        phase = observation.phase
+        is_live = phase in ("starting", "running") and self._clock() - observation.alive_s < self._timeout_s
+        found = {"debezium": is_live and phase == "running"}
+        if group == LIVE:
+            return {"debezium": is_live}
+        if group in (READY, ALL):
+            found |= self._ready(phase)
+        return found
+
+    def _ready(self, phase: str) -> dict[str, bool]:
+        measures, ending = self._observation.measures(), self._observation.ending
+        kind = "" if ending is None or ending.error is None else type(ending.error).__name__
+        own = [slot for slot in measures.get("retention", {}).get("slots", []) if slot["is_own"]]
+        is_running = phase == "running"
+        return {
+            "source": is_running and bool(measures.get("reading", {}).get("is_connected")),
+            "sink": is_running and kind != "SinkError",
+            "checkpoint": is_running and kind != "PositionLost",
+            "slot": is_running and all(slot["status"] != "lost" for slot in own),
+        }
+
+    def answer(self, group: str) -> tuple[bool, dict[str, Any]]:
+        """Return True if all checks of the group are UP, and the body of the answer."""
+        checks = self.checks(group)
+        is_up = all(checks.values())
+        words = {True: "UP", False: "DOWN"}
+        return is_up, {
+            "status": words[is_up],
+            "checks": [{"name": name, "status": words[one]} for name, one in checks.items()],
+        }

@@ -1,0 +1,163 @@
+"""Monitor: the observation of a pipeline, and what shows it: status file, HTTP server, OpenTelemetry. Driver."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tailrace.config.files import RunConfig
+from tailrace.connectors import signalling
+from tailrace.connectors.registry import find
+from tailrace.connectors.source_status import Describe
+from tailrace.errors import ConfigError, TailraceError
+from tailrace.monitoring.failures import cause
+from tailrace.monitoring.health import Health
+from tailrace.monitoring.observation import Names, Observation
+from tailrace.monitoring.server import HttpServer, is_loopback
+from tailrace.monitoring.status_file import StatusFile
+from tailrace.snapshot.signals import MalformedSignal, Signal
+
+TOKEN_FILE = "http.token"
+"""The file of the checkpoint with a token that tailrace has made."""
+
+BEAT_SECONDS = 5.0
+
+_log = logging.getLogger("tailrace")
+
+
+class Monitor:
+    """Observes the pipeline of a configuration. As a context manager it shows the pipeline, and at last why it ended.
+
+    The constructor opens the port of the HTTP server, if there is one. It raises ConfigError if that fails.
+    """
+
+    def __init__(self, run: RunConfig) -> None:
+        source = run.source
+        self.observation = Observation(described, Names(run.name, source.logical_name, source.connector))
+        self._health = Health(self.observation, source["health.live.timeout.ms"] / 1000)
+        self._file = None if run.checkpoint is None else StatusFile(run.checkpoint, self.observation)
+        self._closing: list[Callable[[], None]] = []
+        self._closed = threading.Event()
+        self.server: HttpServer | None = None
+        if source["http.port"]:
+            self.server = HttpServer(
+                self.observation,
+                self._health,
+                host=source["http.host"],
+                port=source["http.port"],
+                token=_token(run),
+                send=_sender(run) if signalling.usable(source) else None,
+            )
+        self._opentelemetry = source["metrics.opentelemetry"]
+
+    def __enter__(self) -> Self:
+        """Begin to show the pipeline. Raises ConfigError if OpenTelemetry is wanted and not installed."""
+        if self._opentelemetry:
+            from tailrace.monitoring.opentelemetry import exporting
+
+            self._closing.append(exporting(self.observation))
+        if self.server is not None:
+            self.server.start()
+            self._closing.append(self.server.close)
+            _log.info("The pipeline's page is at %s", self.server.address)
+        if self._file is not None:
+            self._file.start()
+            self._closing.append(self._file.close)
+        return self
+
+    def follow(self, is_working: Callable[[], bool]) -> None:
+        """Note every few seconds that the query lives while `is_working` says that Spark works on a batch."""
+
+        def beat() -> None:
+            while not self._closed.wait(BEAT_SECONDS):
+                with suppress(Exception):
+                    if is_working():
+                        self.observation.beat()
+
+        threading.Thread(target=beat, name="tailrace-beat", daemon=True).start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Note why the pipeline has ended, write the last status, and end all threads."""
+        # an interrupt of the user is no failure
+        self.observation.end(deliberate(error) if isinstance(error, Exception) else None)
+        self._closed.set()
+        while self._closing:
+            self._closing.pop()()
+
+
+def described(connector: str) -> Describe:
+    """Return the function that describes a connector's offsets; for "" one that knows nothing."""
+    from tailrace.connectors.source_status import SourceStatus
+
+    return find(connector).load_describe() if connector else lambda *_: SourceStatus()
+
+
+def deliberate(error: BaseException) -> TailraceError:
+    """Return the deliberate error behind an exception; else one that names the exception's class alone."""
+    return cause(error) or TailraceError(
+        f"The pipeline has failed: {type(error).__name__}.", "This was not expected; --debug shows where it comes from."
+    )
+
+
+def _token(run: RunConfig) -> str | None:
+    """Return the token of the HTTP server, None if it demands none. Raises ConfigError if it cannot be kept."""
+    source = run.source
+    host = source["http.host"]
+    if source["http.auth"] == "none":
+        if not is_loopback(host):
+            _log.warning(
+                "The HTTP server at %s demands no token: everyone who reaches it reads the status and sends signals.",
+                host,
+            )
+        return None
+    given: str | None = source["http.token"]
+    if given:
+        return given
+    if run.checkpoint is None:
+        raise ConfigError(
+            "http.port is given without http.token, and a checkpoint that is not local cannot keep a token.",
+            "Set http.token, for example to ${env:TAILRACE_TOKEN}, or http.auth to none.",
+        )
+    return kept_token(run.checkpoint)
+
+
+def kept_token(directory: Path) -> str:
+    """Return the token in the checkpoint's file, which only this user can read; made if there is none."""
+    path = directory / TOKEN_FILE
+    with suppress(OSError):
+        found = path.read_text("ascii").strip()
+        if found:
+            return found
+    made = secrets.token_urlsafe(24)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "w") as file:
+            os.fchmod(handle, 0o600)
+            file.write(f"{made}\n")
+    except OSError as error:
+        raise ConfigError(
+            f"The token of the HTTP server cannot be kept in {path}: {error.strerror}.", "Set http.token."
+        ) from None
+    return made
+
+
+def _sender(run: RunConfig) -> Callable[[str, str, str | None], str]:
+    config: Any = run.source
+
+    def send(identity: str, kind: str, data: str | None) -> str:
+        try:
+            return signalling.send(config, Signal(identity, kind, data))
+        except MalformedSignal as fault:
+            raise ConfigError(f"The signal would be refused: {fault}.", "Correct type and data.") from None
+
+    return send

@@ -1,0 +1,315 @@
+"""Observation: all that is known of one running query, from Spark's progress and the planner's numbers. Driver."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tailrace.connectors.source_status import MEASURES, Describe, SourceStatus, TableProgress
+from tailrace.errors import TailraceError
+from tailrace.metrics.distribution import Histogram
+from tailrace.metrics.tally import OPS, OTHER
+from tailrace.monitoring.status import Status
+
+HISTORY_SECONDS = 3600.0
+"""The span of the history of rate and lag."""
+
+HISTORY_STEP_SECONDS = 10.0
+"""The shortest time between two points of the history, which bounds its length."""
+
+FAILED_KINDS = {
+    1: "other", 2: "configuration", 3: "connection", 4: "prerequisite", 5: "position", 6: "decoding", 7: "conversion",
+    8: "sink", 9: "jvm", 10: "process", 11: "disk", 12: "registry",
+}  # fmt: skip
+"""The kind of an error in metrics, by its exit code."""
+
+
+@dataclass(slots=True)
+class SnapshotWatch:
+    """The snapshots that were seen since the start. Times are in s since 1970, 0 before there is one."""
+
+    is_running: bool = False
+    is_paused: bool = False
+    total: int = 0
+    remaining: int = 0
+    began_s: float = 0.0
+    ended_s: float = 0.0
+    paused_s: float = 0.0
+    _looked_s: float = 0.0
+
+    def see(self, status: Status, now: float) -> None:
+        """Take over what a progress record says."""
+        is_running = status.snapshot is not None or bool(status.tables)
+        if is_running and not self.is_running:
+            self.began_s, self.ended_s, self.paused_s, self.total = now, 0.0, 0.0, 0
+        if self.is_running and self.is_paused:
+            self.paused_s += now - self._looked_s
+        if self.is_running and not is_running:
+            self.ended_s = now
+        waiting = max((one.waiting for one in status.tables), default=0)
+        self.remaining = len(status.tables) + waiting
+        if status.snapshot is not None and status.snapshot.unit == "tables":
+            self.remaining = max(self.remaining, status.snapshot.of - status.snapshot.done)
+            self.total = status.snapshot.of
+        self.total = max(self.total, self.remaining)
+        self.is_paused = any(one.paused for one in status.tables)
+        self.is_running, self._looked_s = is_running, now
+
+    def seconds(self, now: float) -> float:
+        """Return the duration of the latest snapshot so far."""
+        return (self.ended_s or now) - self.began_s if self.began_s else 0.0
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a query has ended: its error, or None if it was stopped or has reached its end."""
+
+    at_s: float
+    error: TailraceError | None
+
+
+@dataclass(slots=True)
+class Names:
+    """The names of a pipeline: its own, `topic.prefix`, and the connector's; "" if not known yet."""
+
+    pipeline: str = ""
+    server: str = ""
+    connector: str = ""
+
+
+class Observation:
+    """The observation of one query. All methods may be called by any thread.
+
+    `describe` returns a connector's function that describes offsets. `names` are known from the planner's file at the
+    latest. `clock` returns s since 1970.
+    """
+
+    def __init__(
+        self,
+        describe: Callable[[str], Describe],
+        names: Names | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._describe = describe
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._measures: dict[str, Any] = {}
+        self._place: Path | None = None
+        self._status: Status | None = None
+        self.names = names or Names()
+        self.started_s = clock()
+        self.ticked_s = 0.0
+        self.alive_s = self.started_s
+        self.batches = 0
+        self.events = 0
+        self.quarantined = 0
+        self.committed_s = 0.0
+        self.ending: Ending | None = None
+        self.snapshot = SnapshotWatch()
+        self.durations = {name: Histogram() for name in ("batch", "write", "commit")}
+        self._last_batch = -1
+        self._history: deque[tuple[float, float, float | None, int | None]] = deque()
+
+    # --- what is observed ----------------------------------------------------------------------------------------
+
+    def update(self, progress: Mapping[str, Any]) -> None:
+        """Take over a progress record of Spark, as parsed JSON. The same record may come several times."""
+        now = self._clock()
+        source: Mapping[str, Any] = (progress.get("sources") or [{}])[0]
+        newest = source.get("latestOffset")
+        with suppress(ValueError, TypeError):
+            newest = json.loads(newest) if isinstance(newest, str) else newest
+        place = newest.get(MEASURES) if isinstance(newest, dict) else None
+        with self._lock:
+            if isinstance(place, str):
+                self._place = Path(place)
+            self._read()
+            status = Status.of(progress, self._described)
+            self._status = status
+            self.ticked_s = self.alive_s = now
+            self.snapshot.see(status, now)
+            # without new rows Spark keeps reporting, under the number of the next batch
+            if status.events and status.batch != self._last_batch:
+                self._last_batch = status.batch
+                self.batches += 1
+                self.events += status.events
+                self.quarantined += status.quarantined
+                self.committed_s = now
+                took = progress.get("durationMs") or {}
+                for name, parts in _DURATIONS.items():
+                    self.durations[name].add(sum(took.get(part, 0) for part in parts) / 1000)
+            self._note(now, status)
+
+    def tick(self) -> None:
+        """Note that the query's loop has turned without a batch."""
+        self.ticked_s = self.alive_s = self._clock()
+
+    def beat(self) -> None:
+        """Note that Spark works on a batch."""
+        self.alive_s = self._clock()
+
+    def end(self, error: TailraceError | None) -> None:
+        """Note that the query has ended; `error` is its failure, None if it was stopped or has reached its end."""
+        with self._lock:
+            self._read()
+            if self.ending is None:
+                self.ending = Ending(self._clock(), error)
+
+    def _described(self, end: Mapping[str, Any], newest: Mapping[str, Any]) -> SourceStatus:
+        return self._describe(self.names.connector)(end, newest)
+
+    def _note(self, now: float, status: Status) -> None:
+        """Add a point to the history, or replace the last one if it is young."""
+        kept = self._history
+        point = (now, status.rate, self._lag_s(status, now), status.lag_bytes)
+        if len(kept) > 1 and now - kept[-2][0] < HISTORY_STEP_SECONDS:
+            kept.pop()
+        kept.append(point)
+        while kept[0][0] < now - HISTORY_SECONDS:
+            kept.popleft()
+
+    def _lag_s(self, status: Status, now: float) -> float | None:
+        """Return the age of the newest delivered change, 0 if nothing waits; None before the first change."""
+        if self._measures.get("is_idle") and not self._measures["reading"]["held_bytes"]:
+            return 0.0
+        newest_us: int = self._measures.get("newest_us", 0)
+        if newest_us:
+            return max(0.0, now - newest_us / 1e6)
+        return status.lag_s
+
+    # --- the planner's numbers -----------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        """Read the planner's file. If it is gone, because the planner has ended, the last numbers stay."""
+        if self._place is None:
+            return
+        with suppress(OSError, ValueError):
+            self._measures = json.loads(self._place.read_text("utf-8"))
+            found = Names(*(str(self._measures[name]) for name in ("name", "server", "connector")))
+            self.names = Names(self.names.pipeline or found.pipeline, found.server, found.connector)
+
+    def measures(self) -> Mapping[str, Any]:
+        """Return the newest numbers of the planner, as its file has them; empty before the first batch."""
+        with self._lock:
+            if self.ending is None:
+                self._read()
+            return self._measures
+
+    # --- the state -----------------------------------------------------------------------------------------------
+
+    @property
+    def phase(self) -> str:
+        """`starting`, `running`, `ended` or `failed`."""
+        if self.ending is not None:
+            return "ended" if self.ending.error is None else "failed"
+        return "running" if self.ticked_s else "starting"
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as `tailrace status --json` prints it."""
+        measures = self.measures()
+        with self._lock:
+            now, status = self._clock(), self._status
+            reading = measures.get("reading") or {}
+            retention = measures.get("retention") or {}
+            error = None if self.ending is None else self.ending.error
+            return {
+                "pipeline": self.names.pipeline,
+                "server": self.names.server,
+                "connector": self.names.connector,
+                "version": version("tailrace"),
+                "state": self.phase,
+                "error": None if error is None else told(error),
+                "at_s": now,
+                "started_s": self.started_s,
+                "ended_s": None if self.ending is None else self.ending.at_s,
+                "committed_s": self.committed_s or None,
+                "batch": None if status is None else status.batch,
+                "batches": self.batches,
+                "events": self.events,
+                "rate": 0.0 if status is None or self.ending is not None else status.rate,
+                "lag_s": None if status is None else self._lag_s(status, now),
+                "lag_bytes": None if status is None else status.lag_bytes,
+                "position": "" if status is None else status.position,
+                "is_connected": bool(reading.get("is_connected")) and self.ending is None,
+                "setbacks": reading.get("setbacks", {}),
+                "spool": {"bytes": reading.get("held_bytes", 0), "limit_bytes": reading.get("limit_bytes", 0)},
+                "quarantined": self.quarantined,
+                "snapshot": self._snapshot(status, now),
+                "tables": self._tables(measures, status),
+                "slots": retention.get("slots", []),
+                "log": {"oldest_s": retention.get("oldest_s"), "kept_s": retention.get("kept_s")},
+                "history": [list(point) for point in self._history],
+            }
+
+    def _snapshot(self, status: Status | None, now: float) -> dict[str, Any]:
+        watch, found = self.snapshot, None if status is None else status.snapshot
+        return {
+            "state": "paused"
+            if watch.is_paused
+            else "running"
+            if watch.is_running
+            else "done"
+            if watch.ended_s
+            else "",
+            "seconds": watch.seconds(now),
+            "tables": watch.total,
+            "tables_remaining": watch.remaining,
+            "done": None if found is None else found.done,
+            "of": None if found is None else found.of,
+            "unit": None if found is None else found.unit,
+        }
+
+    def _tables(self, measures: Mapping[str, Any], status: Status | None) -> list[dict[str, Any]]:
+        """Return the tables: those that a snapshot reads, then those with the most changes, and the rest as one."""
+        tally = measures.get("tally") or {}
+        counts, quarantined = dict(tally.get("events", {})), tally.get("quarantined", {})
+        reading = {} if status is None else {one.table: one for one in status.tables}
+        most = measures.get("most_tables", 0)
+        ranked = sorted(counts.keys() - {OTHER}, key=lambda table: (table not in reading, -sum(counts[table]), table))
+        shown = [*(name for name in reading if name not in counts), *ranked[:most]]
+        rest = [*ranked[most:], *({OTHER} & counts.keys())]
+        if rest:
+            counts[OTHER] = [sum(of) for of in zip(*(counts[table] for table in rest), strict=True)]
+            shown.append(OTHER)
+        return [
+            {
+                "table": table,
+                "phase": _phase(reading.get(table)),
+                "events": dict(zip(OPS, counts.get(table, [0] * len(OPS)), strict=True)),
+                "quarantined": sum(
+                    sum(quarantined.get(one, {}).values()) for one in (rest if table == OTHER else [table])
+                ),
+                "rows": None if table not in reading else reading[table].done,
+                "rows_expected": None if table not in reading else reading[table].of,
+                "unit": None if table not in reading else reading[table].unit,
+            }
+            for table in shown
+        ]
+
+
+_DURATIONS = {
+    "batch": ("triggerExecution",),
+    "write": ("addBatch",),
+    "commit": ("walCommit", "commitOffsets"),
+}
+"""The parts of Spark's `durationMs` that make a stage."""
+
+
+def _phase(reading: TableProgress | None) -> str:
+    if reading is None:
+        return "streaming"
+    return "snapshot paused" if reading.paused else "snapshot"
+
+
+def told(error: TailraceError) -> dict[str, Any]:
+    """Return an error as the state has it."""
+    kind = FAILED_KINDS.get(error.exit_code, "other")
+    return {"kind": kind, "exit_code": error.exit_code, "message": error.message, "remedy": error.remedy}

@@ -1,0 +1,173 @@
+"""Metrics follow the rules of Prometheus, keep Debezium's names and units, and stay small with many tables."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
+from prometheus_client.parser import text_string_to_metric_families
+
+from tailrace.monitoring.exposition import exposed
+from tailrace.monitoring.families import families
+from tailrace.monitoring.observation import Observation
+from tests.unit.monitoring.planner_file import NOW, observation, progress, slot, written
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+BASE_UNITS = ("seconds", "bytes")
+OTHER_UNITS = ("milliseconds", "ms", "minutes", "hours", "kilobytes", "kb", "mb")
+
+
+def samples(found: Observation) -> dict[str, float]:
+    """Return the samples by name and the values of table, op, kind, status and slot."""
+    named = ("context", "table", "op", "kind", "status", "slot", "stage", "le")
+    return {
+        " ".join([sample.name, *(sample.labels[label] for label in named if label in sample.labels)]): sample.value
+        for family in text_string_to_metric_families(exposed(found)[0].decode())
+        for sample in family.samples
+    }
+
+
+def test_every_family_is_declared_once_and_no_sample_comes_twice(tmp_path: Path) -> None:
+    text = exposed(observation(written(tmp_path)))[0].decode()
+    for word in ("HELP", "TYPE"):
+        declared = [line.split()[2] for line in text.splitlines() if line.startswith(f"# {word} ")]
+        assert len(declared) == len(set(declared))
+        assert declared
+    names = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(names) == len(set(names))
+
+
+def test_own_names_have_base_units_and_only_counters_end_in_total(tmp_path: Path) -> None:
+    own = [one for one in families(observation(written(tmp_path))) if one.name.startswith("tailrace_")]
+    assert len(own) > 25
+    for family in own:
+        assert (family.kind == "counter") == family.name.endswith("_total"), family.name
+        assert not set(family.name.split("_")) & set(OTHER_UNITS), family.name
+        assert family.name == family.name.lower()
+        assert family.help.endswith(".")
+
+
+def test_debeziums_names_are_gauges_in_its_own_spelling(tmp_path: Path) -> None:
+    found = observation(written(tmp_path))
+    for family in families(found):
+        if family.name.startswith("debezium_metrics_"):
+            assert family.kind == "gauge"
+    values = samples(found)
+    assert values["debezium_metrics_TotalNumberOfEventsSeen streaming"] == 3
+    assert values["debezium_metrics_TotalNumberOfEventsSeen snapshot"] == 3
+    assert values["debezium_metrics_MilliSecondsBehindSource streaming"] == 2000
+    assert values["debezium_metrics_MilliSecondsSinceLastEvent streaming"] == 5000
+    assert values["debezium_metrics_QueueRemainingCapacity streaming"] == int(8192 * 0.9)
+    assert values["debezium_metrics_SnapshotCompleted snapshot"] == 1
+    assert values["debezium_metrics_create_events_count streaming public.a"] == 2
+
+
+def test_both_families_tell_the_same(tmp_path: Path) -> None:
+    found = samples(observation(written(tmp_path)))
+    assert found["debezium_metrics_MilliSecondsBehindSource streaming"] / 1000 == found["tailrace_source_lag_seconds"]
+    assert found["debezium_metrics_RowsScanned snapshot public.a"] == found["tailrace_events_total public.a r"]
+    assert found["debezium_metrics_CurrentQueueSizeInBytes streaming"] == found["tailrace_spool_bytes"]
+
+
+def test_openmetrics_is_valid_where_it_is_asked_for(tmp_path: Path) -> None:
+    body, content_type = exposed(observation(written(tmp_path)), OPENMETRICS)
+    assert content_type.startswith("application/openmetrics-text")
+    assert {one.name for one in openmetrics_families(body.decode())} >= {"tailrace_events", "tailrace_stage_seconds"}
+
+
+def test_a_histogram_counts_up_to_each_bound(tmp_path: Path) -> None:
+    found = samples(observation(written(tmp_path)))
+    assert found["tailrace_stage_seconds_bucket convert 0.1"] == 0
+    assert found["tailrace_stage_seconds_bucket convert 0.25"] == 1
+    assert found["tailrace_stage_seconds_bucket convert +Inf"] == 1
+    assert found["tailrace_stage_seconds_sum write"] == pytest.approx(0.3)
+    assert found["tailrace_stage_seconds_sum commit"] == pytest.approx(0.05)
+
+
+def test_a_slot_without_limit_shows_none(tmp_path: Path) -> None:
+    retention = {
+        "slots": [slot(), slot("old", is_active=False, inactive_s=7200.0, status="lost", invalidated="wal_removed")]
+    }
+    found = samples(observation(written(tmp_path, retention=retention)))
+    assert found["tailrace_slot_retained_bytes debezium"] == 5_000_000
+    assert "tailrace_slot_limit_bytes debezium" not in found
+    assert "tailrace_slot_limit_seconds debezium" not in found
+    assert found["tailrace_slot_active old"] == 0
+    assert found["tailrace_slot_inactive_seconds old"] == 7200
+    assert found["tailrace_slot_wal_status lost old"] == 1
+    assert found["tailrace_slot_wal_status reserved old"] == 0
+    assert found["tailrace_slot_invalidated old"] == 1
+
+
+def test_tags_of_the_configuration_are_labels_of_every_sample(tmp_path: Path) -> None:
+    found = observation(written(tmp_path, tags=["team=billing", "region=a=b"]))
+    for family in families(found):
+        for labels, _ in family.samples:
+            if family.name != "tailrace_errors_total" or labels:
+                assert (labels["team"], labels["region"]) == ("billing", "a=b")
+
+
+def test_a_connector_with_tasks_and_databases_has_their_labels(tmp_path: Path) -> None:
+    place = written(tmp_path, plugin="sql_server", has_task=True, databases=["shop"])
+    labels, _ = next(one for one in families(observation(place)) if one.name == "debezium_metrics_Connected").samples[0]
+    assert labels == {
+        "plugin": "sql_server", "name": "shop", "context": "streaming", "task": "0", "database": "shop",
+    }  # fmt: skip
+
+
+def test_before_the_planner_answers_there_is_a_pipeline_and_no_number() -> None:
+    found = samples(observation())
+    assert found["tailrace_up"] == 1
+    assert not any(name.startswith("debezium_") for name in found)
+
+
+def test_a_snapshot_that_runs_shows_its_tables(tmp_path: Path) -> None:
+    found = observation()
+    running = {"table": "public.a", "rows": 30, "of": 120, "waiting": 2}
+    found.update(progress(written(tmp_path), snapshot=running))
+    values = samples(found)
+    assert values["debezium_metrics_SnapshotRunning snapshot"] == 1
+    assert values["debezium_metrics_TotalTableCount snapshot"] == 3
+    assert values["debezium_metrics_RemainingTableCount snapshot"] == 3
+    assert values["tailrace_snapshot_rows public.a"] == 30
+    assert values["tailrace_snapshot_rows_expected public.a"] == 120
+    assert values["tailrace_snapshot_state public.a running"] == 1
+    found.update(progress(written(tmp_path), batch=5))
+    values = samples(found)
+    assert values["debezium_metrics_SnapshotRunning snapshot"] == 0
+    assert values["debezium_metrics_SnapshotCompleted snapshot"] == 1
+    assert values["debezium_metrics_RemainingTableCount snapshot"] == 0
+
+
+def test_tables_above_the_limit_share_one_label(tmp_path: Path) -> None:
+    found = observation(written(tmp_path, [f"s.t{number}" for number in range(50)], most_tables=10))
+    values = samples(found)
+    labels = {name.split()[1] for name in values if name.startswith("tailrace_events_total")}
+    assert len(labels) == 11
+    assert values["tailrace_events_total other c"] == 80
+    assert values["debezium_metrics_TotalNumberOfEventsSeen streaming"] == 150
+
+
+def test_metrics_of_ten_thousand_tables_are_small_and_quick(tmp_path: Path) -> None:
+    found = observation(written(tmp_path, [f"schema.table_{number}" for number in range(10_000)]))
+    exposed(found)
+    began = time.process_time()
+    body, _ = exposed(found)
+    # 0.2 s on a quiet machine
+    assert time.process_time() - began < 1.0
+    assert len(body) < 2_000_000
+
+
+def test_the_age_of_the_newest_change_grows_while_something_waits(tmp_path: Path) -> None:
+    from tests.unit.monitoring.planner_file import Clock
+
+    clock = Clock()
+    found = observation(written(tmp_path), clock)
+    clock.now = NOW + 8
+    assert samples(found)["tailrace_source_lag_seconds"] == 10
+    written(tmp_path, is_idle=True, reading={
+        "is_connected": True, "setbacks": {}, "read_bytes": 9000, "held_bytes": 0, "limit_bytes": 1000,
+    })  # fmt: skip
+    assert samples(found)["tailrace_source_lag_seconds"] == 0
