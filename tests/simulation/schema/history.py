@@ -58,8 +58,14 @@ class _Unlisted(Exception):
     """An error for which this test knows no remedy."""
 
 
+_UNPUBLISHED = re.compile(r"^the publication \S+ does not publish .* remedy: (alter publication .*?\)), and read")
+"""A warning about the changes of all tables, with the statement that mends the publication."""
+
+
 def _names(table: str, text: str) -> bool:
-    """Return True if a warning names a table."""
+    """Return True if a warning names a table, or is about all of them."""
+    if _UNPUBLISHED.search(text):
+        return True
     return re.search(rf"(?<![\\w.]){re.escape(table)}(?![\\w])", text) is not None
 
 
@@ -247,6 +253,7 @@ class History:
         """Apply the remedies of warnings: remove copies of tables that are renamed or no longer published, snapshot the
         others."""
         published = self._expected(connection)
+        self._do(connection, [found[1] for text in told if (found := _UNPUBLISHED.search(text))][-1:])
         for name in different:
             is_renamed = any(text.startswith(f"{name} is called ") and "remove that copy" in text for text in told)
             if name not in published or is_renamed:

@@ -73,7 +73,11 @@ def warn_of_settings(connection: psycopg.Connection[Any], config: Config) -> Non
 
 def _warn(config: Config, row: Sequence[Any]) -> None:
     for text, statement in _lacking(config, row):
-        log.warning("the publication %s %s: %s", config["publication.name"], text, statement)
+        log.warning(
+            "the publication %s %s; remedy: %s, and read copies of its tables again by a snapshot (signal "
+            "execute-snapshot)",
+            config["publication.name"], text, statement,
+        )  # fmt: skip
 
 
 def _lacking(config: Config, row: Sequence[Any]) -> Iterator[tuple[str, str]]:
