@@ -14,7 +14,8 @@ LIVE, READY, STARTED, ALL = "live", "ready", "started", "all"
 class Health:
     """Answers whether the query lives, is ready, and has started.
 
-    It lives while its loop turns: it is stuck once it has shown no sign of life for `timeout_s`. It is ready while a
+    It lives while it starts, and then while its loop turns: it is stuck once it has shown no sign of life for
+    `timeout_s`. It is ready while a
     session to the database stands and the sink has taken the last batch. It has started after its first batch, or once
     it has found that there is nothing to deliver.
     """
@@ -28,8 +29,10 @@ class Health:
         """Return the checks of a group, each with True if it is UP."""
         observation = self._observation
         phase = observation.phase
-        is_live = phase in ("starting", "running") and self._clock() - observation.alive_s < self._timeout_s
-        found = {"debezium": is_live and phase == "running"}
+        # a start may take long: the probe of the start is for that
+        is_turning = phase == "running" and self._clock() - observation.alive_s < self._timeout_s
+        is_live = is_turning or phase == "starting"
+        found = {"debezium": is_turning}
         if group == LIVE:
             return {"debezium": is_live}
         if group in (READY, ALL):

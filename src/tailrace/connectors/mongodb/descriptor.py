@@ -37,6 +37,7 @@ CONNECTOR = Descriptor(
     loaded=("bson", f"{_ROOM}.records.records", f"{_ROOM}.records.tasks"),
     requirement="tailrace[mongodb]",
     documents=f"{_ROOM}.documents.entrance",
+    retention="tailrace.connectors.mongodb.retention:retention",
     compared=f"{_ROOM}.verify_source:compared",
     held=f"{_ROOM}.consistent_read:held",
 )
