@@ -464,6 +464,15 @@ def test_a_past_file_is_kept_once_the_catalog_cannot_show_that_of_a_later_statem
     assert retold.past_file == 8
 
 
+def test_a_column_that_came_with_a_new_file_is_known_though_an_earlier_message_has_shown_the_file() -> None:
+    """A generated column is added, and its expression dropped, before the catalog is read for the first time."""
+    older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1)
+    present = Present(200, 5000, (shown(1, "a", 10), shown(2, "g", 108)), file=8, xmin=108)
+    first = evolve(relation("a"), older, present, at(105), resent=True)[0]
+    assert (first.file, first.past_file) == (8, 7)
+    assert filled(evolve(relation("a", "g"), first, present, at(110), resent=True)[0]) == ["g"]
+
+
 def test_a_new_file_that_another_type_explains_explains_no_new_column_after_it() -> None:
     """The catalog shows both alterations when the log brings the first one."""
     older = Attributes((ColumnFacts(1, "a"),), file=7, highest=1, kinds=(20,), past_file=7)

@@ -193,7 +193,8 @@ def evolve(
         return found, judge.held
     other_types = retyped(older, found)
     # a default that is not constant, such as nextval, has rewritten the table; a change of types does so, too
-    is_anew = bool(older.file) and file != older.file and not other_types
+    before = older.past_file if older.past_file > 0 else older.file
+    is_anew = bool(before) and file != before and not other_types
     columns = tuple(
         replace(one, filled=True, missing=None)
         if one.number not in known
