@@ -113,6 +113,27 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--watch", action="store_true", help="show it again every two seconds, until Ctrl-C")
     status.set_defaults(command=_status)
 
+    first = commands.add_parser(
+        "init", parents=[shared], help="write a first file for a server",
+        description="Look at a server, write a first FILE for it, and check it. Asks for what --set does not give.",
+    )  # fmt: skip
+    first.add_argument("file", metavar="FILE", nargs="?", default="application.properties", help="the file to write")
+    first.add_argument("--connector", metavar="NAME", default="", help="the database: postgres, sqlserver, …")
+    first.add_argument("--sink", metavar="NAME", default="", help="file, kafka or tables")
+    first.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="an option; repeatable")
+    first.add_argument(
+        "--password-env", metavar="NAME", default="", help="environment variable with the password: TAILRACE_PASSWORD"
+    )
+    first.set_defaults(command=_init, set_file=[], offline=False)
+
+    remove = commands.add_parser(
+        "remove", parents=[shared], help="take a pipeline away: slot, publication, signal table, checkpoint",
+        description="Remove what the pipeline of FILE has on its server, and its checkpoint. Asks before each part.",
+    )  # fmt: skip
+    _add_file(remove)
+    remove.add_argument("--yes", action="store_true", help="remove without questions what is the pipeline's own")
+    remove.set_defaults(command=_remove)
+
     migrate = commands.add_parser(
         "migrate", parents=[shared], help="show what becomes of each entry of a Debezium file",
         description="Show what becomes of each entry of FILE, a file for Debezium. No server is asked.",
@@ -303,6 +324,21 @@ def _check(arguments: argparse.Namespace) -> int:
     )
     print(counted)
     return PrerequisiteError.exit_code if failed else 0
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    from tailrace.command import init
+
+    given = {name.removeprefix("debezium.source."): text for name, text in _overrides(arguments).items()}
+    init.write(Path(arguments.file), given, arguments.connector, arguments.sink, arguments.password_env)
+    arguments.set = []
+    return _check(arguments)
+
+
+def _remove(arguments: argparse.Namespace) -> int:
+    from tailrace.command import remove
+
+    return remove.run(_read(arguments), yes=arguments.yes)
 
 
 def _migrate(arguments: argparse.Namespace) -> int:

@@ -112,7 +112,7 @@ def migrate(path: str | Path, *, write: bool = False) -> int:
         return ConfigError.exit_code
     if write:
         target = cleaned_path(path)
-        _write(target, rendered(path, cleaned(judgement.examination)))
+        write_new(target, rendered(path, cleaned(judgement.examination)))
         print(f"{'written':<15} {target}")
     return 0
 
@@ -260,7 +260,7 @@ def _escaped(text: str, *, is_name: bool = False) -> str:
     return f"\\{made}" if made.startswith(" ") else made
 
 
-def _write(path: Path, text: str) -> None:
+def write_new(path: Path, text: str) -> None:
     """Write a file that only its owner may read: it may hold secrets."""
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tailrace.connectors.consistent_read import Comparing, Reading
     from tailrace.connectors.findings import Finding
     from tailrace.connectors.retention import Retaining
+    from tailrace.connectors.outset import Outset
+    from tailrace.connectors.removal import Removal
     from tailrace.connectors.row_lookup import Opening
     from tailrace.connectors.source_status import Offsets, SourceStatus
     from tailrace.events.event_settings import EventSettings
@@ -99,6 +101,9 @@ class Descriptor:
       `compared` names a tailrace.connectors.consistent_read.Comparing, for `tailrace verify`. `present` names a
       tailrace.connectors.row_lookup.Opening; "" if a sink of tables cannot read rows again.
     - `slots` names a module that implements Slots; "" if no slot keeps the log of this database.
+    - `asked` are the options that `tailrace init` asks for, each with a default, "" if it has none; () without it.
+    - `removal` names a tailrace.connectors.removal.Removal, for `tailrace remove`; "" if pipelines have nothing on the
+      server but a signal table. `outset` names a tailrace.connectors.outset.Outset, for `tailrace init`; "" without it.
     - `listed` names a module for the page of typed rows: LISTED has the types, each with a column, FORM the connector's
       part of events.
     - `retention` names a tailrace.connectors.retention.Retaining, for metrics of the server's log.
@@ -126,6 +131,9 @@ class Descriptor:
     present: str = ""
     slots: str = ""
     retention: str = ""
+    asked: tuple[tuple[str, str], ...] = ()
+    removal: str = ""
+    outset: str = ""
     listed: str = ""
 
     @property
@@ -148,7 +156,7 @@ class Descriptor:
         """The names of the parts that the connector has, by field."""
         fields = (
             "options", "planner", "prerequisites", "send_signal", "describe", "documents", "dialect", "form",
-            "captured", "held", "compared", "present", "retention", "slots", "listed",
+            "captured", "held", "compared", "present", "retention", "slots", "removal", "outset", "listed",
         )  # fmt: skip
         return {field: named for field in fields if (named := getattr(self, field))}
 
@@ -205,6 +213,16 @@ class Descriptor:
     def load_compared(self) -> Comparing | None:
         """Return the function that opens a snapshot for `tailrace verify`; None if there is none. Driver."""
         found: Comparing | None = load(self.compared) if self.compared else None
+        return found
+
+    def load_removal(self) -> Removal | None:
+        """Return what finds and removes a pipeline's parts on the server; None if there are none. Driver."""
+        found: Removal | None = load(self.removal) if self.removal else None
+        return found
+
+    def load_outset(self) -> Outset | None:
+        """Return what writes a first file for a server; None if there is none. Driver."""
+        found: Outset | None = load(self.outset) if self.outset else None
         return found
 
     def load_documents(self) -> Documents | None:

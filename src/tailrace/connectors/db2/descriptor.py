@@ -20,6 +20,13 @@ CONNECTOR = Descriptor(
     ),
     title="Db2",
     class_name="io.debezium.connector.db2.Db2Connector",
+    asked=(
+        ("database.hostname", "localhost"),
+        ("database.port", "50000"),
+        ("database.dbname", ""),
+        ("database.user", ""),
+        ("database.password", ""),
+    ),
     names=("db2", "db2connector"),
     options=f"{_ROOM}.options:OPTIONS",
     planner=f"{_CHANGE_TABLES}.start:planner",

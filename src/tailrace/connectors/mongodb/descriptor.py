@@ -26,6 +26,7 @@ CONNECTOR = Descriptor(
     ),
     title="MongoDB",
     class_name="io.debezium.connector.mongodb.MongoDbConnector",
+    asked=(("mongodb.connection.string", ""),),
     names=("mongodb", "mongodbconnector", "mongo"),
     options=f"{_ROOM}.options:OPTIONS",
     planner=f"{_ROOM}.planner:MongoPlanner",

@@ -24,6 +24,13 @@ CONNECTOR = Descriptor(
     ),
     title="PostgreSQL",
     class_name="io.debezium.connector.postgresql.PostgresConnector",
+    asked=(
+        ("database.hostname", "localhost"),
+        ("database.port", "5432"),
+        ("database.dbname", ""),
+        ("database.user", ""),
+        ("database.password", ""),
+    ),
     names=("postgres", "postgresql", "postgresconnector"),
     options=f"{_ROOM}.options:OPTIONS",
     planner=f"{_ROOM}.planner:RetryingPlanner",
@@ -37,6 +44,8 @@ CONNECTOR = Descriptor(
     present=f"{_ROOM}.row_lookup:present",
     slots=f"{_ROOM}.setup.slot_report",
     retention=f"{_ROOM}.retention:retention",
+    removal=f"{_ROOM}.removal:REMOVAL",
+    outset=f"{_ROOM}.outset:OUTSET",
     drivers=("psycopg", "adbc_driver_postgresql", "adbc_driver_manager"),
     loaded=(
         "adbc_driver_postgresql",

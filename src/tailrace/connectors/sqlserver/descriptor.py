@@ -24,6 +24,13 @@ CONNECTOR = Descriptor(
     ),
     title="SQL Server",
     class_name="io.debezium.connector.sqlserver.SqlServerConnector",
+    asked=(
+        ("database.hostname", "localhost"),
+        ("database.port", "1433"),
+        ("database.names", ""),
+        ("database.user", ""),
+        ("database.password", ""),
+    ),
     names=("sqlserver", "sqlserverconnector"),
     options=f"{_ROOM}.options:OPTIONS",
     planner=f"{_CHANGE_TABLES}.start:planner",

@@ -1,0 +1,112 @@
+"""The command `tailrace init`: looks at a server and writes the first file of a pipeline. Driver.
+
+The file has the tables that are there, the statements that an administrator has to run, and a sink. Passwords stay out
+of it: it refers to an environment variable.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tailrace.command import migrate
+from tailrace.config.option import Kind
+from tailrace.connectors import registry
+from tailrace.connectors.descriptor import Descriptor
+from tailrace.errors import ConfigError
+
+SINKS: Mapping[str, tuple[str, str]] = {
+    "file": ("path", "events"),
+    "kafka": ("producer.bootstrap.servers", "localhost:9092"),
+    "tables": ("path", "lake"),
+}
+"""The option that each sink needs, and a first value."""
+
+_SOURCE, _SINK = "debezium.source.", "debezium.sink."
+_PASSWORD = "TAILRACE_PASSWORD"
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Where answers come from: `given` by name, else by `ask`, None if there is nobody to ask."""
+
+    given: Mapping[str, str]
+    ask: Callable[[str], str] | None
+
+    def answer(self, name: str, default: str) -> str:
+        """Return an answer, or the default. Raises ConfigError if there is neither."""
+        found = self.given.get(name, "")
+        if not found and self.ask is not None:
+            found = self.ask(f"{name} [{default}]: " if default else f"{name}: ").strip()
+        if not (found or default):
+            raise ConfigError(f"{name} is not given, and there is no terminal to ask.", f"Give --set {name}=….")
+        return found or default
+
+
+def write(path: Path, given: Mapping[str, str], connector: str, sink: str, password: str) -> None:
+    """Ask for what is not given, look at the server, and write the file `path`. Raises TailraceError.
+
+    `password` names the environment variable with the password.
+    """
+    if path.exists():
+        raise ConfigError(f"The file {path} already exists.", "Name another one, or move it away.")
+    questions = Questions(given, input if sys.stdin.isatty() else None)
+    known = {one.name: one for one in registry.known() if one.asked}
+    word = connector or questions.answer("connector", next(iter(known)))
+    if word not in known:
+        raise ConfigError(f"tailrace init does not know the connector {word}.", f"It knows {', '.join(known)}.")
+    described = known[word]
+    options = dict(_options(described, questions, password or _PASSWORD))
+    options |= {name: text for name, text in given.items() if name not in options}
+    chosen = sink or questions.answer("sink", next(iter(SINKS)))
+    if chosen not in SINKS:
+        raise ConfigError(f"tailrace init does not know the sink {chosen}.", f"It knows {', '.join(SINKS)}.")
+    statements: tuple[str, ...] = ()
+    outset = described.load_outset()
+    if outset is not None:
+        target = {f"{_SINK}type": chosen, f"{_SINK}{chosen}.{SINKS[chosen][0]}": SINKS[chosen][1]}
+        entries = {"connector.class": described.class_name, **options, **target}
+        look = outset(registry.from_entries(entries, sinks=SINKS).source)
+        statements = look.statements
+        options |= {name: text for name, text in look.entries if name not in options}
+    migrate.write_new(path, "".join(_lines(described, options, chosen, statements)))
+    print(f"written  {path}")
+    if statements:
+        print("\nAn administrator has to run:\n")
+        print(*(f"  {one}" for one in statements), sep="\n")
+    print()
+
+
+def _options(described: Descriptor, questions: Questions, password: str) -> list[tuple[str, str]]:
+    """Return the options that name the server, as texts; a secret as a reference to the variable `password`."""
+    table = {option.name: option for option in described.load_options().table}
+    found = []
+    for name, default in described.asked:
+        if table[name].kind is not Kind.SECRET:
+            found.append((name, questions.answer(name, default)))
+            continue
+        if password not in os.environ:
+            if questions.ask is None:
+                raise ConfigError(f"The environment variable {password} is not set.", f"Set it, as {name}.")
+            # for this process alone: the look at the server and the check
+            os.environ[password] = getpass.getpass(f"{name}, which the file takes from {password}: ")
+        found.append((name, f"${{env:{password}}}"))
+    named = dict(found)
+    database = named.get("database.dbname") or named.get("database.names", "").partition(",")[0] or described.name
+    return [*found, ("topic.prefix", questions.answer("topic.prefix", database))]
+
+
+def _lines(described: Descriptor, options: Mapping[str, str], sink: str, statements: tuple[str, ...]) -> list[str]:
+    name, value = SINKS[sink]
+    lines = [f"# A pipeline from {described.title}; `tailrace check` says what it lacks.\n"]
+    if statements:
+        lines += ["# An administrator has to run:\n", *(f"#   {one}\n" for one in statements)]
+    lines.append(migrate.line(f"{_SOURCE}connector.class", described.class_name))
+    lines += [migrate.line(f"{_SOURCE}{option}", text) for option, text in options.items()]
+    lines.append(migrate.line(f"{_SINK}type", sink))
+    lines.append(migrate.line(f"{_SINK}{sink}.{name}", value))
+    return lines
