@@ -19,7 +19,15 @@ from tailrace import __version__
 from tailrace.command import jars, maintain, slots
 from tailrace.command.stop_request import INTERRUPTED
 from tailrace.connectors import signalling
-from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
+from tailrace.errors import (
+    ConfigError,
+    ConversionError,
+    DecodeError,
+    PositionLost,
+    PrerequisiteError,
+    SinkError,
+    TailraceError,
+)
 from tailrace.monitoring.failures import cause
 from tailrace.process import log_lines
 from tailrace.verify import arguments as verifying
@@ -51,6 +59,12 @@ exit codes:
    13  verify: another failure
   130  a second Ctrl-C
 """
+
+
+LASTING = frozenset(
+    kind.exit_code for kind in (ConfigError, PrerequisiteError, PositionLost, DecodeError, ConversionError, SinkError)
+)
+"""Exit codes of a run that a restart does not change: somebody has to act first."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -118,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Look at a server, write a first FILE for it, and check it. Asks for what --set does not give.",
     )  # fmt: skip
     first.add_argument("file", metavar="FILE", nargs="?", default="application.properties", help="the file to write")
-    first.add_argument("--connector", metavar="NAME", default="", help="the database: postgres, sqlserver, …")
+    first.add_argument("--connector", metavar="NAME", default="", help="name of the database's connector")
     first.add_argument("--sink", metavar="NAME", default="", help="file, kafka or tables")
     first.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="an option; repeatable")
     first.add_argument(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from tailrace.command import reachable
+from tailrace.command import reachable, room
 from tailrace.command.phases import Phases
 from tailrace.command.stop_request import StopRequest
 from tailrace.config.files import RunConfig
@@ -41,6 +41,11 @@ def run(
         pipeline = Pipeline(configured, log_level="warn" if debug else "off", master=master, conf=conf)
         for line in opening(configured, pipeline.sink):
             log.info("%s", line)
+        local = master is None or is_local(master)
+        for finding in room.findings(configured, conf, local=local):
+            log.log(
+                logging.WARNING if finding.remedy else logging.INFO, "%s", f"{finding.text} {finding.remedy}".strip()
+            )
         phases = Phases(find(configured.source.connector).load_describe())
         try:
             phases.watch()
@@ -49,7 +54,7 @@ def run(
             pipeline.begin()
             # from here on the checkpoint is this run's, and with it the status in it
             with Monitor(configured) as monitor:
-                _check(pipeline, phases, conf, local=master is None or is_local(master))
+                _check(pipeline, phases, conf, local=local)
                 _deliver(pipeline, once, stop, (phases, monitor), began, is_last=is_last)
         finally:
             phases.close()

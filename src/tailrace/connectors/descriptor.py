@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from tailrace.connectors.captured import Capturing
     from tailrace.connectors.consistent_read import Comparing, Reading
     from tailrace.connectors.findings import Finding
-    from tailrace.connectors.retention import Retaining
     from tailrace.connectors.outset import Outset
     from tailrace.connectors.removal import Removal
+    from tailrace.connectors.retention import Retaining
     from tailrace.connectors.row_lookup import Opening
     from tailrace.connectors.source_status import Offsets, SourceStatus
     from tailrace.events.event_settings import EventSettings
