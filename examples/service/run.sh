@@ -4,11 +4,13 @@
 
 tailrace run "$@" &
 run=$!
-trap 'kill -TERM "$run"' TERM INT
-# a signal ends the first wait
+stopped=
+trap 'stopped=1; kill -TERM "$run"' TERM INT
 wait "$run"
 code=$?
-while kill -0 "$run" 2>/dev/null; do
+# a signal ends a wait before the run has ended
+while [ -n "$stopped" ] && [ "$code" -gt 128 ]; do
+  stopped=
   wait "$run"
   code=$?
 done
