@@ -49,6 +49,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 def pipeline(folder: Path) -> tuple[Any, Path]:
     state = folder / "state"
     (state / "offsets").mkdir(parents=True)
+    (state / "tailrace-status.json").touch()
     (state / "offsets" / "0").write_text('v1\n{}\n{"log":1}\n')
     overrides = {"debezium.sink.type": "noop", "checkpoint.location": str(state)}
     return registry.read(write(folder, NOWHERE + "topic.prefix=t\n"), overrides, sinks=sinks.names()), state

@@ -16,10 +16,10 @@ from tailrace.connectors.checkpoint import stored_offset
 from tailrace.connectors.registry import find
 from tailrace.connectors.removal import Removable
 from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
-from tailrace.spark.lock import FILE, CheckpointLock
+from tailrace.spark.lock import CheckpointLock
 
-_SPARKS = frozenset({"metadata", "offsets", "commits", "sources", "state", FILE})
-"""What a query's checkpoint has, beside hidden files."""
+_OWN = frozenset({"metadata", "offsets", "commits", "sources", "state", "http.token"})
+"""What a checkpoint has, beside hidden files and those whose names begin with `tailrace`."""
 
 
 def run(configured: RunConfig, *, yes: bool, ask: Callable[[str], str] = input) -> int:
@@ -85,7 +85,8 @@ def _checkpoint(
     if not is_clean:
         print(f"left     {name}: it shows what is this pipeline's own. Remove the rest, and run the command again.")
         return False
-    foreign = sorted(one.name for one in directory.iterdir() if one.name not in _SPARKS and one.name[:1] != ".")
+    names = {one.name for one in directory.iterdir()} - _OWN
+    foreign = sorted(one for one in names if not one.startswith((".", "tailrace")))
     if foreign:
         print(f"left     {name}: it has files that are not a checkpoint's: {', '.join(foreign[:5])}.")
         return False
