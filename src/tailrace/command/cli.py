@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailrace import __version__
-from tailrace.command import jars, maintain, slots
+from tailrace.command import jars, maintain, slots, tables
 from tailrace.command.stop_request import INTERRUPTED
 from tailrace.connectors import signalling
 from tailrace.errors import (
@@ -163,6 +163,15 @@ def _parser() -> argparse.ArgumentParser:
     signalling.add_arguments(signals)
     _add_file(signals)
     signals.set_defaults(command=_signal)
+
+    live = commands.add_parser(
+        "tables", parents=[shared], help="list, add, remove and read again the tables of a pipeline that runs",
+        description="List the tables of FILE's pipeline, or let it add, remove or read some while it runs.",
+    )  # fmt: skip
+    tables.add_arguments(live)
+    _add_file(live)
+    tables.add_names(live)
+    live.set_defaults(command=_tables)
 
     kept = commands.add_parser(
         "slots", parents=[shared], help="show what keeps the database's log, or drop a slot",
@@ -365,6 +374,10 @@ def _signal(arguments: argparse.Namespace) -> int:
     signalled = signalling.from_arguments(arguments)
     print(signalling.send(_read(arguments).source, signalled, arguments.channel))
     return 0
+
+
+def _tables(arguments: argparse.Namespace) -> int:
+    return tables.run(_read(arguments), arguments)
 
 
 def _slots(arguments: argparse.Namespace) -> int:

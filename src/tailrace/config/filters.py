@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ class TableFilter:
     The lists are `schema.include.list`, `schema.exclude.list`, `table.include.list` and `table.exclude.list`. Raises
     ValueError for an invalid expression; `tailrace.config.parse` has reported it as a ConfigError before. The signal
     tables, `signal.data.collection`, are always captured, except in the formats of Debezium 1.x, where they must be
-    listed like any other.
+    listed like any other. `overrule` lets tables through, or keeps them out, whatever the lists say.
     """
 
     def __init__(self, settings: Config) -> None:
@@ -28,12 +29,20 @@ class TableFilter:
         self._signals = frozenset(map(table_name, (named,) if isinstance(named, str) else named))
         self._schemas = _Lists.of(settings["schema.include.list"], settings["schema.exclude.list"])
         self._tables = _Lists.of(settings["table.include.list"], settings["table.exclude.list"])
+        self._added: frozenset[tuple[str, str]] = frozenset()
+        self._removed: frozenset[tuple[str, str]] = frozenset()
+
+    def overrule(self, added: Iterable[tuple[str, str]], removed: Iterable[tuple[str, str]]) -> None:
+        """Capture `added` and leave out `removed` from now on, as (schema, table)."""
+        self._added, self._removed = frozenset(added), frozenset(removed)
 
     def includes(self, schema: str, table: str) -> bool:
         """Return True if `schema.table` is captured; the server's own tables never are."""
         if self._system_tables is not None and self._system_tables.fullmatch(f"{schema}.{table}"):
             return False
-        return (schema, table) in self._signals or self.lists(schema, table)
+        if (schema, table) in self._signals or (schema, table) in self._added:
+            return True
+        return (schema, table) not in self._removed and self.lists(schema, table)
 
     def lists(self, schema: str, table: str) -> bool:
         """Return True if the lists let `schema.table` pass, whether it is a signal table or the server's own or not."""

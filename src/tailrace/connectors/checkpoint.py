@@ -13,7 +13,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tailrace.config.config import Config
+from tailrace.config.files import checkpoint_directory
+from tailrace.config.filters import TableFilter
 from tailrace.errors import PositionLost
+from tailrace.snapshot.table_commands import NO_COMMANDS, TableCommands, settled
 
 _Offset = TypeVar("_Offset", bound=Any)
 
@@ -57,3 +61,15 @@ def stored_offset(directory: Path | None) -> dict[str, Any] | None:
     except (OSError, ValueError, IndexError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def table_filter(config: Config) -> TableFilter:
+    """Return the lists of a pipeline, with the tables that were added and removed while it ran.
+
+    Raises ConfigError if the lists contradict the checkpoint.
+    """
+    progress = (stored_offset(checkpoint_directory(config)) or {}).get("progress", {})
+    stored = TableCommands.from_json(progress["tables"]) if "tables" in progress else NO_COMMANDS
+    commands, found = settled(stored, config), TableFilter(config)
+    found.overrule(commands.added, commands.removed)
+    return found

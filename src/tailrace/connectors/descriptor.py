@@ -6,7 +6,7 @@ use: using one connector imports no other, and reading a configuration imports n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -40,6 +40,11 @@ class Prerequisites(Protocol):
     def check(self, config: Config) -> Sequence[Finding]:
         """Return the findings of `demand` and more, for `tailrace check`. Errors are among the findings."""
         ...
+
+
+Listing = Callable[["Config", "Mapping[str, Any] | None"], "Sequence[tuple[str, str]]"]
+"""Returns each table that the lists or the commands in a checkpoint name, with words for its state, from a
+configuration and the latest offset in the checkpoint; None: there is none."""
 
 
 class Slots(Protocol):
@@ -100,6 +105,7 @@ class Descriptor:
       consistent_read.Reading, for spark.read; "" if several tasks cannot read tables at one position.
       `compared` names a tailrace.connectors.consistent_read.Comparing, for `tailrace verify`. `present` names a
       tailrace.connectors.row_lookup.Opening; "" if a sink of tables cannot read rows again.
+    - `listing` names a Listing, for `tailrace tables`; "" if no table can be added while a query runs.
     - `slots` names a module that implements Slots; "" if no slot keeps the log of this database.
     - `asked` are the options that `tailrace init` asks for, each with a default, "" if it has none; () without it.
     - `removal` names a tailrace.connectors.removal.Removal, for `tailrace remove`; "" if pipelines have nothing on the
@@ -134,6 +140,7 @@ class Descriptor:
     asked: tuple[tuple[str, str], ...] = ()
     removal: str = ""
     outset: str = ""
+    listing: str = ""
     listed: str = ""
 
     @property
@@ -156,7 +163,7 @@ class Descriptor:
         """The names of the parts that the connector has, by field."""
         fields = (
             "options", "planner", "prerequisites", "send_signal", "describe", "documents", "dialect", "form",
-            "captured", "held", "compared", "present", "retention", "slots", "removal", "outset", "listed",
+            "captured", "held", "compared", "present", "retention", "slots", "listing", "removal", "outset", "listed",
         )  # fmt: skip
         return {field: named for field in fields if (named := getattr(self, field))}
 
@@ -198,6 +205,11 @@ class Descriptor:
     def load_present(self) -> Opening | None:
         """Return the function that opens a session to read rows as they are now; None if there is none. Driver."""
         found: Opening | None = load(self.present) if self.present else None
+        return found
+
+    def load_listing(self) -> Listing | None:
+        """Return the function that lists captured tables; None if there is none. Driver."""
+        found: Listing | None = load(self.listing) if self.listing else None
         return found
 
     def load_slots(self) -> Slots | None:

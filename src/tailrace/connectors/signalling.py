@@ -97,11 +97,13 @@ def from_arguments(arguments: argparse.Namespace) -> Signal:
 _TAKEN: dict[str, tuple[str, ...]] = {
     "execute-snapshot": ("table", "filter", "surrogate_key", "type"),
     "stop-snapshot": ("table",),
+    "add-tables": ("table",),
+    "remove-tables": ("table",),
     "pause-snapshot": (),
     "resume-snapshot": (),
     "log": ("message",),
 }
-_NEEDED = {"execute-snapshot": ("table",), "log": ("message",)}
+_NEEDED = {"execute-snapshot": ("table",), "add-tables": ("table",), "remove-tables": ("table",), "log": ("message",)}
 
 
 def _condition(entry: str) -> dict[str, str]:

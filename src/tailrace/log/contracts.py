@@ -416,6 +416,10 @@ class OpenLog(ABC, Generic[O, P, T]):
         """True if nothing more will be read. After the call that fails by it, the engine opens another log."""
         return False
 
+    def fits(self, since: O) -> bool:
+        """Return False if the log must be opened anew to read on from `since`, with other tables."""
+        return True
+
     @abstractmethod
     def acknowledge(self, since: O) -> None:
         """Note that `since` is in Spark's commit log: nothing before it will be requested again.

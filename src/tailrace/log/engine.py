@@ -351,6 +351,8 @@ class LogEngine(Generic[O, P, T]):
 
     def _open(self, since: O, until: O | None = None) -> OpenLog[O, P, T]:
         """Return the log, opened at `since` at the first call; `until` is the end of a batch to replay."""
+        if self._log is not None and not self._log.fits(since):
+            self._close_log()
         if self._log is None:
             self._log = self._source.open(since, until, self._target)
             self._load_ahead()

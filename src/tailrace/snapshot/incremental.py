@@ -87,6 +87,13 @@ class IncrementalSnapshot:
         cursor = self.cursor if left[0] == self.current else Cursor()
         return replace(self, collections=left, cursor=cursor)
 
+    def leaving(self, tables: set[tuple[str, str]]) -> IncrementalSnapshot | None:
+        """Return the snapshot without `tables`, (schema, table); None if empty."""
+        left = tuple(one for one in self.collections if (one.schema, one.table) not in tables)
+        if not left:
+            return None
+        return replace(self, collections=left, cursor=self.cursor if left[0] == self.current else Cursor())
+
     def moved(self, cursor: Cursor) -> IncrementalSnapshot:
         return replace(self, cursor=cursor)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tailrace.snapshot.incremental import Collection, IncrementalSnapshot, Notification
+from tailrace.snapshot.table_commands import NO_COMMANDS, TableCommands
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Progress:
     - `windows`: the number of windows. A window that is read again needs another offset, or Spark would see nothing
       new.
     - `done`: the tables that the batch's window finishes, without those that have a condition.
+    - `commands`: the tables that were added and removed while the query ran; they hold after the batch.
     """
 
     state: IncrementalSnapshot | None = None
@@ -30,6 +32,7 @@ class Progress:
     positions: tuple[tuple[str, int], ...] = ()
     windows: int = 0
     done: tuple[str, ...] = ()
+    commands: TableCommands = NO_COMMANDS
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = {}
@@ -57,6 +60,8 @@ class Progress:
             fields["windows"] = self.windows
         if self.done:
             fields["done"] = list(self.done)
+        if self.commands != NO_COMMANDS:
+            fields["tables"] = self.commands.to_json()
         return fields
 
     @classmethod
@@ -74,6 +79,7 @@ class Progress:
             tuple((name, position) for name, position in fields.get("positions", ())),
             fields.get("windows", 0),
             tuple(fields.get("done", ())),
+            TableCommands.from_json(fields["tables"]) if "tables" in fields else NO_COMMANDS,
         )
 
 

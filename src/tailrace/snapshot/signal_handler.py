@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from tailrace.config.config import Config
 from tailrace.config.filters import table_name
 from tailrace.snapshot import signals
 from tailrace.snapshot.incremental import Collection, IncrementalSnapshot, Notification, Notifications, requested
 from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.signals import (
     Action,
+    AddTables,
     ExecuteSnapshot,
     LogMessage,
     MalformedSignal,
     PauseSnapshot,
+    RemoveTables,
     ResumeSnapshot,
     Signal,
     StopSnapshot,
@@ -32,9 +35,24 @@ MOST_WAITING = 100_000
 """The most tables that wait to be read: they are in every offset."""
 
 
+@dataclass(frozen=True, slots=True)
+class LiveTables:
+    """What a connector must know to add tables to a running query, whose `config` has the lists.
+
+    `every` returns the tables of the database, in the order of their names. `prepared` makes the database ready for
+    further tables, and returns the reason for each that cannot be captured.
+    """
+
+    config: Config
+    every: Callable[[], Sequence[tuple[str, str]]]
+    prepared: Callable[[Sequence[tuple[str, str]]], Mapping[tuple[str, str], str]]
+    signal_table: tuple[str, str] | None = None
+
+
 class SignalHandler:
     """Handles signals. `captured` lists the tables that may be read, in the order of their names.
 
+    Without `live` no table can be added or removed.
     `refuses` returns the reason to refuse a condition (see `conditions.refusal`). `local` converts a table name in a
     signal to the form of `captured`. A signal that cannot be handled for any reason is reported, without its data, and
     ignored: it stays in the log, and would end the query again at each of its starts.
@@ -46,8 +64,10 @@ class SignalHandler:
         notifications: Notifications,
         refuses: Callable[[str], str],
         local: Callable[[str], str] = str,
+        live: LiveTables | None = None,
     ) -> None:
         self._captured = captured
+        self._live = live
         self._notifications = notifications
         self._refuses = refuses
         self._local = local
@@ -64,8 +84,10 @@ class SignalHandler:
         if action is None:
             return progress, before, []
         tables: Sequence[tuple[str, str]] = ()
-        if isinstance(action, ExecuteSnapshot) and action.collections:
-            tables = self._captured()
+        if isinstance(action, ExecuteSnapshot | RemoveTables | AddTables) and action.collections:
+            tables = self._present(progress)
+        if isinstance(action, AddTables) and self._live is not None:
+            return self._add(action, self._live, tables, progress, before)
         try:
             return self._carry_out(action, position, tables, progress, before)
         except MalformedSignal as fault:
@@ -75,13 +97,85 @@ class SignalHandler:
             log.warning("signal %s is ignored: it cannot be carried out (%s)", action.id, type(error).__name__)
         return progress, before, []
 
+    def _present(self, progress: Progress) -> Sequence[tuple[str, str]]:
+        """Return the captured tables, with the commands of earlier signals of the batch."""
+        commands = progress.commands
+        captured = dict.fromkeys(table for table in self._captured() if table not in commands.removed)
+        return list(captured | dict.fromkeys(commands.added))
+
+    def _add(
+        self,
+        action: AddTables,
+        live: LiveTables,
+        captured: Sequence[tuple[str, str]],
+        progress: Progress,
+        before: IncrementalSnapshot | None,
+    ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
+        """Add tables: what the database refuses is reported, and does not end the query."""
+        try:
+            found, missing = signals.resolve(action.collections, live.every())
+        except MalformedSignal as fault:
+            log.warning("signal %s is ignored: %s", action.id, fault)
+            return progress, before, []
+        for entry in missing:
+            log.warning("signal %s: no table is named %s", action.id, shown(entry))
+        fresh = [table for table in found if table not in set(captured)]
+        refused = live.prepared(fresh) if fresh else {}
+        for table in found:
+            why = "it is captured already" if table not in fresh else refused.get(table, "")
+            if why:
+                log.warning("signal %s: %s is not added: %s", action.id, shown(".".join(table)), why)
+        fresh = [table for table in fresh if table not in refused]
+        if not fresh:
+            return progress, before, []
+        progress = replace(progress, commands=progress.commands.adding(fresh, live.config))
+        names = ",".join(map(".".join, fresh))
+        note = self._notifications.of(action.id, "ADDED", "Captured Tables", data_collections=names)
+        collections = [Collection(*table) for table in fresh]
+        progress, before, notes = self._begin(action.id, collections, progress, before)
+        log.warning("signal %s adds %s, and reads the rows beside the stream", action.id, shown(names))
+        return progress, before, [note, *notes]
+
+    def _remove(
+        self,
+        action: RemoveTables,
+        live: LiveTables,
+        captured: Sequence[tuple[str, str]],
+        progress: Progress,
+        before: IncrementalSnapshot | None,
+    ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
+        found, missing = signals.resolve(action.collections, captured)
+        for entry in missing:
+            log.warning("signal %s: no captured table is named %s", action.id, shown(entry))
+        if live.signal_table in found:
+            log.warning("signal %s: the signal table stays, for signals come by it", action.id)
+            found = [table for table in found if table != live.signal_table]
+        if found and len(found) >= len([table for table in captured if table != live.signal_table]):
+            raise MalformedSignal("it would remove every table: stop the pipeline instead")
+        if not found:
+            return progress, before, []
+        progress = replace(progress, commands=progress.commands.removing(found, live.config))
+        names = ",".join(map(".".join, found))
+        notes = [self._notifications.of(action.id, "REMOVED", "Captured Tables", data_collections=names)]
+        state, gone = progress.state, set(found)
+        if state is not None and any((one.schema, one.table) in gone for one in state.collections):
+            left = state.leaving(gone)
+            kept = () if left is None else left.collections
+            ended = [one for one in state.collections if one not in kept]
+            notes.append(self._notifications.stopped(state, ended if kept else ()))
+            progress = replace(progress, state=left)
+        before = None if before is None else before.leaving(gone)
+        blocking = tuple(one for one in progress.blocking if (one.schema, one.table) not in gone)
+        log.warning("signal %s removes %s: no change of it arrives any more", action.id, shown(names))
+        return replace(progress, blocking=blocking), before, notes
+
     def _read(self, signal: Signal) -> Action | None:
         try:
             action = signals.read(signal)
             if isinstance(action, ExecuteSnapshot):
                 conditions = tuple((self._local(entry), sql) for entry, sql in action.conditions)
                 return replace(action, collections=tuple(map(self._local, action.collections)), conditions=conditions)
-            if isinstance(action, StopSnapshot):
+            if isinstance(action, StopSnapshot | AddTables | RemoveTables):
                 return replace(action, collections=tuple(map(self._local, action.collections)))
             return action
         except MalformedSignal as fault:
@@ -100,6 +194,10 @@ class SignalHandler:
     ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
         if isinstance(action, ExecuteSnapshot):
             return self._execute(action, tables, progress, before)
+        if isinstance(action, RemoveTables) and self._live is not None:
+            return self._remove(action, self._live, tables, progress, before)
+        if isinstance(action, AddTables | RemoveTables):
+            raise MalformedSignal("this pipeline cannot add or remove tables while it runs: edit the lists")
         if isinstance(action, LogMessage):
             log.warning("%s", shown(action.message.replace("{}", position), LONGEST_MESSAGE))
         elif isinstance(action, StopSnapshot) and progress.state is not None:
@@ -142,11 +240,21 @@ class SignalHandler:
             return replace(progress, blocking=progress.blocking + tuple(collections)), before, []
         # a missing table is reported when its turn comes
         collections += [Collection(*table_name(entry)) for entry in missing]
+        return self._begin(action.id, collections, progress, before)
+
+    def _begin(
+        self,
+        signal: str,
+        collections: Sequence[Collection],
+        progress: Progress,
+        before: IncrementalSnapshot | None,
+    ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
+        """Begin a snapshot of further tables, or add them to the running one."""
         if before is not None:
             # if the window is read again, what was requested since still has to be read
-            before = before.added(action.id, collections)
+            before = before.added(signal, collections)
         if progress.state is not None:
-            return replace(progress, state=progress.state.added(action.id, collections)), before, []
-        state = IncrementalSnapshot(action.id, tuple(collections))
-        log.info("incremental snapshot %s of %s", action.id, shown(", ".join(map(str, collections)), LONGEST_MESSAGE))
+            return replace(progress, state=progress.state.added(signal, collections)), before, []
+        state = IncrementalSnapshot(signal, tuple(collections))
+        log.info("incremental snapshot %s of %s", signal, shown(", ".join(map(str, collections)), LONGEST_MESSAGE))
         return replace(progress, state=state), before, [self._notifications.listing(state, "STARTED")]

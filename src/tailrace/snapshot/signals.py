@@ -15,7 +15,9 @@ from typing import Any
 from tailrace.config.expressions import signal_expression
 from tailrace.config.filters import quoted_parts
 
-TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log")
+TYPES = (
+    "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log", "add-tables", "remove-tables",
+)  # fmt: skip
 LONGEST_ID, LONGEST_DATA, DEEPEST = 500, 1_000_000, 64
 """The most characters of a signal's id and of its data, and the most levels of lists and objects in its data."""
 MOST_EXPRESSIONS, MOST_STEPS = 1000, 2_000_000_000
@@ -70,7 +72,23 @@ class LogMessage:
     message: str
 
 
-Action = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | LogMessage
+@dataclass(frozen=True, slots=True)
+class AddTables:
+    """Capture the tables that `collections` name, and read the rows that they have."""
+
+    id: str
+    collections: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTables:
+    """Capture the tables that `collections` name no more."""
+
+    id: str
+    collections: tuple[str, ...]
+
+
+Action = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | LogMessage | AddTables | RemoveTables
 
 
 class MalformedSignal(ValueError):
@@ -92,6 +110,10 @@ def read(signal: Signal) -> Action | None:
         return _execute(signal.id, _data(signal))
     if signal.type == "stop-snapshot":
         return _stop(signal.id, _data(signal))
+    if signal.type == "add-tables":
+        return AddTables(signal.id, _collections(signal.id, _data(signal), required=True))
+    if signal.type == "remove-tables":
+        return RemoveTables(signal.id, _collections(signal.id, _data(signal), required=True))
     if signal.type == "log":
         return _log(signal.id, _data(signal))
     raise MalformedSignal(f"signal {signal.id} has an unknown type; known are {', '.join(TYPES)}")

@@ -35,8 +35,9 @@ from tailrace.snapshot.incremental import (
 )
 from tailrace.snapshot.pace import Pace
 from tailrace.snapshot.progress import Progress
-from tailrace.snapshot.signal_handler import SignalHandler
+from tailrace.snapshot.signal_handler import LiveTables, SignalHandler
 from tailrace.snapshot.signals import WINDOW_CLOSE, WINDOW_OPEN, Signal
+from tailrace.snapshot.table_commands import settled
 
 log = logging.getLogger("tailrace")
 
@@ -133,6 +134,8 @@ class WindowSource(Protocol[At_contra, View, Chunk, Upto, Changes_contra, Read_c
     """True if they have no data, as in Debezium 1.7."""
     needs_watermarks: bool = False
     """True if no window can be opened without them."""
+    live: LiveTables | None = None
+    """How tables are added while the query runs; None: they are not."""
     opens_ahead: bool = False
     """True if the next window is opened while Spark reads the batch of the current one."""
 
@@ -303,8 +306,11 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         arrived = self._source.signals(changes) if self._reads_source else []
         received, positions = self._channels.poll(dict(progress.positions))
         progress = replace(progress, positions=tuple(sorted(positions.items())))
+        if self._source.live is not None:
+            progress = replace(progress, commands=settled(progress.commands, self._source.live.config))
         captured = functools.partial(self._source.captured, changes)
-        obedience = SignalHandler(captured, self._notifications, self._source.refuses, self._source.local)
+        source = self._source
+        obedience = SignalHandler(captured, self._notifications, source.refuses, source.local, source.live)
         for signal, position in [*arrived, *((signal, signal.id) for signal in received)]:
             progress, before, reports = obedience.handle(signal, position, progress, before)
             notes += reports

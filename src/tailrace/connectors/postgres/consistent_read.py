@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.batch import position_text
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
+from tailrace.connectors.checkpoint import table_filter
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.log.identity import refuse_standby
 from tailrace.connectors.postgres.log.reading import OUTSIDE
@@ -59,7 +60,8 @@ class HeldSnapshot:
         self._hypertables = HypertableCatalog(config, settings, connections.connect)
         self._control: psycopg.Connection[Any] = connections.connect(config)
         names = Admission(settings, FORM)
-        tables = TableFilter(config)
+        # a read for a pipeline's copies has the pipeline's tables
+        tables = TableFilter(config) if is_told_apart else table_filter(config)
         self._snapshots = Snapshots(config, settings, tables, OUTSIDE, lambda: self._control, names.admit)
         try:
             refuse_standby(self._control)

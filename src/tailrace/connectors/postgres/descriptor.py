@@ -46,6 +46,7 @@ CONNECTOR = Descriptor(
     retention=f"{_ROOM}.retention:retention",
     removal=f"{_ROOM}.removal:REMOVAL",
     outset=f"{_ROOM}.outset:OUTSET",
+    listing=f"{_ROOM}.live_tables:listed",
     drivers=("psycopg", "adbc_driver_postgresql", "adbc_driver_manager"),
     loaded=(
         "adbc_driver_postgresql",

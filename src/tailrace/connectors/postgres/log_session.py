@@ -34,6 +34,7 @@ from tailrace.log.rows import partitioning
 from tailrace.log.rows.segment import versions_of
 from tailrace.log.rows.tasks import LogTask
 from tailrace.snapshot.progress import Progress
+from tailrace.snapshot.table_commands import TableCommands
 
 # A window of an incremental snapshot is opened if the log is at most WINDOW_LAG bytes behind, and given up if the log
 # has not been read through it within WINDOW_SECONDS.
@@ -58,7 +59,8 @@ def parallelism(config: Config) -> int:
 class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]):
     """The log that `feed` reads; tasks read rows at `address`, and `stock` has the captured tables as last found.
 
-    The feed leaves out what a snapshot has shown, so another snapshot needs another session.
+    The feed leaves out what a snapshot has shown, so another snapshot needs another session. So do other `commands`,
+    for the feed reads the tables of which the log's first offset tells.
     """
 
     windows: Incremental | None
@@ -74,6 +76,7 @@ class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]
         address: Callable[[], Address],
         hypertables: HypertableCatalog,
         stock: Stock,
+        commands: TableCommands,
     ) -> None:
         memory, disk = feed.settings.memory_limit, feed.settings.disk_limit
         super().__init__(feed, feed.start, memory_limit=memory, disk_limit=disk, runtime=feed.runtime)
@@ -88,6 +91,10 @@ class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]
         self._address = address
         self._processors = processors(config).processors
         self._has_rehearsed = False
+        self._commands = commands
+
+    def fits(self, since: PostgresOffset) -> bool:
+        return since.progress.commands == self._commands
 
     def close(self) -> None:
         super().close()
@@ -233,7 +240,8 @@ class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]
             if _is_small(groups):
                 tasks, read = [Consecutive((*tasks, read[0]))], read[1:]
             tasks = [*tasks, *read]
-            if self.lag <= WINDOW_LAG:
+            # rows of a table that was added must not be read before its changes arrive
+            if self.lag <= WINDOW_LAG and self.fits(until):
                 windows.open_ahead(end, until.progress, until.log.commit_lsn)
         elif rows and not self._has_rehearsed:
             self._has_rehearsed = True

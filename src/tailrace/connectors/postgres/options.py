@@ -192,6 +192,10 @@ RETENTION = (
 
 FILTERS = (
     *relational.LISTS,
+    Option("table.commands", Kind.TEXT,
+           "Response at the start if the lists were edited since tailrace tables has added or removed tables, and "
+           "contradict that: an error, or the one of the two that holds.", "fail",
+           choices=("fail", "lists", "commands")),
     Option("table.ignore.builtin", Kind.BOOLEAN, "Whether system tables are left out.", True,
            notice="system tables never reach the log"),
     Option("skip.messages.without.change", Kind.BOOLEAN,

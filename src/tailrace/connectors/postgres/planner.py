@@ -44,6 +44,9 @@ from tailrace.log.contracts import Offset, Task
 from tailrace.log.engine import LogEngine
 from tailrace.log.retrying import Retrying
 from tailrace.snapshot.mode import snapshot_mode
+from tailrace.snapshot.progress import Progress
+from tailrace.snapshot.signal_handler import LiveTables
+from tailrace.snapshot.table_commands import NO_COMMANDS, settled
 
 if TYPE_CHECKING:
     import psycopg
@@ -86,7 +89,8 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         self._control: psycopg.Connection[Any] | None = None
         self._xmin = CatalogXmin(config, self._connect)
         self._prepared = False
-        self._stock = Stock(config, settings.copies, settings.typed is not None)
+        self._commands = NO_COMMANDS
+        self._stock = Stock(config, self._tables, settings.copies, settings.typed is not None)
         self._hypertables = HypertableCatalog(config, settings, outside.connect, outside.runtime)
         self._watch = SlotWatch(config, lambda: outside.connect(config), outside.runtime)
         self.incremental = self._incremental()
@@ -119,6 +123,8 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
             runtime=self._outside.runtime,
         )
         source.is_held = lambda: self._watch.holds_back
+        if self._streams and self._settings.typed is None:
+            source.live = LiveTables(config, self._every, self._made_ready, source.signal_table)
         return Incremental(config, source, self._outside.runtime)
 
     def called(self, work: Callable[[], contracts.Result]) -> contracts.Result:
@@ -150,6 +156,39 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         catalog = Catalog(self._connect(), self._config["database.dbname"])
         return [(table.schema, table.table) for _, table, _ in captured_tables(catalog.tables(), self._tables)]
 
+    def _every(self) -> list[tuple[str, str]]:
+        """Return the tables of the database that may be captured."""
+        system = self._config.traits.system_tables
+        tables = Catalog(self._connect(), self._config["database.dbname"]).tables()
+        names = ((table.schema, table.table) for _, table, _ in tables)
+        return [name for name in names if system is None or not system.fullmatch(".".join(name))]
+
+    def _made_ready(self, added: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+        """Publish further tables; return the reason for each that cannot be captured, or that no copy could follow.
+
+        What fails here is refused. It would end the query if it failed when the log is opened anew, at each start.
+        """
+        control = self._connect()
+        tables = Catalog(control, self._config["database.dbname"]).tables()
+        wanted = [one for one in tables if (one[1].schema, one[1].table) in set(added)]
+        is_filtered = self._config["publication.autocreate.mode"] == "filtered"
+        covered = coverage.read(control, self._config, wanted, as_it_is=not is_filtered)
+        refused: dict[tuple[str, str], str] = {}
+        for oid, table, _ in wanted:
+            name = (table.schema, table.table)
+            found = coverage.findings({oid: covered[oid]}, copies=self._settings.copies) if oid in covered else []
+            told = " ".join(f"{one.text} {one.remedy}" for one in found if one.level == "error")
+            if not told and not is_filtered and oid in covered and not covered[oid].arrives:
+                told = (
+                    f"it is not in the publication {self._config['publication.name']}: alter publication "
+                    f"{self._config['publication.name']} add table {table}."
+                )
+            if not told and is_filtered:
+                told = publications.add_table(control, self._config, table)
+            if told:
+                refused[name] = told
+        return refused
+
     def _carried(self, connection: psycopg.Connection[Any], table: CapturedTable) -> Carried:
         """Return which rows and columns of a captured table a snapshot reads, by the present catalog."""
         return carried(connection, self._config, self._settings, [table], as_it_is=True)
@@ -158,10 +197,15 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
 
     def prepare(self, since: PostgresOffset) -> None:
         """Check the server, and prepare publication and replica identities; once."""
-        if self._prepared:
+        commands = settled(since.progress.commands, self._config)
+        if self._prepared and commands == self._commands:
             return
+        self._prepared = False
         control = self._connect()
         refuse_standby(control)
+        # no log is open: its reader asks the same lists
+        self._commands = commands
+        self._tables.overrule(commands.added, commands.removed)
         catalog = Catalog(control, self._config["database.dbname"], self._settings.shaping.comments)
         there = catalog.tables()
         captured = captured_tables(there, self._tables)
@@ -179,7 +223,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
                 slots.warn_of_failover(control, self._config["slot.name"])
         publications.set_replica_identities(control, self._config["replica.identity.autoset.values"], captured)
         if self._streams:
-            self._stock.take(control, catalog, captured, since.inventory)
+            self._stock.take(control, catalog, captured, since.inventory, _expected(since.progress))
         with connections.one_moment(control):
             schemas = catalog.schemas([oid for oid, _, _ in captured])
         for schema in schemas.values():
@@ -281,6 +325,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
             self._address,
             self._hypertables,
             self._stock,
+            self._commands,
         )
         session.start()
         if self._outside.watches:
@@ -353,6 +398,14 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         if self._control is not None:
             self._control.close()
             self._control = None
+
+
+def _expected(progress: Progress) -> set[str]:
+    """Return the names of tables that commands have added or removed: what follows from that needs no warning."""
+    commands = progress.commands
+    waiting = () if progress.state is None else progress.state.collections
+    read = {(one.schema, one.table) for one in waiting}
+    return {".".join(table) for table in (*commands.removed, *(one for one in commands.added if one in read))}
 
 
 def _import_reader() -> None:

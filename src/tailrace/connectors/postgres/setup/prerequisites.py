@@ -14,7 +14,7 @@ from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.config.files import checkpoint_directory
 from tailrace.config.rows import keeps_copies
-from tailrace.connectors.checkpoint import stored_offset
+from tailrace.connectors.checkpoint import stored_offset, table_filter
 from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed, unmatched
 from tailrace.connectors.postgres.log import invalidation
 from tailrace.connectors.postgres.log.identity import NAME_PRIMARY
@@ -27,7 +27,7 @@ from tailrace.connectors.postgres.setup.advice import advice
 from tailrace.connectors.postgres.snapshot.rights import in_part, lacking, refusal
 from tailrace.connectors.postgres.snapshot.session import quoted
 from tailrace.connectors.postgres.snapshot.signal_table import SignalTable
-from tailrace.errors import PrerequisiteError, TailraceError
+from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
 from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
@@ -50,12 +50,19 @@ def _check(config: Config) -> list[Finding]:
     with closing(connect(config)) as connection:
         inspection = _Inspection(config, connection)
         found = list(inspection.run())
-        tables = captured_tables(Catalog(connection, config["database.dbname"]).tables(), TableFilter(config))
+        if any(one.subject == "lists" for one in found):
+            return found
+        tables = captured_tables(Catalog(connection, config["database.dbname"]).tables(), table_filter(config))
         return found + list(advice(config, connection, tables, inspection.streams))
 
 
 def demand(config: Config) -> list[Finding]:
-    """Return the findings without the advice. Raises PrerequisiteError with all errors among them, if there are any."""
+    """Return the findings without the advice.
+
+    Raises PrerequisiteError with all errors among them, if there are any, and ConfigError if the lists contradict the
+    checkpoint.
+    """
+    table_filter(config)
     return demanded(explained(_findings)(config))
 
 
@@ -86,8 +93,12 @@ class _Inspection:
 
     def run(self) -> Iterator[Finding]:
         tables = Catalog(self.connection, self.database).tables()
-        captured = captured_tables(tables, TableFilter(self.config))
         yield from self.server()
+        try:
+            captured = captured_tables(tables, table_filter(self.config))
+        except ConfigError as error:
+            yield Finding("error", "lists", error.message, error.remedy)
+            return
         if self.streams:
             yield from self.role()
             yield from self.slot()

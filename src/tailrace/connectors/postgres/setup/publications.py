@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tailrace.columns.table import TableId
 from tailrace.config import Config
 from tailrace.config.expressions import compile_expression
 from tailrace.connectors.postgres.schema.captured import CapturedTable
@@ -62,6 +63,25 @@ def prepare_publication(connection: psycopg.Connection[Any], config: Config, cap
             "Create it as a superuser and set publication.autocreate.mode=disabled, or own the tables and use "
             "filtered.",
         ) from None
+
+
+def add_table(connection: psycopg.Connection[Any], config: Config, table: TableId) -> str:
+    """Let the publication list a further table; return why that fails, "" if it does not."""
+    import psycopg
+
+    name = config["publication.name"]
+    if is_for_all_tables(connection, name):
+        return ""
+    try:
+        connection.execute(f"alter publication {quoted(name)} add table {qualified(table)}".encode())
+    except psycopg.errors.DuplicateObject:
+        return ""
+    except psycopg.Error as error:
+        if error.sqlstate is None or error.sqlstate.startswith(("08", "57")):
+            # the session has ended, which says nothing about the table
+            raise
+        return f"{error.diag.message_primary or type(error).__name__}."
+    return ""
 
 
 def warn_of_settings(connection: psycopg.Connection[Any], config: Config) -> None:

@@ -61,13 +61,16 @@ def look(*, schemas: bool) -> str:
 
 
 class Stock:
-    """The captured tables as last found.
+    """The captured tables as last found, of those that `tables` lets through.
 
     With `copies` a table is kept equal to its source; with `typed` rows have the columns of captured tables.
     """
 
-    def __init__(self, config: Config, copies: bool, typed: bool = False) -> None:
+    def __init__(self, config: Config, tables: TableFilter, copies: bool, typed: bool = False) -> None:
         self._config = config
+        self._tables = tables
+        # the tables that commands have added or removed
+        self._expected: Collection[str] = ()
         self._copies, self._typed = copies, typed
         self._name: str = config["publication.name"]
         self._inventory: Inventory | None = None
@@ -140,11 +143,14 @@ class Stock:
         catalog: Catalog,
         captured: Sequence[CapturedTable],
         since: Inventory,
+        expected: Collection[str] = (),
     ) -> None:
         """Warn of what the log does not carry of the captured tables, and of what it has not told since the checkpoint.
 
+        No warning says that a table of `expected` is captured late, or captured no more.
         Raises PrerequisiteError if a copy cannot follow a table.
         """
+        self._expected = expected
         self._looked = self._look(connection)
         covered = coverage.read(connection, self._config, captured)
         for one in demanded(coverage.findings(covered, copies=self._copies)):
@@ -167,7 +173,7 @@ class Stock:
             lost = self.republished()
             raise ConnectionFailed(lost.message, lost.remedy) if snapshot_mode(self._config).mends else lost
         catalog = Catalog(connection, self._config["database.dbname"])
-        captured = captured_tables(catalog.tables(), TableFilter(self._config))
+        captured = captured_tables(catalog.tables(), self._tables)
         known = {oid for oid, _, _ in before.tables}
         covered = coverage.read(connection, self._config, captured, as_it_is=True)
         for text in (*self._lists(connection, captured, before), *self._altered(connection, before)):
@@ -199,7 +205,9 @@ class Stock:
             if oid not in captured and names.get(oid, name) != name:
                 self._inventory = before
                 self.demand_name(oid, names[oid])
-        for text in inventory.differences(before, now, names, has_rows, for_all):
+        told = replace(before, tables=tuple(one for one in before.tables if one[1] not in self._expected))
+        found = replace(now, tables=tuple(one for one in now.tables if one[1] not in self._expected))
+        for text in inventory.differences(told, found, names, has_rows, for_all):
             log.warning("%s", text)
         partial = captured.intersection((*before.partial, *inventory.late(before, now, has_rows, for_all)))
         self._inventory = replace(now, partial=tuple(sorted(partial)))

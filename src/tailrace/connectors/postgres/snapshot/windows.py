@@ -177,9 +177,9 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         self._database = config["database.dbname"]
         self._chunk_size = config["incremental.snapshot.chunk.size"]
         name = config["signal.data.collection"]
-        self._signal_table = table_name(name) if name else None
-        self._quoted = ".".join(map(quoted, self._signal_table or ()))
-        self.writes = self._signal_table is not None and not config["read.only"]
+        self.signal_table = table_name(name) if name else None
+        self._quoted = ".".join(map(quoted, self.signal_table or ()))
+        self.writes = self.signal_table is not None and not config["read.only"]
         self.refuses = conditions.refusal(config)
         chunks = config["incremental.snapshot.window.chunks"]
         self.pace = BatchPace(chunks, parallelism, self._chunk_size, config["poll.dispatch.interval.ms"] / 1000)
@@ -315,7 +315,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
             self.streamed.add(found, np.zeros(len(found), np.int64))
 
     def signals(self, changes: Changes) -> list[tuple[Signal, str]]:
-        found = logged(changes.rows, changes.versions, self._signal_table)
+        found = logged(changes.rows, changes.versions, self.signal_table)
         return [(one.signal, lsn_text(one.lsn)) for one in found if one.op == "c"]
 
     def captured(self, changes: Changes) -> Sequence[tuple[str, str]]:
@@ -342,7 +342,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
     def _origin(self, window: KeyedWindow, changes: Changes) -> WindowOrigin:
         """Return the source of the window's rows: the closing watermark's event, if there is one."""
         closing = None if window.closing is None else window.closing.id
-        for one in reversed(logged(changes.rows, changes.versions, self._signal_table)):
+        for one in reversed(logged(changes.rows, changes.versions, self.signal_table)):
             if one.signal.id == closing:
                 return one.commit
         upto = window.upto

@@ -1,0 +1,90 @@
+"""TableCommands: tables that a user has added to a running pipeline, or removed from it. Immutable; no I/O."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.config.config import Config
+from tailrace.config.filters import TableFilter
+from tailrace.errors import ConfigError
+
+Table = tuple[str, str]
+"""Schema and table."""
+
+_LISTS = ("schema.include.list", "schema.exclude.list", "table.include.list", "table.exclude.list")
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommands:
+    """The tables for which the lists of the file do not count, as the checkpoint has them.
+
+    `added` are captured and `removed` are not, whatever the lists say. `lists` is the fingerprint of the lists over
+    which the commands were given.
+    """
+
+    added: tuple[Table, ...] = ()
+    removed: tuple[Table, ...] = ()
+    lists: str = ""
+
+    def adding(self, tables: Collection[Table], config: Mapping[str, Any]) -> TableCommands:
+        """Return the commands after `tables` were added; none is captured now."""
+        added = {*self.added, *(table for table in tables if table not in self.removed)}
+        return TableCommands(tuple(sorted(added)), _without(self.removed, tables), fingerprint(config))
+
+    def removing(self, tables: Collection[Table], config: Mapping[str, Any]) -> TableCommands:
+        """Return the commands after `tables` were removed; all are captured now."""
+        removed = {*self.removed, *(table for table in tables if table not in self.added)}
+        return TableCommands(_without(self.added, tables), tuple(sorted(removed)), fingerprint(config))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"added": [list(one) for one in self.added], "removed": [list(one) for one in self.removed],
+                "lists": self.lists}  # fmt: skip
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> TableCommands:
+        added, removed = (tuple((schema, table) for schema, table in fields[name]) for name in ("added", "removed"))
+        return cls(added, removed, fields["lists"])
+
+
+NO_COMMANDS = TableCommands()
+
+
+def fingerprint(config: Mapping[str, Any]) -> str:
+    """Return a short text that another form of the lists does not have."""
+    return hashlib.sha256(repr([config[name] for name in _LISTS]).encode()).hexdigest()[:16]
+
+
+def settled(commands: TableCommands, config: Config) -> TableCommands:
+    """Return the commands that hold over the lists of `config`: those that say what the lists say are dropped.
+
+    Raises ConfigError if the lists were edited since, and contradict the commands, unless `table.commands` says which
+    of the two holds.
+    """
+    if commands == NO_COMMANDS or commands.lists == fingerprint(config):
+        return commands
+    lists = TableFilter(config)
+    added = tuple(table for table in commands.added if not lists.includes(*table))
+    removed = tuple(table for table in commands.removed if lists.includes(*table))
+    chosen = config["table.commands"]
+    if (added or removed) and chosen == "fail":
+        told = [f"tailrace tables add has added {_named(added)}, which the lists leave out"] if added else []
+        told += [f"tailrace tables remove has removed {_named(removed)}, which the lists name"] if removed else []
+        raise ConfigError(
+            f"The lists were edited, and contradict the checkpoint: {'; '.join(told)}.",
+            "Correct the lists; or start once with --set debezium.source.table.commands=lists, which drops these "
+            "commands, or =commands, which keeps them.",
+        )
+    if chosen == "lists" or not (added or removed):
+        return NO_COMMANDS
+    return TableCommands(added, removed, fingerprint(config))
+
+
+def _without(tables: tuple[Table, ...], gone: Collection[Table]) -> tuple[Table, ...]:
+    return tuple(table for table in tables if table not in gone)
+
+
+def _named(tables: Collection[Table]) -> str:
+    return ", ".join(f"{schema}.{table}" for schema, table in tables)

@@ -1,0 +1,315 @@
+"""Tables that are added to a running query, and removed from it, with its process killed between any two steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailrace.connectors.postgres.consistent_read import HeldSnapshot
+from tailrace.connectors.postgres.live_tables import listed
+from tailrace.connectors.postgres.setup.prerequisites import check, demand
+from tailrace.connectors.registry import parse
+from tailrace.errors import ConfigError
+from tailrace.events.event_settings import EventSettings
+from tests.fix_postgres import Database
+from tests.fix_query import Query
+from tests.integration.postgres.signalled import SIGNALS, reads
+from tests.waiting import until
+
+Make = Callable[..., Query]
+
+
+def send(database: Database, kind: str, *tables: str, id: str = "cmd") -> None:  # noqa: A002
+    with database.connect() as connection:
+        data = json.dumps({"data-collections": list(tables)})
+        connection.execute("insert into debezium_signal values (%s, %s, %s)", (id, kind, data))
+
+
+@pytest.fixture
+def make(database: Database) -> Iterator[Make]:
+    database.execute(
+        SIGNALS,
+        "create table a (id int primary key, v text)",
+        "create table b (id int primary key, v text)",
+        "insert into a select i, 'a' from generate_series(1, 5) i",
+        "insert into b select i, 'b' from generate_series(1, 9) i",
+    )
+    made: list[Query] = []
+
+    def new(**options: str) -> Query:
+        given = {
+            "signal.data.collection": "public.debezium_signal",
+            "table.include.list": "public.a,public.debezium_signal",
+            "publication.autocreate.mode": "filtered",
+            "incremental.snapshot.chunk.size": "4",
+            "signal.poll.interval.ms": "1",
+        }
+        made.append(Query(database, **{**given, **{name.replace("_", "."): text for name, text in options.items()}}))
+        return made[-1]
+
+    yield new
+    for one in made:
+        one.planner.close()
+
+
+def published(database: Database) -> list[str]:
+    with database.connect() as connection:
+        rows = connection.execute("select tablename from pg_publication_tables order by 1").fetchall()
+    return [name for (name,) in rows]
+
+
+def state(query: Query) -> Any:
+    return (query.committed or {}).get("progress", {}).get("tables")
+
+
+def latest(query: Query, table: str) -> dict[bytes, Any]:
+    """Return the copy that the events of a table make."""
+    rows: dict[bytes, Any] = {}
+    for op, name, values in query.changes:
+        if name == table and values is not None:
+            if op == "d":
+                rows.pop(values[0], None)
+            else:
+                rows[values[0]] = values[1]
+    return rows
+
+
+def source(database: Database, table: str) -> dict[bytes, Any]:
+    with database.connect() as connection:
+        rows = connection.execute(f"select id, v from {table}").fetchall()
+    return {str(number).encode(): text.encode() for number, text in rows}
+
+
+def settle(query: Query, seconds: float = 20) -> None:
+    """Step until nothing is left to read."""
+    for _ in range(200):
+        query.step()
+        query.until(0, seconds=seconds)
+        query.step()
+        progress = (query.committed or {}).get("progress", {})
+        if "state" not in progress and "before" not in progress:
+            return
+    raise AssertionError("the snapshot does not end")
+
+
+@pytest.mark.parametrize("killed_after", range(7))
+def test_a_table_is_added_whenever_the_process_is_killed(database: Database, make: Make, killed_after: int) -> None:
+    query = make()
+    settle(query)
+    assert published(database) == ["a", "debezium_signal"]
+    send(database, "add-tables", "public.b")
+    database.execute("update b set v = 'early' where id = 1", "insert into a values (6, 'beside')")
+    for step in range(12):
+        # killed when the batch is planned and read, and not committed
+        if step == killed_after:
+            query.step(commit=False)
+            query.kill()
+        query.step()
+        database.execute(
+            f"insert into a values ({10 + step}, 'during')",
+            f"insert into b values ({20 + step}, 'during')",
+            f"update b set v = 'at {step}' where id in (2, {19 + step})",
+            f"delete from b where id = {5 if step == 3 else -1}",
+        )
+    settle(query)
+    assert state(query)["added"] == [["public", "b"]]
+    assert published(database) == ["a", "b", "debezium_signal"]
+    for table in ("a", "b"):
+        assert latest(query, table) == source(database, table)
+    # it lies in the checkpoint: the lists of the file do not name it
+    query.kill()
+    database.execute("insert into b values (99, 'after')")
+    settle(query)
+    assert latest(query, "b") == source(database, "b")
+
+
+@pytest.mark.parametrize("killed_after", [0, 1, 2])
+def test_a_table_is_removed_and_added_again(
+    database: Database, make: Make, killed_after: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = make(table_include_list="public.a,public.b,public.debezium_signal")
+    settle(query)
+    send(database, "remove-tables", "public.b")
+    for step in range(4):
+        if step == killed_after:
+            query.step(commit=False)
+            query.kill()
+        query.step()
+    settle(query)
+    assert published(database) == ["a", "debezium_signal"]
+    assert state(query)["removed"] == [["public", "b"]]
+    assert "no change of public.b arrives any more" not in caplog.text
+    count = len([one for one in query.changes if one[1] == "b"])
+    database.execute("insert into b values (50, 'unseen')", "insert into a values (50, 'seen')")
+    settle(query)
+    assert len([one for one in query.changes if one[1] == "b"]) == count
+    assert latest(query, "a") == source(database, "a")
+    send(database, "add-tables", "public.b", id="again")
+    settle(query)
+    query.step()
+    settle(query)
+    # the lists say the same again
+    assert not state(query)["removed"]
+    assert not state(query)["added"]
+    assert latest(query, "b") == source(database, "b")
+
+
+def test_a_table_that_is_being_read_is_removed(database: Database, make: Make) -> None:
+    database.execute("insert into b select i, 'more' from generate_series(100, 400) i")
+    query = make(incremental_snapshot_window_chunks="1")
+    settle(query)
+    send(database, "add-tables", "public.b")
+    while not reads(query, "b"):
+        query.step()
+    send(database, "remove-tables", "public.b", id="gone")
+    settle(query)
+    assert len(reads(query, "b")) < 300
+    assert published(database) == ["a", "debezium_signal"]
+
+
+def test_what_is_refused_ends_nothing(database: Database, make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    query = make()
+    settle(query)
+    for number, (kind, name, told) in enumerate((
+        ("add-tables", "public.nowhere", "no table is named public.nowhere"),
+        ("add-tables", "public.a", "public.a is not added: it is captured already"),
+        ("add-tables", "pg_catalog.pg_class", "no table is named pg_catalog.pg_class"),
+        ("remove-tables", "public.b", "no captured table is named public.b"),
+        ("remove-tables", "public.debezium_signal", "the signal table stays"),
+        ("remove-tables", "public.a", "it would remove every table"),
+    )):  # fmt: skip
+        send(database, kind, name, id=f"c{number}")
+        settle(query)
+        assert told in caplog.text
+    assert state(query) is None
+    assert published(database) == ["a", "debezium_signal"]
+
+
+def test_a_publication_of_others_must_have_the_table(
+    database: Database, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.execute("create publication dbz_publication for table a, debezium_signal")
+    query = make(publication_autocreate_mode="disabled")
+    settle(query)
+    send(database, "add-tables", "public.b")
+    settle(query)
+    assert "public.b is not added: it is not in the publication dbz_publication: alter publication" in caplog.text
+    assert state(query) is None
+    database.execute("alter publication dbz_publication add table b")
+    send(database, "add-tables", "public.b", id="later")
+    settle(query)
+    query.step()
+    settle(query)
+    assert latest(query, "b") == source(database, "b")
+
+
+def test_a_role_that_may_not_publish_a_table_does_not_end_the_query(
+    database: Database, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    role = f"least_{database.name}"[:60]
+    database.execute(
+        f"create role {role} login replication password 'pw'",
+        f"grant create on database {database.name} to {role}",
+        f"alter table a owner to {role}",
+        f"alter table debezium_signal owner to {role}",
+        f"grant select on b to {role}",
+    )
+    query = make(database_user=role, database_password="pw")
+    try:
+        settle(query)
+        send(database, "add-tables", "public.b")
+        settle(query)
+        assert "public.b is not added: must be owner of table b" in caplog.text
+        assert state(query) is None
+    finally:
+        query.planner.close()
+        database.execute(f"drop owned by {role} cascade", f"drop role {role}")
+
+
+def test_lists_that_contradict_the_checkpoint(database: Database, make: Make) -> None:
+    query = make()
+    settle(query)
+    send(database, "add-tables", "public.b")
+    settle(query)
+    query.step()
+    settle(query)
+    query.planner.close()
+
+    def started(lists: str, commands: str = "fail") -> Any:
+        query.options |= {"table.include.list": lists, "table.commands": commands}
+        query.planner.close()
+        query.planner = query.start()
+        settle(query)
+        return state(query)
+
+    # an edited list that does not name the table
+    with pytest.raises(ConfigError, match=r"has added public\.b, which the lists leave out") as caught:
+        started("public.a,public.c,public.debezium_signal")
+    assert "table.commands=lists" in caught.value.remedy
+    # the command may hold: it then does so for these lists
+    database.execute("insert into a values (70, 'x')")
+    assert started("public.a,public.c,public.debezium_signal", "commands")["added"] == [["public", "b"]]
+    assert started("public.a,public.c,public.debezium_signal")["added"] == [["public", "b"]]
+    # or the lists: the command is dropped
+    database.execute("insert into a values (71, 'x')")
+    assert started("public.a,public.debezium_signal", "lists") is None
+    assert published(database) == ["a", "debezium_signal"]
+
+
+def test_a_list_that_names_the_table_takes_the_command_over(database: Database, make: Make) -> None:
+    query = make()
+    settle(query)
+    send(database, "add-tables", "public.b")
+    settle(query)
+    query.step()
+    settle(query)
+    query.options["table.include.list"] = "public.a,public.b,public.debezium_signal"
+    query.kill()
+    database.execute("insert into b values (77, 'x')")
+    settle(query)
+    assert state(query) is None
+    assert latest(query, "b") == source(database, "b")
+
+
+def test_the_list_shows_the_lists_and_the_commands(database: Database, make: Make) -> None:
+    query = make()
+    settle(query)
+    config = parse("postgres", database.options(**query.options))
+    assert listed(config, None) == [("public.a", "by the lists"), ("public.debezium_signal", "by the lists")]
+    send(database, "add-tables", "public.b")
+    until(lambda: (query.step(), state(query))[1] is not None, "the command", 20)
+    words = "added by a command; the lists leave it out"
+    assert ("public.b", f"{words}; its rows are being read") in listed(config, query.committed)
+    settle(query)
+    assert ("public.b", words) in listed(config, query.committed)
+    send(database, "remove-tables", "public.b", id="gone")
+    settle(query)
+    database.execute("drop table b")
+    assert [name for name, _ in listed(config, query.committed)] == ["public.a", "public.debezium_signal"]
+
+
+def test_check_says_that_lists_contradict_the_checkpoint(database: Database, make: Make, tmp_path: Path) -> None:
+    query = make()
+    settle(query)
+    send(database, "add-tables", "public.b")
+    until(lambda: (query.step(), state(query))[1] is not None, "the command", 20)
+    settle(query)
+    query.planner.close()
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(query.committed)}\n")
+    options = database.options(**query.options) | {"checkpoint.location": str(tmp_path)}
+    assert [one for one in check(parse("postgres", options)) if one.level == "error"] == []
+    # verify reads the table too
+    config = parse("postgres", options)
+    with closing(HeldSnapshot(config, EventSettings.from_options(config, "run"), is_told_apart=False)) as held:
+        assert "b" in {one.id.table for one in held.tables}
+    edited = parse("postgres", options | {"table.include.list": "public.a"})
+    (found,) = [one for one in check(edited) if one.level == "error"]
+    assert "has added public.b, which the lists leave out" in found.text
+    with pytest.raises(ConfigError, match=r"has added public\.b"):
+        demand(edited)
