@@ -18,6 +18,7 @@ from typing import Any
 from tailrace.config.connector import Draft
 from tailrace.config.option import Kind, Option, at_least
 from tailrace.errors import ConnectionFailed, PrerequisiteError
+from tailrace.process.installation import pip_install
 
 _MOST_BYTES = 1 << 20
 
@@ -189,7 +190,7 @@ class Credential:
         except ImportError:
             raise PrerequisiteError(
                 f"The client for database.auth.provider = {self.provider} is not installed.",
-                f"pip install 'tailrace[{extra}]', wherever the pipeline logs in: on the driver and on every executor.",
+                f"{pip_install(f'tailrace[{extra}]')}, on the driver and on every executor.",
             ) from None
         try:
             return _TOKENS[self.provider](self.place)
