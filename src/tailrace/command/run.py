@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tailrace.command import reachable, room
@@ -175,6 +177,9 @@ def _follow(pipeline: Pipeline, once: bool, stop: StopRequest, shown: tuple[Phas
         if not stop.asked:
             # Spark reports the last batch on another thread, after the query has ended.
             ended.wait(2)
+            with suppress(Exception):
+                # the report may be late, or the JVM gone
+                observation.catch_up(json.loads(record.json) for record in query.recentProgress)
     line.close()
     if stop.asked:
         phases.close()

@@ -25,7 +25,7 @@ class Kind(Enum):
 _SECRET = re.compile(
     r"pass(?:word|wd|phrase|code)|pwd|secret|token|jaas|credential|api[.\-_]?key|access[.\-_]?key|account[.\-_]?key"
     r"|private[.\-_]?key|keystore\.key|user[.\-_]?info|connection\.?string|\.salt|initial\.statements"
-    r"|request\.headers\.",
+    r"|request\.headers\.|notification\.http\.url",
     re.IGNORECASE,
 )
 _LOGIN = re.compile(r"//[^/\s]*@")

@@ -14,7 +14,7 @@ it is written again after the restart"
 CHANNELS = ("source", "kafka", "file")
 """The sources of signals."""
 
-SINKS = ("sink", "log")
+SINKS = ("sink", "log", "http")
 """The destinations of notifications."""
 
 _JMX = "jmx"
@@ -84,9 +84,16 @@ SIGNALS = (
            "Write no watermarks: incremental snapshots leave the database as it is, and lose nothing by "
            "it.", False),
     Option("notification.enabled.channels", Kind.LIST,
-           "Destinations of notifications about snapshots: sink (records on notification.sink.topic.name), log.", [],
+           "Destinations of notifications: sink (records on notification.sink.topic.name), log, http (a POST to "
+           "notification.http.url; also when an error has ended `tailrace run`).", [],
            check=_among(SINKS)),
     Option("notification.sink.topic.name", Kind.TEXT, "Topic of the notifications."),
+    Option("notification.http.url", Kind.SECRET, "URL to which the channel http sends each notification, as JSON.",
+           check=matching(r"https?://[!-~]+", "a URL that begins with http:// or https://")),
+    Option("notification.http.secret", Kind.SECRET,
+           "Key of the signature in the header `X-Tailrace-Signature`: `sha256=` and the HMAC of the body."),
+    Option("notification.http.retries", Kind.INTEGER,
+           "Further tries if the receiver is not reached or answers with 429 or 5xx.", 5, check=at_least(0)),
 )  # fmt: skip
 
 
@@ -103,4 +110,6 @@ def settle(values: dict[str, Any], notices: list[str]) -> list[str]:
         faults.append("signal.kafka.bootstrap.servers is missing, and signal.enabled.channels names kafka")
     if "sink" in values["notification.enabled.channels"] and not values["notification.sink.topic.name"]:
         faults.append("notification.sink.topic.name is missing, and notification.enabled.channels names sink")
+    if "http" in values["notification.enabled.channels"] and not values["notification.http.url"]:
+        faults.append("notification.http.url is missing, and notification.enabled.channels names http")
     return faults

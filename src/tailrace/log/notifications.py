@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from tailrace.events.control_records import write_to_log
+from tailrace.log.notification_http import HttpChannel
 from tailrace.process.runtime import Runtime
 from tailrace.snapshot.incremental import InitialNotifications, Notification
 from tailrace.snapshot.progress import Progress
@@ -28,6 +29,7 @@ class PendingNotifications(ABC, Generic[Name, Snapshot]):
         channels = config["notification.enabled.channels"]
         self.are_records = "sink" in channels
         self._are_lines = "log" in channels
+        self._http = HttpChannel(config) if "http" in channels else None
         self._runtime = runtime
         self._initial = InitialNotifications(config["topic.prefix"])
         self._waiting: list[tuple[Notification, int]] = []
@@ -35,7 +37,7 @@ class PendingNotifications(ABC, Generic[Name, Snapshot]):
 
     @property
     def are_wanted(self) -> bool:
-        return self.are_records or self._are_lines
+        return self.are_records or self._are_lines or self._http is not None
 
     def add_to(self, progress: Progress) -> Progress:
         """Return `progress` with the pending notifications before its own; with none if no channel wants records."""
@@ -43,6 +45,8 @@ class PendingNotifications(ABC, Generic[Name, Snapshot]):
         self._waiting = []
         if self._are_lines:
             write_to_log(notifications)
+        if self._http is not None:
+            self._http.send(notifications)
         return replace(progress, notifications=notifications if self.are_records else ())
 
     def skipped(self) -> None:

@@ -6,6 +6,8 @@ import logging
 import os
 import secrets
 import threading
+import time
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,17 +19,22 @@ from tailrace.connectors import signalling
 from tailrace.connectors.registry import find
 from tailrace.connectors.source_status import Describe
 from tailrace.errors import ConfigError, TailraceError
+from tailrace.log.notification_http import HttpChannel
 from tailrace.monitoring.failures import cause
 from tailrace.monitoring.health import Health
 from tailrace.monitoring.observation import Names, Observation
 from tailrace.monitoring.server import HttpServer, is_loopback
 from tailrace.monitoring.status_file import StatusFile
+from tailrace.snapshot.incremental import Notification
 from tailrace.snapshot.signals import MalformedSignal, Signal
 
 TOKEN_FILE = "http.token"
 """The file of the checkpoint with a token that tailrace has made."""
 
 BEAT_SECONDS = 5.0
+
+FLUSH_SECONDS = 10.0
+"""The longest time in which the notification of a failure is sent."""
 
 _log = logging.getLogger("tailrace")
 
@@ -56,6 +63,7 @@ class Monitor:
                 send=_sender(run) if signalling.usable(source) else None,
             )
         self._opentelemetry = source["metrics.opentelemetry"]
+        self._source = source
 
     def __enter__(self) -> Self:
         """Begin to show the pipeline. Raises ConfigError if OpenTelemetry is wanted and not installed."""
@@ -83,15 +91,31 @@ class Monitor:
 
         threading.Thread(target=beat, name="tailrace-beat", daemon=True).start()
 
+    def _report(self, failure: TailraceError) -> None:
+        """Send the failure by the channel http, if it is enabled."""
+        if "http" in self._source["notification.enabled.channels"]:
+            channel = HttpChannel(self._source)
+            channel.send([(failed(failure, self._source.logical_name), time.time_ns() // 1_000_000)])
+            channel.flush(FLUSH_SECONDS)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Note why the pipeline has ended, write the last status, and end all threads."""
         # an interrupt of the user is no failure
-        self.observation.end(deliberate(error) if isinstance(error, Exception) else None)
+        failure = deliberate(error) if isinstance(error, Exception) else None
+        self.observation.end(failure)
+        if failure is not None:
+            self._report(failure)
         self._closed.set()
         while self._closing:
             self._closing.pop()()
+
+
+def failed(error: TailraceError, server: str) -> Notification:
+    """Return the notification that an error has ended the pipeline."""
+    data = {"connector_name": server, "error": error.message, "remedy": error.remedy, "exit_code": str(error.exit_code)}
+    return Notification(str(uuid.uuid4()), "Pipeline", "FAILED", tuple(data.items()))
 
 
 def described(connector: str) -> Describe:

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -147,6 +147,12 @@ class Observation:
                 for name, parts in _DURATIONS.items():
                     self.durations[name].add(sum(took.get(part, 0) for part in parts) / 1000)
             self._note(now, status)
+
+    def catch_up(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Take over the progress records, oldest first, of batches after the last one that is known."""
+        for record in records:
+            if record["batchId"] > self._last_batch:
+                self.update(record)
 
     def tick(self) -> None:
         """Note that the query's loop has turned without a batch."""

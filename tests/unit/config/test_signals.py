@@ -39,14 +39,15 @@ def test_channels_are_words_that_are_known() -> None:
     without = config(signal__enabled__channels="source,jmx", notification__enabled__channels="JMX")
     assert (without["signal.enabled.channels"], without["notification.enabled.channels"]) == (["source"], [])
     assert "signal.enabled.channels goes without jmx: it needs the management beans" in without.notices[0]
-    assert "there are sink, log." in without.notices[1]
+    assert "there are sink, log, http." in without.notices[1]
     assert "knows source, kafka, file, not 'carrier'" in fault(signal__enabled__channels="carrier")
-    assert "knows sink, log, not 'mail'" in fault(notification__enabled__channels="mail")
+    assert "knows sink, log, http, not 'mail'" in fault(notification__enabled__channels="mail")
 
 
 def test_a_channel_needs_what_it_is_configured_with() -> None:
     assert "signal.kafka.bootstrap.servers is missing" in fault(signal__enabled__channels="kafka")
     assert "notification.sink.topic.name is missing" in fault(notification__enabled__channels="sink")
+    assert "notification.http.url is missing" in fault(notification__enabled__channels="http")
     assert config(notification__enabled__channels="log")["notification.enabled.channels"] == ["log"]
 
 

@@ -171,3 +171,12 @@ def test_the_age_of_the_newest_change_grows_while_something_waits(tmp_path: Path
         "is_connected": True, "setbacks": {}, "read_bytes": 9000, "held_bytes": 0, "limit_bytes": 1000,
     })  # fmt: skip
     assert samples(found)["tailrace_source_lag_seconds"] == 0
+
+
+def test_batches_that_were_reported_late_are_caught_up_once(tmp_path: Path) -> None:
+    found = observation(written(tmp_path))
+    place = tmp_path / "query.json"
+    found.catch_up(
+        [progress(place, batch=3), progress(place, batch=4), progress(place, batch=5), progress(place, batch=6)]
+    )
+    assert (found.batches, found.events) == (3, 18)
