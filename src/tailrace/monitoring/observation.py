@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,7 @@ class Observation:
         self._lock = threading.Lock()
         self._measures: dict[str, Any] = {}
         self._place: Path | None = None
+        self._version: tuple[int, int] = (0, 0)
         self._status: Status | None = None
         self.names = names or Names()
         self.started_s = clock()
@@ -194,13 +195,19 @@ class Observation:
     # --- the planner's numbers -----------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        """Read the planner's file. If it is gone, because the planner has ended, the last numbers stay."""
+        """Read the planner's file if it is new. If it is gone, as the planner has ended, the last numbers stay."""
         if self._place is None:
             return
         with suppress(OSError, ValueError):
+            found = self._place.stat()
+            # the planner replaces the file, so each version has an inode and a time of its own
+            version = (found.st_ino, found.st_mtime_ns)
+            if version == self._version:
+                return
             self._measures = json.loads(self._place.read_text("utf-8"))
-            found = Names(*(str(self._measures[name]) for name in ("name", "server", "connector")))
-            self.names = Names(self.names.pipeline or found.pipeline, found.server, found.connector)
+            self._version = version
+            named = Names(*(str(self._measures[name]) for name in ("name", "server", "connector")))
+            self.names = Names(self.names.pipeline or named.pipeline, named.server, named.connector)
 
     def measures(self) -> Mapping[str, Any]:
         """Return the newest numbers of the planner, as its file has them; empty before the first batch."""
@@ -230,7 +237,7 @@ class Observation:
                 "pipeline": self.names.pipeline,
                 "server": self.names.server,
                 "connector": self.names.connector,
-                "version": version("tailrace"),
+                "version": version_of("tailrace"),
                 "state": self.phase,
                 "error": None if error is None else told(error),
                 "at_s": now,
