@@ -51,6 +51,8 @@ class Traits:
     - `system_tables`: matches the server's own tables, as schema.table, which are never captured.
     - `several_databases`: one query may read several databases, so topics (since Debezium 2), transaction metadata and
       notifications name the database too; `schema_changes_name_database`: so do records of schema changes.
+    - `has_schemas`: tables are in schemas of a database; without, the database takes the schema's place in names, and
+      source blocks have no `schema`.
     - `transforms`: its own transforms as `module:attribute`, by the text of `transforms.<name>.type`. They take
       precedence over those of `tailrace.config.transforms`.
     - `gives_blocks`: its changes are available as blocks of typed rows (`tailrace.columns.blocks`).
@@ -63,6 +65,7 @@ class Traits:
     system_tables: re.Pattern[str] | None = None
     several_databases: bool = False
     schema_changes_name_database: bool = True
+    has_schemas: bool = True
     transforms: Mapping[str, str] = field(default_factory=dict)
     gives_blocks: bool = False
     splits_tables: bool = True

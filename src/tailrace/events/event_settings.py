@@ -180,7 +180,7 @@ class EventSettings:
     - `key_format`, `value_format`, `header_format`: the formats of key.converter, value.converter and header.converter,
       with their options;
     - `transforms`: the transforms that the option names, made from their options;
-    - `several_databases`, `schema_changes_name_database`: traits of the connector;
+    - `several_databases`, `schema_changes_name_database`, `has_schemas`: traits of the connector;
     - `typed`: None if keys and values are bytes;
     - `blocks`: row.blocks, "" for rows of records;
     - `routing`: the tables whose blocks go into another table;
@@ -229,6 +229,7 @@ class EventSettings:
     heartbeat_topic: str = ""
     several_databases: bool = False
     schema_changes_name_database: bool = True
+    has_schemas: bool = True
     naming: TopicNaming = field(default_factory=TopicNaming)
     shaping: Shaping = field(default_factory=Shaping)
     columns: tuple[str, ...] = COLUMNS
@@ -374,6 +375,7 @@ class EventSettings:
             heartbeat_topic=options.get("topic.heartbeat.name") or "",
             several_databases=traits.several_databases,
             schema_changes_name_database=traits.schema_changes_name_database,
+            has_schemas=traits.has_schemas,
             naming=TopicNaming.from_options(options),
             shaping=Shaping.from_options(options),
             transforms=transforms(options, traits.transforms).transforms,

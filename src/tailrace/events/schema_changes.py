@@ -45,7 +45,9 @@ def plain_source(batch: ChangeBatch, change: int, settings: EventSettings, form:
         source["sequence"] = own.sequence
     if settings.has_nanos:
         source |= {"ts_us": us, "ts_ns": us * 1000}
-    return source | {"schema": batch.table.id.schema, "table": batch.table.id.table, **own.tail}
+    if settings.has_schemas:
+        source["schema"] = batch.table.id.schema
+    return source | {"table": batch.table.id.table, **own.tail}
 
 
 # --- records ----------------------------------------------------------------------------------------------------------

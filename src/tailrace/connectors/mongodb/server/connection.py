@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors.mongodb.rules import replica_set
-from tailrace.connectors.mongodb.server import stores
+from tailrace.connectors import stores
 from tailrace.errors import ConfigError, PrerequisiteError
 
 if TYPE_CHECKING:
