@@ -1,7 +1,7 @@
 """Character sets of the server, as UTF-8. Worker.
 
-latin1 is Windows-1252 with its five holes as controls. A set without a codec is refused by name: what another would make
-of its bytes is a guess.
+latin1 is Windows-1252 with its five holes as controls. A set without a codec is refused by name, since what another
+would make of its bytes is a guess.
 """
 
 from __future__ import annotations
@@ -25,27 +25,11 @@ _CODECS = {
     "utf16le": "utf_16_le", "utf32": "utf_32_be",
 }  # fmt: skip
 _ONE_BYTE = frozenset(
-    [
-        "cp1250",
-        "cp1251",
-        "cp1256",
-        "cp1257",
-        "cp850",
-        "cp852",
-        "cp866",
-        "greek",
-        "hebrew",
-        "koi8r",
-        "koi8u",
-        "latin1",
-        "latin2",
-        "latin5",
-        "latin7",
-        "macce",
-        "macroman",
-        "tis620",
-    ]
-)
+    (
+        "cp1250", "cp1251", "cp1256", "cp1257", "cp850", "cp852", "cp866", "greek", "hebrew", "koi8r", "koi8u",
+        "latin1", "latin2", "latin5", "latin7", "macce", "macroman", "tis620",
+    )
+)  # fmt: skip
 
 
 def text_of(data: bytes, charset: str) -> bytes:
@@ -81,7 +65,7 @@ _HOLES = frozenset((0x81, 0x8D, 0x8F, 0x90, 0x9D))
 
 @lru_cache(maxsize=64)
 def table(charset: str) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return for each byte of a set of one byte its UTF-8, and its length (0: the set has no such character).
+    """Return for each byte of a set of one byte its UTF-8 in four bytes, and how many count (0: it has no such character).
 
     None for other sets.
     """
@@ -95,5 +79,6 @@ def table(charset: str) -> tuple[np.ndarray, np.ndarray] | None:
             continue
         texts[byte, : len(found)] = list(found)
         lengths[byte] = len(found)
-    texts.flags.writeable = lengths.flags.writeable = False
-    return texts, lengths
+    flat = texts.reshape(-1)
+    flat.flags.writeable = lengths.flags.writeable = False
+    return flat, lengths

@@ -46,6 +46,7 @@ class Dump:
         # the buffer's used bytes, and where the next packet begins in it
         self._filled = self._at = 0
         self._heard = runtime.monotonic()
+        self._is_closed = False
         self.received = 0
 
     # --- the beginning -------------------------------------------------------------------------------------------
@@ -93,6 +94,8 @@ class Dump:
 
         Raises ConnectionFailed when the server has been silent for longer than its heartbeats allow.
         """
+        if self._is_closed and self.available:
+            return False
         if self._receive():
             return True
         deadline = self._runtime.monotonic() + seconds
@@ -123,6 +126,10 @@ class Dump:
         finally:
             view.release()
         if not count:
+            if self.available and not self._is_closed:
+                # what has arrived may say why
+                self._is_closed = True
+                return False
             raise ConnectionFailed("The server has closed the session that reads its log.")
         self._filled += count
         self.received += count

@@ -164,7 +164,7 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
             return None
         if self.indexer.waiting < RUN_BYTES:
             patience = 0.0 if is_asked else PATIENCE
-            if not dump.wait(patience, is_hurried):
+            if not dump.wait(patience, is_hurried) and not dump.available:
                 self._is_behind = False
                 self._sent += 1
                 return self._stepped()

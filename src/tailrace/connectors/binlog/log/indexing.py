@@ -292,7 +292,12 @@ class Indexer:
         stop = end
         if kind == Kind.FORMAT_DESCRIPTION:
             self._format = events.format_description(bytes(buffer[begin + HEADER_BYTES : end]))
-        if self._format.has_checksums:
+        if not self._format.lengths:
+            # what comes before the format may have a checksum already
+            given = int.from_bytes(buffer[end - 4 : end], "little")
+            mark = zlib.crc32(memoryview(buffer)[begin : end - 4])
+            stop = end - 4 if mark == given else end
+        elif self._format.has_checksums:
             stop -= 4
             given = int.from_bytes(buffer[stop:end], "little")
             mark = zlib.crc32(memoryview(buffer)[begin:stop])

@@ -84,7 +84,8 @@ class BinlogPosition:
     @property
     def resumes(self) -> Origin:
         """The place at which reading begins again after this position."""
-        return self.held or Origin(self.file, self.start, self.mark, self.gtids)
+        begins = self.start if self.mark or self.consumed is not None else self.end
+        return self.held or Origin(self.file, begins, self.mark, self.gtids)
 
     def is_before(self, other: BinlogPosition) -> bool:
         return self.key < other.key
