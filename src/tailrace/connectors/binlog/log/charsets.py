@@ -65,7 +65,7 @@ _HOLES = frozenset((0x81, 0x8D, 0x8F, 0x90, 0x9D))
 
 @lru_cache(maxsize=64)
 def table(charset: str) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return for each byte of a set of one byte its UTF-8 in four bytes, and how many count (0: it has no such character).
+    """Return the UTF-8 of each byte of a set of one byte, in four bytes, and how many of them count (0: no character).
 
     None for other sets.
     """

@@ -27,6 +27,7 @@ from tailrace.connectors.binlog.log.row_kernels import LACKING, NO_IMAGE, NULL
 from tailrace.errors import DecodeError
 from tailrace.kernels.buffers import readonly
 from tailrace.log.rows.frames import check_offsets, frozen, pooled
+from tailrace.values.texts import Int
 
 LARGEST = (1 << 31) - 1
 
@@ -209,7 +210,7 @@ def _written(
     starts: Int32s,
     lengths: Int32s,
     room: int,
-    write: Callable[[Bytes, Int32s], int],
+    write: Callable[[Bytes, Int32s], Int],
 ) -> pa.Array:
     """Return the texts that `write` puts into `room` bytes; raises DecodeError for the value that it refuses."""
     if room > LARGEST:
@@ -217,7 +218,7 @@ def _written(
     rows = len(lengths)
     out = pooled(room)
     offsets = np.zeros(rows + 1, np.int32)
-    good = write(out, offsets)
+    good = int(write(out, offsets))
     if good < rows:
         start, length = int(starts[good]), int(lengths[good])
         value_text(form, data[start : start + length].tobytes())

@@ -77,12 +77,18 @@ class Kind(IntEnum):
     DELETE_ROWS_COMPRESSED = 171
 
 
-_CREATES = (Kind.WRITE_ROWS_V0, Kind.WRITE_ROWS_V1, Kind.WRITE_ROWS, Kind.WRITE_ROWS_COMPRESSED_V1, Kind.WRITE_ROWS_COMPRESSED)  # fmt: skip
+_CREATES = (
+    Kind.WRITE_ROWS_V0, Kind.WRITE_ROWS_V1, Kind.WRITE_ROWS, Kind.WRITE_ROWS_COMPRESSED_V1,
+    Kind.WRITE_ROWS_COMPRESSED,
+)  # fmt: skip
 _UPDATES = (
     Kind.UPDATE_ROWS_V0, Kind.UPDATE_ROWS_V1, Kind.UPDATE_ROWS, Kind.UPDATE_ROWS_COMPRESSED_V1,
     Kind.UPDATE_ROWS_COMPRESSED, Kind.PARTIAL_UPDATE_ROWS,
 )  # fmt: skip
-_DELETES = (Kind.DELETE_ROWS_V0, Kind.DELETE_ROWS_V1, Kind.DELETE_ROWS, Kind.DELETE_ROWS_COMPRESSED_V1, Kind.DELETE_ROWS_COMPRESSED)  # fmt: skip
+_DELETES = (
+    Kind.DELETE_ROWS_V0, Kind.DELETE_ROWS_V1, Kind.DELETE_ROWS, Kind.DELETE_ROWS_COMPRESSED_V1,
+    Kind.DELETE_ROWS_COMPRESSED,
+)  # fmt: skip
 ROWS: dict[int, int] = {
     **dict.fromkeys(map(int, _CREATES), ord("c")), **dict.fromkeys(map(int, _UPDATES), ord("u")),
     **dict.fromkeys(map(int, _DELETES), ord("d")),
@@ -196,7 +202,7 @@ def gtid(body: bytes) -> Gtid:
 
 @_understood
 def tagged_gtid(body: bytes) -> Gtid:
-    """Return a transaction's id, with a tag perhaps: fields of a number and a value, as MySQL 8.3 and newer write it."""
+    """Return a transaction's id, with a tag perhaps, as MySQL 8.3 and newer write it: numbered fields."""
     at = 0
     _, at = _varied(body, at)
     size, at = _varied(body, at)

@@ -46,8 +46,8 @@ def demand_executed(server: _Log, position: BinlogPosition, is_same: bool) -> No
         mine, theirs = MariadbGtids(position.resumes.gtids), MariadbGtids(server.executed)
         if not theirs.contains(mine):
             raise PositionLost(
-                f"The server has executed {theirs or 'nothing'}, and the transactions up to {mine} were read: this is another server, or "
-                "a replica that lacks transactions.",
+                f"The server has executed {theirs or 'nothing'}, and the transactions up to {mine} were read: this is "
+                "another server, or a replica that lacks transactions.",
                 _AGAIN,
             )
         return

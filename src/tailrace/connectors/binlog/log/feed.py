@@ -53,8 +53,7 @@ class ReaderSettings:
     """The reader's settings: the replica's id, the spool's limits in bytes, seconds between signs of life of an idle
     server, and the retries of a lost session in a row (-1: for ever), with pauses of up to `retry_delay` seconds.
 
-    `ignores_gtids`: go on by file and position only. `waits` are the seconds for which another replica's session with the
-    same id is waited for.
+    `ignores_gtids`: go on by file and position only.
     """
 
     server_id: int = field(default_factory=lambda: random.randrange(1 << 24, 1 << 31))

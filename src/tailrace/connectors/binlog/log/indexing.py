@@ -157,7 +157,7 @@ class _Prepared:
 
 @dataclass(slots=True)
 class _Form:
-    """A table map and what is known of its rows: the version's place, and the place of each shape by kind and columns."""
+    """A table map, the place of its table's version, and the places of its shapes by kind and columns."""
 
     given: TableMap
     version: int
@@ -171,7 +171,7 @@ class Replaced(PositionLost):
 class Indexer:
     """Indexes events; see `add` and `step`.
 
-    `names` is shared by all runs. `takes(source)` returns True for the transactions that are delivered, by their ids' sources; None: all.
+    `takes(source)` returns True for the transactions that are delivered, by their ids' sources; None: all are.
     With `numbering` begins and ends of transactions are rows, and events are numbered. `with_statements`: rows have
     their statements. `shows(table)` names the columns of which an update must change one; None: every update is a row.
     """
@@ -500,7 +500,7 @@ class Indexer:
 
     def _control(self, word: bytes, rest: bytes, found: Query, header: _Header) -> bool:
         """Follow a statement that controls transactions; False if it is none, such as BEGIN NOT ATOMIC."""
-        one = self._opened(header) if word != b"COMMIT" and word != b"ROLLBACK" else self._open
+        one = self._opened(header) if word not in {b"COMMIT", b"ROLLBACK"} else self._open
         if word == b"BEGIN":
             self._started(found.thread)
         elif word == b"COMMIT":
@@ -539,16 +539,19 @@ class Indexer:
         taken = [event for event in since if event.version != BOUNDARY]
         if one.is_cut and not first:
             raise PositionLost(
-                f"A transaction of more than {HELD_BYTES >> 20} MiB in {self._file} was rolled back, and a part of it has been "
-                "delivered.",
+                f"A transaction of more than {HELD_BYTES >> 20} MiB in {self._file} was rolled back, and a part of it "
+                "has been delivered.",
                 "Delete the checkpoint to start again with a snapshot.",
             )
         tables = sorted({str(self.versions[event.version].id) for event in taken if event.version >= 0})
         if tables:
             log.warning(
-                "a transaction at %s:%d was rolled back, but the log has its rows: it has changed tables without transactions (%s). "
-                "Its rows are left out; where they are of such tables, read them by a snapshot (signal execute-snapshot)",
-                self._file, one.start, ", ".join(tables),
+                "a transaction at %s:%d was rolled back, but the log has its rows, as it has changed tables without "
+                "transactions: its rows of %s are left out; read tables without transactions by a snapshot (signal "
+                "execute-snapshot)",
+                self._file,
+                one.start,
+                ", ".join(tables),
             )  # fmt: skip
         one.events = kept + [event for event in since if event.version == BOUNDARY]
         one.size = sum(event.size for event in one.events)
@@ -597,8 +600,8 @@ class Indexer:
         prepared = self._prepared.pop(xid, None)
         if prepared is None and is_commit and not one.is_passed:
             log.warning(
-                "the XA transaction %s is committed at %s:%d, but was prepared before the place where reading began: its "
-                "rows are missing; read the tables that it has changed by a snapshot (signal execute-snapshot)",
+                "the XA transaction %s is committed at %s:%d, but was prepared before the place where reading began: "
+                "its rows are missing; read the tables that it has changed by a snapshot (signal execute-snapshot)",
                 xid.decode("ascii", "replace"), self._file, one.start,
             )  # fmt: skip
         if prepared is not None and is_commit:
@@ -628,7 +631,7 @@ class Indexer:
             raise DecodeError(f"Rows at {self._file}:{self._shown} are of a table that no map has named.")
         form = self._forms.get(known)
         if form is None:
-            form = self._forms[known] = self._form(parse(known), one)
+            form = self._forms[known] = self._form(parse(known, self._is_mariadb), one)
         if len(head.before or head.after) != len(form.given):
             raise DecodeError(f"Rows at {self._file}:{self._shown} have another number of columns than their table.")
         key = kind, head.before, head.after
@@ -829,7 +832,7 @@ class Indexer:
         # a row has a byte of null bits at least, and an event a message before its rows
         room = np.empty(int((ends - starts).sum()) + 3 * len(parts) + 1, np.int64)
         room[0] = 0
-        good = row_kernels.cut_rows(data, starts, ends, shape, bounds, widths, documents, room, counts)
+        good = int(row_kernels.cut_rows(data, starts, ends, shape, bounds, widths, documents, room, counts))
         if good < len(parts):
             event = parts[good]
             name = self.versions[event.version].id if event.version >= 0 else "a table that is not captured"

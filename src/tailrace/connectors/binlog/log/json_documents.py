@@ -1,7 +1,7 @@
-"""MySQL's binary JSON as text, and the differences of partial updates. Plain Python: the oracle of the kernels. Worker.
+"""MySQL's binary JSON as text, and the differences of partial updates. Worker.
 
-The text is compact. A double is written as Java writes it, or, where that has an exponent, with all of its digits. Times
-lose a fraction of zeros, and what JSON has no type for becomes base64.
+The text is compact. A double is written as Java writes it, or, where that has an exponent, with all of its digits.
+Times lose a fraction of zeros, and what JSON has no type for becomes base64.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of the log, one at a time: the readable decoder, and the explanation of a row that the kernels refuse. Worker."""
+"""Rows of the log, one at a time: the readable decoder, which also explains what the kernels refuse. Worker."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import datetime
 import ipaddress
 import struct
 import zlib
+from collections.abc import Callable
 
 from tailrace.connectors.binlog.log.charsets import text_of
 from tailrace.connectors.binlog.log.forms import ColumnForm, Kind
@@ -233,7 +234,7 @@ def _compressed_bytes(form: ColumnForm, data: bytes) -> bytes:
     return b"\\x" + decompressed(data).hex().encode()
 
 
-_TEXTS = {
+_TEXTS: dict[Kind, Callable[[ColumnForm, bytes], bytes]] = {
     Kind.INTEGER: _integer, Kind.FLOAT: _float, Kind.FLOAT_AS_DOUBLE: _wide_float, Kind.DOUBLE: _double,
     Kind.DECIMAL: _decimal, Kind.YEAR: _year, Kind.DATE: _date, Kind.TIME: _time, Kind.DATETIME: _datetime,
     Kind.TIMESTAMP: _timestamp, Kind.OLD_TIME: _old_time, Kind.OLD_DATETIME: _old_datetime,

@@ -1,7 +1,7 @@
 """Positions in the binary log, and what its rows and transactions carry. No I/O.
 
-`(file, start of the transaction, place in it)` identifies a change; the number of the log's epoch stands before it, since
-another server names and fills its files otherwise. A transaction never spans files.
+`(file, start of the transaction, place in it)` identifies a change. The number of the log's epoch stands before it,
+since another server names and fills its files otherwise. A transaction never spans files.
 """
 
 from __future__ import annotations
@@ -53,12 +53,13 @@ class Origin:
 class BinlogPosition:
     """A position in the log: behind a whole transaction, or behind the first rows of one.
 
-    The transaction begins at `start` of `file`, with an event whose checksum is `mark` (0: unknown), by which its log is
-    recognized again; `gtid` is its id. `consumed` is None if it has been read whole, else the number of its rows that
-    have been. `end` is where the next transaction begins; inside of one it has no meaning. `gtids` are the transactions
-    executed up to here, without one that is read in part. `epoch` counts the servers that the query has read from one
-    after another, `server` is the last one: its UUID, or "" for a MariaDB. `held` is the first transaction that is prepared and
-    not over. `at_us` is the time of the last commit; it does not count in comparisons.
+    The transaction begins at `start` of `file`, with an event whose checksum is `mark` (0: unknown), by which its log
+    is recognized again; `gtid` is its id, if it is read in part. `consumed` is None if it has been read whole, else the
+    number of its rows that have been read. `end` is where the next transaction begins; inside of one it has no meaning.
+    `gtids` are the transactions executed up to here, without one that is read in part. `epoch` counts the servers that
+    the query has read from one after another, `server` is the last one: its UUID, or "" for a MariaDB. `held` is the
+    first transaction that is prepared and not over. `at_us` is the time of the last commit; it does not count in
+    comparisons.
 
     A position between two transactions that none precedes, such as the end of the log at the start, has the byte before
     `end` as `start`. The zero position is before everything.
@@ -194,15 +195,15 @@ class BinlogTransactions:
 
     def part(self, which: slice | Int32s | Int64s) -> BinlogTransactions:
         """Return some of the transactions."""
-        arrays = (getattr(self, name)[which] for name in self._ARRAYS)
-        return BinlogTransactions(*arrays, self.names, self.separator)
+        arrays = {name: getattr(self, name)[which] for name in self._ARRAYS}
+        return BinlogTransactions(**arrays, names=self.names, separator=self.separator)
 
     @classmethod
     def joined(cls, parts: Sequence[BinlogTransactions]) -> BinlogTransactions:
         """Return the transactions of the parts, one after another."""
-        arrays = (np.concatenate([getattr(part, name) for part in parts]) for name in cls._ARRAYS)
+        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in cls._ARRAYS}
         names = max((part.names for part in parts), key=len)
-        return cls(*arrays, names, parts[0].separator if parts else ":")
+        return cls(**arrays, names=names, separator=parts[0].separator if parts else ":")
 
     def keys(self) -> npt.NDArray[Any]:
         """Return arrays that sort as the transactions' positions do."""

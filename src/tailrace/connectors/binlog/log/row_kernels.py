@@ -42,7 +42,7 @@ def passed(data: Bytes, at: Int, end: Int, widths: Int32s, first: Int, last: Int
     for place in range(last - first):
         if data[nulls + (place >> 3)] >> (place & 7) & 1:
             continue
-        width = widths[first + place]
+        width = int(widths[first + place])
         if width < 0:
             if at - width > end:
                 return -1
@@ -78,10 +78,11 @@ def cut_rows(
 ) -> Int:
     """Cut events into messages: the head of each event, from the end of the one before, and its rows.
 
-    Event i lies from `starts[i]` to `ends[i]` and has rows of the shape `shape[i]`: `bounds` has three places for each shape, between which
-    the widths of the columns of its two images lie. A negative shape is one message as it is. `documents[s]` is the
-    number of JSON columns of a shape of partial updates, -1 for others. Writes the messages' offsets and the number of
-    rows of each event; returns the number of events before the first wrong one.
+    Event i lies from `starts[i]` to `ends[i]` and has rows of the shape `shape[i]`, or is one message, if that is
+    negative. The widths of the columns of shape s lie in `widths`, those of its first image from `bounds[2 * s]`, of
+    its second from `bounds[2 * s + 1]` on. `documents[s]` is the number of JSON columns of partial updates, -1 for
+    others. Writes the messages' offsets and the number of rows of each event; returns the number of events before the
+    first wrong one.
     """
     message = 0
     for event in range(len(starts)):
@@ -244,8 +245,9 @@ def hash_keys(
         is_old = has_old and old_lengths[keys[0] * rows + row] != NO_IMAGE
         hashed = _FNV_BASIS
         for key in keys:
-            place = key * rows + row
-            start, length = np.int64(0), np.int64(LACKING)
+            place: Int = key * rows + row
+            start: Int = np.int64(0)
+            length: Int = np.int64(LACKING)
             if is_new:
                 start, length = np.int64(starts[place]), np.int64(lengths[place])
             if length == LACKING and is_old:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tailrace.columns.batch import ChangeBatch, Flags, Int32s, Int64s
+from tailrace.columns.batch import Bytes, ChangeBatch, Flags, Int32s, Int64s
 from tailrace.columns.table import Column, TableSchema
 from tailrace.connectors.binlog.log import row_kernels
 from tailrace.connectors.binlog.log.forms import BinlogTable, Kind
@@ -89,14 +89,14 @@ def place(transactions: BinlogTransactions, number: int, pos: int) -> ChangePlac
     return ChangePlace(f"{file}:{pos}", begun, transactions.position(number), transactions.id(number))
 
 
-def _located(data: frames.Bytes, offsets: Int64s, by_row: RowPlaces, table: BinlogTable) -> Places:
+def _located(data: Bytes, offsets: Int64s, by_row: RowPlaces, table: BinlogTable) -> Places:
     from tailrace.connectors.binlog.log.decoder import located
 
     return located(data, offsets, table.form, by_row.image, by_row.images)
 
 
 def key_hashes(
-    data: frames.Bytes, offsets: Int64s, by_row: RowPlaces, table: TableSchema, names: Sequence[str]
+    data: Bytes, offsets: Int64s, by_row: RowPlaces, table: TableSchema, names: Sequence[str]
 ) -> tuple[row_kernels.UInt64s, Flags]:
     """Return a hash of each row's key, and which rows move to another key. Raises DecodeError."""
     assert isinstance(table, BinlogTable)
@@ -109,9 +109,7 @@ def key_hashes(
     return hashes, moved
 
 
-def unchanged(
-    data: frames.Bytes, offsets: Int64s, by_row: RowPlaces, table: TableSchema, names: Sequence[str]
-) -> Flags:
+def unchanged(data: Bytes, offsets: Int64s, by_row: RowPlaces, table: TableSchema, names: Sequence[str]) -> Flags:
     """Return which rows, all of updates, change none of the columns `names`. Raises DecodeError."""
     assert isinstance(table, BinlogTable)
     places = _located(data, offsets, by_row, table)

@@ -1,8 +1,8 @@
 """Kernels that write a column's values as text. Worker.
 
-Each gets the bytes of the rows, where the column's values begin in them and how long they are (negative: there is none),
-room for the longest texts, and the offsets of the texts to write. It returns the number of rows before the first value
-that is none of its kind.
+Each gets the bytes of the rows, where the column's values begin in them and how long they are (negative: there is
+none), room for the longest texts, and the offsets of the texts to write. It returns the number of rows before the first
+value that is none of its kind.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DAY = 86_400
 @kernel(leaf=True, inlined=True)
 def big(data: Bytes, at: Int, size: Int) -> Int:
     """Return the big-endian number in `size` bytes, at most seven."""
-    found = np.int64(0)
+    found: Int = np.int64(0)
     for place in range(size):
         found = (found << 8) | np.int64(data[at + place])
     return int(found)
@@ -45,7 +45,7 @@ def put_digits(value: Int, count: Int, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True)
 def integers(data: Bytes, starts: Int32s, lengths: Int32s, unsigned: Int, out: Bytes, offsets: Int32s) -> Int:
-    at = 0
+    at: Int = 0
     for row in range(len(lengths)):
         length = lengths[row]
         if length >= 0:
@@ -72,12 +72,12 @@ def decimals(
 ) -> Int:
     """Packed decimals: nine digits in four bytes, big-endian, the sign in the first bit, negatives inverted."""
     whole = precision - scale
-    at = 0
+    at: Int = 0
     for row in range(len(lengths)):
         if lengths[row] < 0:
             offsets[row + 1] = at
             continue
-        place = np.int64(starts[row])
+        place: Int = np.int64(starts[row])
         negative = data[place] & 0x80 == 0
         flip = np.int64(0xFF if negative else 0)
         is_first = True
@@ -85,13 +85,13 @@ def decimals(
             out[at] = _MINUS
             at += 1
         begin = at
-        left = whole
+        left: Int = whole
         while left > 0:
             digits = left % 9
             if digits == 0:
                 digits = 9
-            size = _DIGIT_BYTES[digits]
-            value = np.int64(0)
+            size = int(_DIGIT_BYTES[digits])
+            value: Int = np.int64(0)
             for byte in range(size):
                 one = np.int64(data[place + byte])
                 if is_first:
@@ -115,7 +115,7 @@ def decimals(
             left = scale
             while left > 0:
                 digits = min(left, 9)
-                size = _DIGIT_BYTES[digits]
+                size = int(_DIGIT_BYTES[digits])
                 value = np.int64(0)
                 for byte in range(size):
                     one = np.int64(data[place + byte])
@@ -134,7 +134,7 @@ def decimals(
 
 @kernel(leaf=True)
 def years(data: Bytes, starts: Int32s, lengths: Int32s, out: Bytes, offsets: Int32s) -> Int:
-    at = 0
+    at: Int = 0
     for row in range(len(lengths)):
         if lengths[row] >= 0:
             value = np.int64(data[starts[row]])
@@ -172,7 +172,7 @@ def put_fraction(value: Int, size: Int, digits: Int, out: Bytes, at: Int) -> Int
 
 @kernel(leaf=True)
 def dates(data: Bytes, starts: Int32s, lengths: Int32s, out: Bytes, offsets: Int32s) -> Int:
-    at = 0
+    at: Int = 0
     for row in range(len(lengths)):
         if lengths[row] >= 0:
             value = little(data, np.int64(starts[row]), 3)
@@ -184,10 +184,10 @@ def dates(data: Bytes, starts: Int32s, lengths: Int32s, out: Bytes, offsets: Int
 @kernel(leaf=True)
 def times(data: Bytes, starts: Int32s, lengths: Int32s, digits: Int, out: Bytes, offsets: Int32s) -> Int:
     size = (digits + 1) // 2
-    hundreds = np.int64(1)
+    hundreds: Int = np.int64(1)
     for _ in range(size):
         hundreds *= 100
-    at = 0
+    at: Int = 0
     for row in range(len(lengths)):
         if lengths[row] >= 0:
             width = 3 + size
@@ -212,10 +212,10 @@ def times(data: Bytes, starts: Int32s, lengths: Int32s, digits: Int, out: Bytes,
 @kernel(leaf=True)
 def datetimes(data: Bytes, starts: Int32s, lengths: Int32s, digits: Int, out: Bytes, offsets: Int32s) -> Int:
     size = (digits + 1) // 2
-    hundreds = np.int64(1)
+    hundreds: Int = np.int64(1)
     for _ in range(size):
         hundreds *= 100
-    at = 0
+    at: Int = 0
     for row in range(len(lengths)):
         if lengths[row] >= 0:
             begin = np.int64(starts[row])
@@ -238,10 +238,10 @@ def timestamps(
 ) -> Int:
     """Seconds since 1970: big-endian with a fraction, or little-endian in the old form. Zero is the date of zeros."""
     size = (digits + 1) // 2
-    hundreds = np.int64(1)
+    hundreds: Int = np.int64(1)
     for _ in range(size):
         hundreds *= 100
-    at = 0
+    at: Int = 0
     for row in range(len(lengths)):
         if lengths[row] >= 0:
             begin = np.int64(starts[row])
@@ -266,7 +266,7 @@ def timestamps(
 @kernel(leaf=True)
 def texts(data: Bytes, starts: Int32s, lengths: Int32s, out: Bytes, offsets: Int32s) -> Int:
     """Copy the values as they are."""
-    at = 0
+    at: Int = 0
     data_at, out_at = data.ctypes.data, out.ctypes.data
     for row in range(len(lengths)):
         length = np.int64(lengths[row])
@@ -282,7 +282,7 @@ def mapped_texts(
     data: Bytes, starts: Int32s, lengths: Int32s, codes: Bytes, sizes: Bytes, out: Bytes, offsets: Int32s
 ) -> Int:
     """Write texts of a character set of one byte: `codes` has four bytes for each of its characters."""
-    at = 0
+    at: Int = 0
     for row in range(len(lengths)):
         begin = np.int64(starts[row])
         for place in range(max(lengths[row], 0)):
@@ -300,7 +300,7 @@ def mapped_texts(
 @kernel(leaf=True)
 def hexadecimals(data: Bytes, starts: Int32s, lengths: Int32s, least: Int, out: Bytes, offsets: Int32s) -> Int:
     r"""Write bytes as `\x` and hexadecimal digits, filled up with zeros to `least` bytes."""
-    at = 0
+    at: Int = 0
     for row in range(len(lengths)):
         length = lengths[row]
         if length >= 0:
@@ -326,7 +326,7 @@ def labels(
     data: Bytes, starts: Int32s, lengths: Int32s, known: Bytes, bounds: Int32s, out: Bytes, offsets: Int32s
 ) -> Int:
     """Write labels of an ENUM by their numbers from 1; 0 is the empty text."""
-    at = 0
+    at: Int = 0
     for row in range(len(lengths)):
         if lengths[row] >= 0:
             number = little(data, np.int64(starts[row]), lengths[row])
@@ -345,7 +345,7 @@ def label_sets(
     data: Bytes, starts: Int32s, lengths: Int32s, known: Bytes, bounds: Int32s, out: Bytes, offsets: Int32s
 ) -> Int:
     """Write the labels of a SET whose bits are set, with commas between."""
-    at = 0
+    at: Int = 0
     for row in range(len(lengths)):
         if lengths[row] >= 0:
             begin = np.int64(starts[row])
@@ -369,7 +369,7 @@ def label_sets(
 @kernel(leaf=True)
 def uuids(data: Bytes, starts: Int32s, lengths: Int32s, out: Bytes, offsets: Int32s) -> Int:
     """Write UUIDs; the log leaves out their last bytes if these are zero."""
-    at = 0
+    at: Int = 0
     for row in range(len(lengths)):
         length = lengths[row]
         if length > 16:

@@ -109,15 +109,15 @@ class TableMap:
         return self.names is not None
 
 
-def parse(body: bytes) -> TableMap:
+def parse(body: bytes, is_mariadb: bool) -> TableMap:
     """Return the table of a TABLE_MAP event's body behind the table's id. Raises DecodeError."""
     try:
-        return _parse(body)
+        return _parse(body, is_mariadb)
     except (IndexError, ValueError) as error:
         raise DecodeError("A table map event does not follow the protocol.") from error
 
 
-def _parse(body: bytes) -> TableMap:
+def _parse(body: bytes, is_mariadb: bool) -> TableMap:
     at = 2
     names = []
     for _ in range(2):
@@ -140,7 +140,7 @@ def _parse(body: bytes) -> TableMap:
     if len(bits) != (count + 7) // 8:
         raise ValueError
     nullable = tuple(bool(bits[place >> 3] >> (place & 7) & 1) for place in range(count))
-    optional = _optional(body[at + len(bits) :], types)
+    optional = _optional(body[at + len(bits) :], types, is_mariadb)
     return TableMap(names[0], names[1], types, meta, nullable, bytes(body), **optional)
 
 
@@ -180,10 +180,11 @@ def _described(given: bytes, described: bytes) -> tuple[tuple[Type, ...], tuple[
     return tuple(types), tuple(meta)
 
 
-def _optional(body: bytes, types: tuple[Type, ...]) -> dict[str, Any]:
+def _optional(body: bytes, types: tuple[Type, ...], is_mariadb: bool) -> dict[str, Any]:
     """Return the fields that `binlog_row_metadata` adds."""
     count = len(types)
-    numeric = [place for place, kind in enumerate(types) if kind in _NUMERIC]
+    # MariaDB has a sign of YEARs, MySQL has not
+    numeric = [place for place, kind in enumerate(types) if kind in _NUMERIC or (is_mariadb and kind is Type.YEAR)]
     texts = [place for place, kind in enumerate(types) if kind in _TEXT]
     labelled = [place for place, kind in enumerate(types) if kind in (Type.ENUM, Type.SET)]
     unsigned: list[bool | None] = [None] * count
