@@ -53,6 +53,8 @@ class Traits:
       notifications name the database too; `schema_changes_name_database`: so do records of schema changes.
     - `has_schemas`: tables are in schemas of a database; without, the database takes the schema's place in names, and
       source blocks have no `schema`.
+    - `value_rules`: the entry of a configuration, made by `Options.settle`, that its conversions of values read as
+      `EventSettings.own`; it is hashable.
     - `transforms`: its own transforms as `module:attribute`, by the text of `transforms.<name>.type`. They take
       precedence over those of `tailrace.config.transforms`.
     - `gives_blocks`: its changes are available as blocks of typed rows (`tailrace.columns.blocks`).
@@ -66,6 +68,7 @@ class Traits:
     several_databases: bool = False
     schema_changes_name_database: bool = True
     has_schemas: bool = True
+    value_rules: str = ""
     transforms: Mapping[str, str] = field(default_factory=dict)
     gives_blocks: bool = False
     splits_tables: bool = True

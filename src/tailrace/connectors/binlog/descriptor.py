@@ -20,6 +20,7 @@ def _descriptor(dialect: Dialect, names: tuple[str, ...]) -> Descriptor:
             versions={"3": dialect.version},
             system_tables=_SYSTEM,
             has_schemas=False,
+            value_rules="binlog.values",
             gives_blocks=True,
         ),
         title=dialect.title,

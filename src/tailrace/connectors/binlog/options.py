@@ -10,6 +10,7 @@ from tailrace.config.connector import NO_JVM, Draft, Options
 from tailrace.config.option import Kind, Option, at_least, between
 from tailrace.connectors.binlog.dialect import MARIADB, MYSQL, Dialect
 from tailrace.connectors.binlog.values.converters import converter_faults
+from tailrace.connectors.binlog.values.rules import rules_of_options
 
 _NO_HISTORY = "the history of tables is in Spark's checkpoint, and no topic keeps it"
 _NO_LOCKS = (
@@ -321,7 +322,10 @@ def _settle(draft: Draft) -> None:
     # a table's topic has its database in either spelling of the strategy
     strategy = values["topic.naming.strategy"]
     values["topic.naming.strategy"] = strategy.replace(".Default", ".Schema")
-    draft.faults += converter_faults(values)
+    faults = list(converter_faults(values))
+    draft.faults += faults
+    if not faults:
+        values["binlog.values"] = rules_of_options(values)
 
 
 def _table(dialect: Dialect) -> Options:
