@@ -100,7 +100,7 @@ def key_schema(settings: EventSettings) -> LogicalType:
     return struct(Field("databaseName", STRING), name=name, version=1)
 
 
-def value_schema(settings: EventSettings, form: CapturedForm) -> LogicalType:
+def value_schema(settings: EventSettings, form: SourceForm) -> LogicalType:
     column = struct(
         Field("name", STRING),
         Field("jdbcType", INT32),
