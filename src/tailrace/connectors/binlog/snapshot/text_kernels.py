@@ -163,3 +163,27 @@ def _trimmed(data: Bytes, begin: int, length: int) -> int:
     while data[begin + length - 1] == _ZERO:
         length -= 1
     return length - 1 if length - 1 == point else length
+
+
+@kernel(leaf=True)
+def passed_on(data: Bytes, filled: int, state: Int64s) -> int:
+    """Return up to which byte `data` is passed on, and whether a result ends there, in `state`.
+
+    `state` is the number of bytes of a packet that are still to come, 1 if the next packet goes on with a row, and END or
+    FAILED once the result's last packet is passed (else MORE), and the number of the packet that comes next.
+    """
+    at = min(state[0], filled)
+    state[0] -= at
+    while state[0] == 0 and state[2] == MORE and at + _HEADER < filled:
+        length = np.int64(data[at]) | np.int64(data[at + 1]) << 8 | np.int64(data[at + 2]) << 16
+        first = data[at + _HEADER]
+        if state[1] == 0 and (first == _ERROR or (first == _END and length < _SHORT)):
+            if at + _HEADER + length > filled:
+                break
+            state[2] = FAILED if first == _ERROR else END
+        state[1] = 1 if length == _LARGEST else 0
+        state[3] = (np.int64(data[at + 3]) + 1) & 255
+        end = at + _HEADER + length
+        at = min(end, filled)
+        state[0] = end - at
+    return int(at)
