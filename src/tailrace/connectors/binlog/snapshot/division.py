@@ -28,8 +28,8 @@ from tailrace.connectors.binlog.snapshot.result import named_rows, rows
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
-CHUNK_BYTES = 16 << 20
-"""Bytes of a chunk, about, by the server's statistics."""
+CHUNK_BYTES, LEAST_CHUNK_BYTES = 16 << 20, 1 << 20
+"""Bytes of a chunk, at most and at least, about, by the server's statistics."""
 MOST_CHUNKS = 256
 """The most chunks of a table: their bounds are in each offset."""
 _LEAST_ROWS = 1000
@@ -108,6 +108,9 @@ def _by_walk(
         if end is None:
             break
         found.append(end)
+    if found and boundary(session, table, columns, index, found[-1], 1) is None:
+        # the last range has rows: one of them ends the table
+        found.pop()
     return found
 
 

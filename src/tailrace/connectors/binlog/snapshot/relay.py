@@ -44,7 +44,7 @@ ALTERED, LOST = 1412, 2013
 """Numbers of errors: the table was altered since the snapshot; the session is gone."""
 _WAITING = (
     "select 1 from information_schema.processlist where id <> connection_id() and state like "
-    "'%waiting for table metadata lock%' and time >= 1 and info is not null limit 1"
+    "'%waiting for table metadata lock%' and info is not null limit 1"
 )
 _GONE = "The process that holds the snapshot has ended."
 _AGAIN = "Start again with the same checkpoint: the chunks that are done are not read again."
@@ -126,6 +126,19 @@ class Relay:
         with suppress(queue.Empty):
             while True:
                 _close(self._free.get_nowait())
+
+    @contextmanager
+    def borrowed(self) -> Iterator[Connection[Any]]:
+        """Give a session for the planner's own queries."""
+        reader = self._free.get()
+        is_kept = False
+        try:
+            run(reader.session, "savepoint tailrace")
+            yield reader.session
+            run(reader.session, "rollback to savepoint tailrace")
+            is_kept = True
+        finally:
+            self._give_back(reader, is_kept)
 
     def _accept(self) -> None:
         while not self._is_over.is_set():
