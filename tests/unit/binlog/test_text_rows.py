@@ -18,6 +18,7 @@ _NUMBERS, _LARGEST, _HEADER = 256, (1 << 24) - 1, 4
 _END = b"\xfe\x00\x00\x02\x00"
 Row = Sequence[bytes | None]
 
+
 def plain_rows(data: bytes, number: int, width: int) -> list[tuple[bytes | None, ...]]:
     """Return the rows of a whole result, packet by packet."""
     rows: list[tuple[bytes | None, ...]] = []
@@ -145,7 +146,11 @@ def test_a_row_that_spans_packets_is_one_row_among_its_neighbours(size: int) -> 
 
 
 def test_bytes_become_digits_and_times_lose_the_zeros_of_their_fraction() -> None:
-    rows = [(b"\x00\xff", b"2024-01-02 03:04:05.120"), (b"", b"2024-01-02 03:04:05.000"), (None, b"2024-01-02 03:04:00")]
+    rows = [
+        (b"\x00\xff", b"2024-01-02 03:04:05.120"),
+        (b"", b"2024-01-02 03:04:05.000"),
+        (None, b"2024-01-02 03:04:00"),
+    ]
 
     (batch,) = TextRows(Stream(sent(rows), ()), [DIGITS, TRIMMED], 5).batches()
 

@@ -91,7 +91,7 @@ class Snapshots:
         self.failing: list[tuple[str, str]] = []
 
     def choose(self, statements: Mapping[str, str | None] | None) -> None:
-        """Read only these tables, by `database.table`, each by its statement if it has one; None: as the options say."""
+        """Read only these tables, by `database.table`, each by its statement if it has one; None: as options say."""
         self._chosen = statements
 
     @property
@@ -148,9 +148,7 @@ class Snapshots:
 
     def _begin_relay(self) -> None:
         assert self._held is not None
-        self._relay = Relay(
-            self._held.sessions, self._connect, self._taking.later, releases=self._taking.releases
-        )
+        self._relay = Relay(self._held.sessions, self._connect, self._taking.later, releases=self._taking.releases)
 
     # --- tables at the point -----------------------------------------------------------------------------------------
 
@@ -208,7 +206,10 @@ class Snapshots:
         return [by_text[name] for name in (*ordered, *(name for name in rest if name not in ordered))]
 
     def _selected(self) -> list[str]:
-        return [".".join(name) for name in self._names({(one.id.schema, one.id.table): one for one in self._tables.values()})]
+        return [
+            ".".join(name)
+            for name in self._names({(one.id.schema, one.id.table): one for one in self._tables.values()})
+        ]
 
     def _hold(self, names: Sequence[Name]) -> bool:
         """Note the form of each table to read, as it is at the point; return False if one was altered since."""
@@ -379,7 +380,9 @@ def _form(table: TableSchema) -> str:
     return _FORM.format(literal(table.id.schema), literal(table.id.table))
 
 
-def _same(one: tuple[Mapping[Name, Any], Mapping[Name, str]], other: tuple[Mapping[Name, Any], Mapping[Name, str]]) -> bool:
+def _same(
+    one: tuple[Mapping[Name, Any], Mapping[Name, str]], other: tuple[Mapping[Name, Any], Mapping[Name, str]]
+) -> bool:
     tables, more = ({name: found.table for name, found in each[0].items()} for each in (one, other))
     return tables == more and one[1] == other[1]
 
@@ -391,4 +394,3 @@ def _gathered(tasks: Sequence[SnapshotTask], most: int) -> list[Task]:
     share = -(-len(tasks) // max(most, 1))
     groups = [tasks[place : place + share] for place in range(0, len(tasks), share)]
     return [group[0] if len(group) == 1 else Consecutive(tuple(group)) for group in groups]
-

@@ -40,8 +40,8 @@ def index_of(session: Connection[Any], table: TableSchema) -> str:
     found = rows(
         session,
         "select index_name, column_name, sub_part is not null from information_schema.statistics "
-        f"where table_schema = {literal(table.id.schema)} and table_name = {literal(table.id.table)} and non_unique = 0 "
-        "order by index_name, seq_in_index",
+        f"where table_schema = {literal(table.id.schema)} and table_name = {literal(table.id.table)} "
+        "and non_unique = 0 order by index_name, seq_in_index",
     )
     indexes: dict[str, list[tuple[str, bool]]] = {}
     for name, column, is_prefix in found:

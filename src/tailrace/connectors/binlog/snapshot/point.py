@@ -1,4 +1,4 @@
-"""The consistent point of a snapshot: sessions that all see one state, and the place in the log where it stands. Planner.
+"""The consistent point of a snapshot: sessions that all see one state, and its place in the log. Planner.
 
 How a server is asked for it, with as little locking as it and the user's rights allow:
 
@@ -82,8 +82,8 @@ class PointTaking:
     lock_ms: int
     runtime: Runtime
     releases: bool = True
-    """False if a session keeps a table's metadata until its transaction ends: MariaDB, unless the session may do without
-    the log."""
+    """False if a session keeps a table's metadata until its transaction ends: on MariaDB, unless the user may keep a
+    session out of the log."""
     _sessions: list[Connection[Any]] = field(default_factory=list)
 
     def take(self, count: int, tables: Sequence[Table]) -> HeldPoint:
@@ -100,8 +100,8 @@ class PointTaking:
             held.close()
             if self.runtime.monotonic() >= deadline:
                 raise PrerequisiteError(
-                    f"{prepared} XA transactions are prepared and not over: their rows are neither in the tables nor in "
-                    "the log behind this moment.",
+                    f"{prepared} XA transactions are prepared and not over: their rows are neither in the tables nor "
+                    "in the log behind this moment.",
                     "End them (XA RECOVER lists them; XA COMMIT or XA ROLLBACK), and start again.",
                 )
             log.info("the snapshot waits for %d prepared XA transactions", prepared)

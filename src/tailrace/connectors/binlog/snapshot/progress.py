@@ -1,4 +1,4 @@
-"""SnapshotProgress: a running snapshot as an offset keeps it: its plan, its bounds, and the chunks that are done. No I/O."""
+"""SnapshotProgress: a running snapshot as an offset keeps it: plan, bounds, and the chunks that are done. No I/O."""
 
 from __future__ import annotations
 

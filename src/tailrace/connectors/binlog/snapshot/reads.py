@@ -1,4 +1,4 @@
-"""Rows as `r` changes: the columns that a query reads, in the forms of changes, and their place in the log. Any process."""
+"""Rows as `r` changes: the columns of a query, in the forms of changes, and their place in the log. Any process."""
 
 from __future__ import annotations
 

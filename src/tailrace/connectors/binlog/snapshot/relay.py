@@ -224,7 +224,7 @@ class Relay:
     def _hand_on(self, client: socket.socket, session: Connection[Any], number: int) -> bool:
         receive, state = receiver(session), np.zeros(4, np.int64)
         data = np.empty(ROOM, np.uint8)
-        view, filled, is_wanted = memoryview(data), 0, True
+        view, filled, is_wanted = data.data, 0, True
         while state[2] == text_kernels.MORE:
             count = receive(view[filled:])
             if not count:
@@ -348,4 +348,3 @@ def _rows(
     if width and width != len(forms):
         raise DecodeError(f"A result has {width} columns where {len(forms)} were asked for.")
     yield from TextRows(receive, forms, head[2], most_rows or (1 << 16)).batches()
-

@@ -122,7 +122,7 @@ class TextRows:
             larger = np.empty(2 * len(self._data), np.uint8)
             larger[: self._filled] = self._data[: self._filled]
             self._data = larger
-        count = self._receive(memoryview(self._data)[self._filled :])
+        count = self._receive(self._data.data[self._filled :])
         if not count:
             raise ConnectionFailed(
                 "The connection ended in the midst of a result, so its rows are not all there.",
@@ -189,9 +189,7 @@ class TextRows:
             length = int.from_bytes(self._data[at : at + 3].tobytes(), "little")
             raise server_error(self._data[at + _HEADER : at + _HEADER + length].tobytes())
         if reason == text_kernels.OUT_OF_ORDER:
-            raise ConnectionFailed(
-                "The packets of a result are not in order.", "Start again with the same checkpoint."
-            )
+            raise ConnectionFailed("The packets of a result are not in order.", "Start again with the same checkpoint.")
         raise DecodeError("A row of a result does not follow the protocol.")
 
 
@@ -202,7 +200,6 @@ def server_error(payload: bytes) -> ServerError:
     if text[:1] == b"#":
         state, text = text[1:6].decode("ascii", "replace"), text[6:]
     return ServerError(code, state, text.decode("utf-8", "replace"))
-
 
 
 def send(connection: Connection[Any], statement: str) -> tuple[int, int]:

@@ -6,6 +6,8 @@ after another: 251 for null, or a length of 1, 3, 4 or 9 bytes and the bytes of 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -38,7 +40,7 @@ def cells(data: Bytes, at: int, end: int, starts: Int64s, lengths: Int64s, row: 
             return False
         first = data[at]
         at += 1
-        length = np.int64(first)
+        length: Any = np.int64(first)
         if first == _NULL:
             length = np.int64(-1)
         elif first > _NULL:
@@ -59,9 +61,7 @@ def cells(data: Bytes, at: int, end: int, starts: Int64s, lengths: Int64s, row: 
 
 
 @kernel(leaf=True)
-def scan(
-    data: Bytes, filled: int, state: Int64s, starts: Int64s, lengths: Int64s, width: int, most: int
-) -> int:
+def scan(data: Bytes, filled: int, state: Int64s, starts: Int64s, lengths: Int64s, width: int, most: int) -> int:
     """Note the cells of the rows in `data`, and return why it stopped.
 
     `state` is the place of the next packet, its number and the number of rows; it is moved behind what was noted. The
@@ -169,7 +169,7 @@ def _trimmed(data: Bytes, begin: int, length: int) -> int:
 def passed_on(data: Bytes, filled: int, state: Int64s) -> int:
     """Return up to which byte `data` is passed on, and whether a result ends there, in `state`.
 
-    `state` is the number of bytes of a packet that are still to come, 1 if the next packet goes on with a row, and END or
+    `state` is the number of bytes of a packet that are still to come, 1 if the next packet goes on with a row, END or
     FAILED once the result's last packet is passed (else MORE), and the number of the packet that comes next.
     """
     at = min(state[0], filled)
