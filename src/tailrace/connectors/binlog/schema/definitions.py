@@ -297,7 +297,7 @@ class Definitions:
                 found = self._doubted(one, text, fault, at)
             truncated += found.truncated
             changes += found.changes
-        return Outcome(truncated, changes)
+        return Outcome(tuple(truncated), tuple(changes))
 
     def _followed(
         self, one: Parsed, text: str, database: str, status: Status, at: Place, names: tuple[Name, ...]

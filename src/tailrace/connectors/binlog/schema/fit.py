@@ -51,6 +51,7 @@ _MOST_BYTES = {
     "utf8mb4": 4, "utf8mb3": 3, "utf16": 4, "utf16le": 4, "utf32": 4, "ucs2": 2, "gb18030": 4, "ujis": 3, "eucjpms": 3,
     "big5": 2, "sjis": 2, "cp932": 2, "euckr": 2, "gb2312": 2, "gbk": 2,
 }  # fmt: skip
+_SHORT = ("CHAR", "CHARACTER", "NCHAR", "BINARY", "VARCHAR", "VARCHARACTER", "NVARCHAR", "VARBINARY", "NATIONAL")
 _HIDDEN = (Type.LONGLONG, Type.TIMESTAMP2)
 
 
@@ -112,6 +113,11 @@ def _column_misfit(column: ColumnDefinition, given: TableMap, place: int, checks
     where = f"the column {column.name}"
     if kind not in _BY_WORD.get(column.base, {kind}):
         return f"{where} is {column.words} by its definition, and {kind.name} in the log"
+    if kind in _LONG and column.base in _SHORT:
+        # a TEXT or BLOB, which the server makes of what is too long for its type
+        most = 1 if column.charset is None else _MOST_BYTES.get(column.charset, 1)
+        if (column.length or 1) * most < 256:
+            return f"{where} is {column.words} by its definition, and {kind.name} in the log"
     # a period's columns and those of a primary key are nullable nowhere
     if checks_null and column.nullable and not given.nullable[place] and column.base not in ("TIMESTAMP", "SERIAL"):
         return f"{where} may be null by its definition, and not in the log"

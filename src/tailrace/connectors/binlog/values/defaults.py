@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -13,6 +14,7 @@ from tailrace.connectors.binlog.values.temporal import is_partial
 from tailrace.connectors.binlog.values.types import BYTES, INTEGERS, SqlType, sql_type
 from tailrace.events.event_settings import EventSettings
 from tailrace.values.conversion import Conversion, plain_value
+from tailrace.values.json_text import Verbatim
 from tailrace.values.texts import VALUE
 
 _MOST_LONG = (1 << 63) - 1
@@ -38,7 +40,10 @@ def default_value(column: Column, known: Conversion, settings: EventSettings) ->
         # larger ones would be negative
         text = str(min(int(text), _MOST_LONG)) if text.isdigit() else text
     outcome, value = plain_value(known, text.encode())
-    return value if outcome == VALUE else ABSENT
+    if outcome != VALUE:
+        return ABSENT
+    # a number's text is its JSON
+    return json.loads(value) if isinstance(value, Verbatim) else value
 
 
 def _server_text(found: Default, kind: SqlType, column: Column) -> str | None:

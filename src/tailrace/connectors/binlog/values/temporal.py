@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +23,8 @@ from tailrace.values.texts import Shown, Texts
 YEAR = semantic(INT32, "io.debezium.time.Year")
 _ZONED_ZERO = "1970-01-01T00:00:00Z"
 # A month or a day of zero: no calendar has such a date, and events show null or the epoch instead.
-_PARTIAL = r"^(?:[0-9]{4}-00|[0-9]{4}-[0-9]{2}-00)"
+# Under ALLOW_INVALID_DATES a month may have 31 days. Such days, and February 29, are looked at one by one.
+_DOUBTFUL = r"^[0-9]{4}-(?:00|[0-9]{2}-00|02-29|02-3|0[469]-31|11-31)"
 _EARLY = re.compile(r"00([0-9]{2})(?=-)")
 _DAY_NS = 86_400_000_000_000
 
@@ -46,8 +48,8 @@ def _prepared(adjusts: bool) -> Callable[[pa.Array], pa.Array]:
 
     def prepare(column: pa.Array) -> pa.Array:
         texts = column.cast(pa.string())
-        if pc.any(pc.match_substring_regex(texts, _PARTIAL)).as_py():
-            raise pa.ArrowInvalid("a date has no month or no day")
+        if pc.any(pc.match_substring_regex(texts, _DOUBTFUL)).as_py():
+            raise pa.ArrowInvalid("a date may not be in the calendar")
         if adjusts and pc.any(pc.starts_with(texts, "00")).as_py():
             texts = pc.replace_substring_regex(texts, r"^00([0-6][0-9]-)", r"20\1")
             texts = pc.replace_substring_regex(texts, r"^00([7-9][0-9]-)", r"19\1")
@@ -62,7 +64,10 @@ def _of_dates(known: Conversion, adjusts: bool) -> Conversion:
     def convert(text: str) -> Any:
         if is_partial(text):
             return None
-        return known.plain(adjusted(text) if adjusts else text)
+        text = adjusted(text) if adjusts else text
+        if int(text[8:10]) > monthrange(int(text[:4]) or 4, int(text[5:7]))[1]:
+            raise ValueError("a day that no calendar has")
+        return known.plain(text)
 
     return replace(known, plain=convert, family=Prepared(_prepared(adjusts), known.family))
 

@@ -44,7 +44,23 @@ def resolved_table(table: TableDefinition, charset: str | None, *, has_json: boo
     """Return a created table, whose database has `charset`, with the character sets of its columns."""
     own = table.charset or charset
     columns = tuple(resolved(column, own, has_json=has_json) for column in table.columns)
-    return replace(table, charset=own, columns=columns)
+    return _with_history(replace(table, charset=own, columns=columns))
+
+
+def _with_history(table: TableDefinition) -> TableDefinition:
+    """Return a system-versioned table with what the server adds to it: keys end with the period's end."""
+    ends = [column.name for column in table.columns if column.period == "end"]
+    if not table.versioned or not ends:
+        return table
+    end = ends[0]
+    return replace(
+        table,
+        columns=tuple(replace(column, nullable=False) if column.period else column for column in table.columns),
+        primary=(*table.primary, end) if table.primary and end not in table.primary else table.primary,
+        unique=tuple(
+            index if end in index.columns else index._replace(columns=(*index.columns, end)) for index in table.unique
+        ),
+    )
 
 
 def altered(

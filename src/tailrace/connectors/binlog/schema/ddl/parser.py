@@ -84,7 +84,7 @@ def split(whole: list[Token]) -> Iterator[list[Token]]:
             part.append(token)
             if len(part) == 2 and part[0].text == "CREATE" and _has_body(whole, token):
                 # the statements within a routine are no statements of the text
-                yield [*part, Token(END, "", whole[-1].start, whole[-1].start)]
+                yield whole[whole.index(part[0]) :]
                 return
 
 
@@ -636,6 +636,10 @@ class _Parser:
                 keys.append(Index(PRIMARY, (column.name,)))
             elif self._take("COMMENT"):
                 column = replace(column, comment=self._next().text)
+            elif self._take("COMPRESSED"):
+                if self._symbol("="):
+                    self._name()
+                column = replace(column, compressed=True)
             elif self._take("FIRST"):
                 place = ""
             elif self._take("AFTER"):
