@@ -106,6 +106,44 @@ class SnapshotTask:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowTask:
+    """The rows of a window that the planner has read: an Arrow IPC stream of the columns of `table`."""
+
+    table: TableSchema
+    rows: bytes
+    ordinal: int
+    origin: Origin
+    settings: EventSettings
+
+    @classmethod
+    def of(
+        cls, table: TableSchema, columns: list[pa.Array], ordinal: int, origin: Origin, settings: EventSettings
+    ) -> WindowTask:
+        import pyarrow as pa
+
+        batch = pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return cls(table, sink.getvalue().to_pybytes(), ordinal, origin, settings)
+
+    def __repr__(self) -> str:
+        return f"WindowTask({self.table.id})"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from tailrace.connectors.binlog.log.form import form_of
+        from tailrace.events.record_assembly import to_rows
+
+        with pa.ipc.open_stream(self.rows) as reader:
+            columns = list(reader.read_next_batch().columns)
+        marker = np.full(len(columns[0]), Marker.INCREMENTAL, np.uint8)
+        form = form_of(DIALECTS[self.settings.connector])
+        yield from to_rows(as_reads(self.table, columns, self.ordinal, marker, self.origin), self.settings, form)
+
+
+@dataclass(frozen=True, slots=True)
 class Consecutive:
     """Tasks that one worker runs one after another: another Spark task costs more than a small task takes."""
 
