@@ -57,7 +57,9 @@ def shapes(form: RowForm, images: tuple[Image, ...]) -> Shapes:
     width = len(form)
 
     def flags(sides: list[bytes]) -> Bytes:
-        return frozen(np.frombuffer(b"".join(side or bytes(width) for side in sides), np.uint8), np.uint8)
+        # a run has images of other tables too
+        same = b"".join(side if len(side) == width else bytes(width) for side in sides)
+        return frozen(np.frombuffer(same, np.uint8), np.uint8)
 
     has = [bool(one.before) + 2 * bool(one.after) + 4 * one.is_partial for one in images]
     return Shapes(

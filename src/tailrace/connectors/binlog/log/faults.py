@@ -7,9 +7,10 @@ from typing import Protocol
 from tailrace.connectors.binlog.log.dump import ServerRefused
 from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
 from tailrace.connectors.binlog.log.position import BinlogPosition
+from tailrace.connectors.binlog.server.errors import dump_error
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, SpoolFailed, TailraceError
 
-_FATAL, _ACCESS_DENIED, _NO_RIGHT, _OLD_SESSION = 1236, 1045, 1227, 1053
+_FATAL, _ACCESS_DENIED, _NO_RIGHT = 1236, 1045, 1227
 # codes of the client for a connection that is lost or cannot be made
 _CONNECTION = {
     2002,
@@ -70,24 +71,10 @@ def other_server(position: BinlogPosition, server: object) -> PositionLost:
     )
 
 
-def refused(error: ServerRefused, position: BinlogPosition, server_id: int) -> TailraceError | None:
+def refused(error: ServerRefused) -> TailraceError | None:
     """Return the lasting error behind an error packet of the dump; None if another session may succeed."""
-    text = error.text.lower()
-    if "server_uuid" in text or "same server id" in text or ("server_id" in text and "slave with the same" in text):
-        return PrerequisiteError(
-            f"Another replica reads with the server id {server_id}, and the server has thrown this one out.",
-            "Give each its own id with database.server.id.",
-        )
-    if "max_allowed_packet" in text:
-        return PrerequisiteError(
-            "An event of the log is larger than the server may send.", "Raise max_allowed_packet on the server."
-        )
-    if error.code == _FATAL:
-        if "could not find first log" in text or "purged" in text or "missing" in text:
-            return PositionLost(
-                f"The server no longer has the log from {position} on: {error.text.rstrip('.')}.", _AGAIN
-            )
-        return PositionLost(f"The server cannot send the log from {position} on: {error.text.rstrip('.')}.", _AGAIN)
+    if error.code in (_FATAL, 1381):
+        return dump_error(error.text)
     if error.code in (_NO_RIGHT, _ACCESS_DENIED):
         return PrerequisiteError(
             f"The user may not read the log: {error.text.rstrip('.')}.", "Grant REPLICATION SLAVE to the user."
@@ -95,14 +82,14 @@ def refused(error: ServerRefused, position: BinlogPosition, server_id: int) -> T
     return None
 
 
-def lasting(error: Exception, position: BinlogPosition, server_id: int) -> TailraceError | None:
+def lasting(error: Exception) -> TailraceError | None:
     """Return the lasting error behind `error`; None if another session may succeed."""
     if isinstance(error, TailraceError):
         if isinstance(error, SpoolFailed) or (isinstance(error, ConnectionFailed) and not error.is_lasting):
             return None
         return error
     if isinstance(error, ServerRefused):
-        return refused(error, position, server_id)
+        return refused(error)
     if isinstance(error, EOFError | OSError):
         return None
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tailrace.connectors.binlog.log import faults
@@ -46,6 +46,10 @@ class Identity(Protocol):
     has_gtids: bool
     file: str
     end: int
+
+    def position(self) -> BinlogPosition:
+        """Return the end of the server's log."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,6 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
         settings: ReaderSettings,
         sessions: Sessions,
         indexer: Indexer,
-        target: BinlogPosition | None = None,
         runtime: Runtime = THREADS,
     ) -> None:
         self.settings = settings
@@ -104,15 +107,16 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
         self.runtime = runtime
         self.indexer = indexer
         self._sessions = sessions
-        self._target = target
         self._bell = runtime.bell()
         self._dump: Dump | None = None
         self.server = self.start.server
         # the newest place that the session's server has said to have, and that all events up to it have been kept
         self.head = self._read = (self.start.epoch, number_of(self.start.file), self.start.end)
+        self.epoch = self.start.epoch
+        # the end of the log of the server that the first session has found
+        self.first_head = self.start
         self._sent = 0
         self._is_behind = False
-        self._has_ended = False
         self._pending: tuple[int, int, int] | None = None
 
     # --- sessions ------------------------------------------------------------------------------------------------
@@ -127,7 +131,10 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
             connection._force_close()
             raise
         self._dump = dump
-        self.head = max(self.head, (self._epoch, number_of(identity.file), identity.end))
+        place = self.epoch, number_of(identity.file), identity.end
+        if self.first_head is self.start:
+            self.first_head = replace(identity.position(), epoch=self.epoch)
+        self.head = max(self.head, place)
 
     def _begin(self, dump: Dump, identity: Identity, position: BinlogPosition) -> None:
         """Ask for the log behind `position`: by file, on the server that was read before, else by ids.
@@ -145,7 +152,7 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
         dump.prepare(identity.is_mariadb)
         self.server = identity.uuid
         self.indexer.reset(position, by_id, identity.uuid)
-        self._epoch = position.epoch + by_id
+        self.epoch = position.epoch + by_id
         if not by_id:
             dump.begin(self.settings.server_id, origin.file, origin.start)
         elif identity.is_mariadb:
@@ -158,9 +165,6 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
     def read(self, is_asked: bool, is_hurried: Callable[[], bool]) -> IndexedStep | None:
         dump = self._dump
         assert dump is not None
-        if self._has_ended:
-            self.runtime.sleep(0.05)
-            return None
         if self.indexer.waiting < RUN_BYTES:
             patience = 0.0 if is_asked else PATIENCE
             if not dump.wait(patience, is_hurried) and not dump.available:
@@ -179,7 +183,7 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
         """Return a run of what is over; without one, note how far the log has been read."""
         step = self.indexer.step()
         file, at = self.indexer.read_to
-        reached = self._epoch, number_of(file), at
+        reached = self.epoch, number_of(file), at
         if step is None:
             if not self.indexer.is_open:
                 self._read = max(self._read, reached)
@@ -210,7 +214,7 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
     def setback(self, error: BaseException) -> Setback:
         if not isinstance(error, Exception):
             return Setback.last(TailraceError(f"Reading the log has ended: {type(error).__name__}"))
-        lasting = faults.lasting(error, self.indexer.position, self.settings.server_id)
+        lasting = faults.lasting(error)
         if lasting is not None:
             return Setback.last(lasting)
         text = f"reading the log failed ({faults.words(error)})"
@@ -242,10 +246,7 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
     def has_read(self, target: BinlogPosition) -> bool:
         # a target has the end of the log of the server that is read
         read = self._read
-        return (read[1], read[2]) >= (number_of(target.file), target.end) or read[0] > self._target_epoch(target)
-
-    def _target_epoch(self, target: BinlogPosition) -> int:
-        return max(target.epoch, self.start.epoch)
+        return read >= (target.epoch, number_of(target.file), target.end)
 
     def has_passed(self, position: BinlogPosition) -> bool:
         epoch, number, start, _ = position.key

@@ -370,7 +370,8 @@ class Indexer:
         elif kind == Kind.TRANSACTION_PAYLOAD:
             self._payload(events.payload(body), header)
         elif kind == Kind.XA_PREPARE:
-            self._prepare(*events.xa_prepare(body), header)
+            one_phase, xid = events.xa_prepare(body)
+            self._prepare(one_phase, _xid(xid), header)
         elif kind in (Kind.HEARTBEAT, Kind.HEARTBEAT_V2):
             self._heartbeat(*events.heartbeat(kind, body, header.behind))
         elif kind == Kind.INCIDENT:
