@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
 from tailrace.config.processors import processors
@@ -14,11 +14,12 @@ from tailrace.connectors.binlog.log.indexed_run import Rows, boundaries, schema_
 from tailrace.connectors.binlog.log.position import WHOLE, BinlogPosition, ChangeContext, Committed, number_of
 from tailrace.connectors.binlog.log.row_log import BinlogRowLog
 from tailrace.connectors.binlog.offset import BinlogOffset
+from tailrace.connectors.binlog.schema.definitions import Definitions
 from tailrace.connectors.binlog.schema.statement import Place
 from tailrace.events import names
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import SourceForm
-from tailrace.events.reselection import Reread
+from tailrace.events.reselection import Reread, RereadRows
 from tailrace.log import contracts
 from tailrace.log.contracts import NO_LIMITS, Limits, Offset, Task
 from tailrace.log.control_tasks import BoundaryTask
@@ -43,12 +44,10 @@ def parallelism(config: Config) -> int:
     return config["event.order.segments"] or _CORES
 
 
-class History(Protocol):
-    """The definitions of tables by their places in the log."""
-
-    def upto(self, since: str, place: Place) -> str:
-        """Return the definitions at `place`, as an offset keeps them; `since` are those of the offset before."""
-        ...
+def _place(position: BinlogPosition) -> Place:
+    """Return the place of a position, for the definitions of tables there."""
+    epoch, number, start, _ = position.key
+    return Place(epoch, number, start, WHOLE if position.consumed is None else -1)
 
 
 class Changes:
@@ -71,9 +70,9 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         config: Config,
         settings: EventSettings,
         form: SourceForm,
-        history: History,
+        definitions: Definitions,
         windows: Any,
-        present: Callable[[], Any],
+        present: Callable[[], RereadRows] | None,
         schema_task: Callable[[Sequence[tuple[bytes, ChangeContext]], EventSettings], Task],
         runtime: Runtime,
     ) -> None:
@@ -87,7 +86,7 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         self._config = config
         self._settings = settings
         self._row_log = BinlogRowLog(form)
-        self._history = history
+        self._definitions = definitions
         self._present = present
         self._schema_task = schema_task
         self._processors = processors(config).processors
@@ -100,6 +99,7 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
     def acknowledge(self, since: BinlogOffset) -> None:
         # Spark asks to go on from the position that it has committed
         self._committed = since.log
+        self._definitions.forget(_place(since.log))
         self.release(Committed(since.log))
 
     def has_read(self, target: BinlogPosition) -> bool:
@@ -157,11 +157,8 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         return Changes(self.take(start, end) if start.is_before(end) else [], self.versions)
 
     def offset(self, since: BinlogOffset, end: BinlogPosition, heartbeat_ms: int, progress: Progress) -> BinlogOffset:
-        epoch, number, start, _ = end.key
-        place = Place(epoch, number, start, WHOLE if end.consumed is None else -1)
-        return BinlogOffset(
-            end, schemas=self._history.upto(since.schemas, place), heartbeat_ms=heartbeat_ms, progress=progress
-        )
+        schemas = self._definitions.upto(_place(end)).to_text()
+        return BinlogOffset(end, schemas=schemas, heartbeat_ms=heartbeat_ms, progress=progress)
 
     def tasks(self, since: BinlogOffset, until: BinlogOffset, end: Offset, beside: Sequence[Task]) -> list[Task]:
         settings = self._settings
@@ -186,7 +183,8 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
 
     def _again(self) -> Reread | None:
         """Return the means to reread values that the log does not carry; None if no post-processor asks for them."""
-        return Reread(self._processors, self._present()) if self._processors else None
+        present = self._present
+        return Reread(self._processors, present()) if self._processors and present is not None else None
 
     def _groups(self, rows: Sequence[Rows], settings: EventSettings) -> Sequence[Sequence[Any]]:
         versions = self.versions

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from tailrace.connectors.binlog.log.dump import ServerRefused
 from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
+from tailrace.connectors.binlog.log.identity import ServerIdentity
 from tailrace.connectors.binlog.log.position import BinlogPosition
 from tailrace.connectors.binlog.server.errors import dump_error
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, SpoolFailed, TailraceError
@@ -35,13 +34,7 @@ _CONNECTION = {
 _AGAIN = "Delete the checkpoint to start again with a snapshot."
 
 
-class _Log(Protocol):
-    is_mariadb: bool
-    executed: str
-    purged: str
-
-
-def demand_executed(server: _Log, position: BinlogPosition, is_same: bool) -> None:
+def demand_executed(server: ServerIdentity, position: BinlogPosition, is_same: bool) -> None:
     """Raise PositionLost if the server has not executed what was read, or no longer has the log of what follows."""
     if server.is_mariadb:
         mine, theirs = MariadbGtids(position.resumes.gtids), MariadbGtids(server.executed)

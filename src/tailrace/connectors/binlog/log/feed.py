@@ -9,11 +9,12 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors.binlog.log import faults
 from tailrace.connectors.binlog.log.dump import Dump
 from tailrace.connectors.binlog.log.gtids import MysqlGtids
+from tailrace.connectors.binlog.log.identity import ServerIdentity
 from tailrace.connectors.binlog.log.indexed_run import Rows
 from tailrace.connectors.binlog.log.indexing import IndexedStep, Indexer
 from tailrace.connectors.binlog.log.position import BinlogPosition, Committed, number_of
@@ -34,22 +35,6 @@ DISK_LIMIT = 512 << 20
 RUN_BYTES = 4 << 20
 BACKLOG_BYTES = 1 << 20
 PATIENCE = 0.25
-
-
-class Identity(Protocol):
-    """A server, as a session finds it: see `tailrace.connectors.binlog.log.identity`."""
-
-    is_mariadb: bool
-    uuid: str
-    executed: str
-    purged: str
-    has_gtids: bool
-    file: str
-    end: int
-
-    def position(self) -> BinlogPosition:
-        """Return the end of the server's log."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +74,7 @@ class Sessions:
     """What opens sessions: `connect` returns one for a dump, `identify` says which server it leads to."""
 
     connect: Callable[[], Connection[Any]]
-    identify: Callable[[Connection[Any]], Identity]
+    identify: Callable[[Connection[Any]], ServerIdentity]
 
 
 class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
@@ -136,7 +121,7 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
             self.first_head = replace(identity.position(), epoch=self.epoch)
         self.head = max(self.head, place)
 
-    def _begin(self, dump: Dump, identity: Identity, position: BinlogPosition) -> None:
+    def _begin(self, dump: Dump, identity: ServerIdentity, position: BinlogPosition) -> None:
         """Ask for the log behind `position`: by file, on the server that was read before, else by ids.
 
         Raises PositionLost if the server does not have the log from there on, or has another.

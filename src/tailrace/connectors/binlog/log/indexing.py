@@ -600,11 +600,11 @@ class Indexer:
     def _decide(self, one: _Transaction, xid: bytes, is_commit: bool, found: Query) -> None:
         prepared = self._prepared.pop(xid, None)
         if prepared is None and is_commit and not one.is_passed:
-            log.warning(
-                "the XA transaction %s is committed at %s:%d, but was prepared before the place where reading began: "
-                "its rows are missing; read the tables that it has changed by a snapshot (signal execute-snapshot)",
-                xid.decode("ascii", "replace"), self._file, one.start,
-            )  # fmt: skip
+            raise PositionLost(
+                f"The XA transaction {xid.decode('ascii', 'replace')} is committed at {self._file}:{one.start}, but "
+                "was prepared before the place where reading began: its rows are missing.",
+                "Delete the checkpoint to start again with a snapshot.",
+            )
         if prepared is not None and is_commit:
             self._started(found.thread)
             for event in prepared.events:

@@ -18,6 +18,7 @@ from tailrace.errors import DecodeError
 
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _EPOCH = datetime.datetime(1970, 1, 1)
+_LAST_YEAR = 9999
 
 
 def value_text(form: ColumnForm, data: bytes) -> bytes:
@@ -58,13 +59,17 @@ def decimal_text(data: bytes, precision: int, scale: int) -> str:
 
 
 def date_text(value: int) -> str:
-    """Return the text of a date in 24 bits: day, month and year, as digits."""
+    """Return the text of a date in 24 bits: day, month and year, as digits. Raises ValueError."""
+    if value >> 9 > _LAST_YEAR:
+        raise ValueError(value)
     return f"{value >> 9:04d}-{value >> 5 & 15:02d}-{value & 31:02d}"
 
 
 def datetime_text(value: int) -> str:
-    """Return the text of a time in 40 bits: year and month together, day, hour, minute, second."""
+    """Return the text of a time in 40 bits: year and month together, day, hour, minute, second. Raises ValueError."""
     month, day = value >> 22, value >> 17 & 31
+    if month // 13 > _LAST_YEAR:
+        raise ValueError(value)
     return f"{month // 13:04d}-{month % 13:02d}-{day:02d} {value >> 12 & 31:02d}:{value >> 6 & 63:02d}:{value & 63:02d}"
 
 

@@ -23,6 +23,7 @@ _DIGITS = word(b"0123456789abcdef")
 _DIGIT_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
 _TENS = np.array([10**place for place in range(10)], np.int64)
 _DAY = 86_400
+_LAST_YEAR = 9999
 
 
 @kernel(leaf=True, inlined=True)
@@ -176,6 +177,8 @@ def dates(data: Bytes, starts: Int32s, lengths: Int32s, out: Bytes, offsets: Int
     for row in range(len(lengths)):
         if lengths[row] >= 0:
             value = little(data, np.int64(starts[row]), 3)
+            if value >> 9 > _LAST_YEAR:
+                return row
             at = put_date(value >> 9, value >> 5 & 15, value & 31, out, at)
         offsets[row + 1] = at
     return len(lengths)
@@ -221,9 +224,9 @@ def datetimes(data: Bytes, starts: Int32s, lengths: Int32s, digits: Int, out: By
             begin = np.int64(starts[row])
             value = big(data, begin, 5) - (np.int64(1) << 39)
             rest = big(data, begin + 5, size)
-            if value < 0 or rest >= hundreds:
-                return row
             month = value >> 22
+            if value < 0 or rest >= hundreds or month // 13 > _LAST_YEAR:
+                return row
             at = put_date(month // 13, month % 13, value >> 17 & 31, out, at)
             out[at] = _SPACE
             at = put_clock(value >> 12 & 31, value >> 6 & 63, value & 63, out, at + 1)
