@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
+from tailrace.connectors.binlog.log.schema_changes import snapshot_records
 from tailrace.connectors.binlog.schema import catalog, opening
+from tailrace.connectors.binlog.schema.catalog import Created
 from tailrace.connectors.binlog.schema.definition import Name
 from tailrace.connectors.binlog.schema.definitions import State
 from tailrace.connectors.binlog.schema.tables import schema_of
@@ -81,6 +83,7 @@ class Snapshots:
         self._relay: Relay | None = None
         # the definitions at the point, and the captured tables among them by `database.table`
         self.state: State | None = None
+        self._created: dict[Name, Created] = {}
         self._tables: dict[str, TableSchema] = {}
         self._forms: dict[str, str] = {}
         self._statements: dict[str, str] = {}
@@ -169,6 +172,7 @@ class Snapshots:
                     schemas = (self._admit(schema_of(one.table)) for one in captured.values())
                     self._tables = {str(one.id): one for one in schemas}
                     self._statements = self._overrides()
+                    self._created = found
                     self.state = opening.state_of(found, doubtful, catalog.databases(control))
                     if self._hold(chosen):
                         return
@@ -339,6 +343,14 @@ class Snapshots:
         columns = select_list(self._shown(name).columns, exact=self._exact)
         return f"select {columns} from {self._source(name)}"
 
+    def records(self) -> list[bytes]:
+        """Return the records of all definitions, for the topic of schema changes."""
+        control = self._connect()
+        try:
+            return told_records(control, self._config, self._created or opening.read_tables(control, self._config)[0])
+        finally:
+            control.close()
+
     def planned(self) -> list[TableSchema]:
         """Return the tables of the running snapshot, also those without rows, as their reads show them."""
         return [self._shown(name) for name in self._planned]
@@ -368,6 +380,14 @@ class Snapshots:
             self._held.close()
         self._relay = self._held = None
         self._tables, self._forms = {}, {}
+
+
+def told_records(session: Connection[Any], config: Config, created: Mapping[Name, Created]) -> list[bytes]:
+    """Return the records of the definitions that records tell of, in Debezium's order."""
+    tells = opening.told(config)
+    ((charset, collation),) = rows(session, "select @@global.character_set_server, @@global.collation_server")
+    found = {name: one for name, one in created.items() if tells(*name)}
+    return snapshot_records(found, catalog.databases(session), str(charset), str(collation))
 
 
 def _held(table: TableSchema) -> str:
