@@ -17,6 +17,7 @@ from tailrace.connectors.binlog.log.form import form_of
 from tailrace.connectors.binlog.log.identity import identify
 from tailrace.connectors.binlog.log.indexing import Indexer
 from tailrace.connectors.binlog.log.position import BinlogPosition, number_of
+from tailrace.connectors.binlog.log.row_log import BinlogRowLog
 from tailrace.connectors.binlog.log.schema_changes import task as schema_task
 from tailrace.connectors.binlog.log_session import BinlogLogSession, parallelism
 from tailrace.connectors.binlog.offset import BinlogOffset
@@ -25,6 +26,7 @@ from tailrace.connectors.binlog.schema.opening import initial_state, opened
 from tailrace.connectors.binlog.server.connection import connect, dialect_of, is_gone, rows, server_id
 from tailrace.connectors.binlog.server.errors import explained
 from tailrace.connectors.binlog.snapshot.point import Point
+from tailrace.connectors.binlog.snapshot.windows import BinlogWindows, Incremental
 from tailrace.connectors.guardrail import guard_number
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError
 from tailrace.events.admission import Admission
@@ -83,7 +85,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         self._names = Admission(settings, self._form)
         self._control: Connection[Any] | None = None
         self._is_prepared = False
-        self.incremental = None
+        self.incremental = self._incremental()
         self.snapshots = BinlogSnapshots(
             config,
             settings,
@@ -94,11 +96,35 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             outside.runtime,
         )
 
+    def _incremental(self) -> Incremental | None:
+        config = self._config
+        if not config["signal.data.collection"] and not set(config["signal.enabled.channels"]) - {"source"}:
+            return None
+        source = BinlogWindows(
+            config,
+            self._settings,
+            connect=lambda: self._outside.connect(config),
+            is_captured=self._tables.includes,
+            list_captured=self._captured,
+            admit=self._names.admit,
+            row_log=BinlogRowLog(self._form),
+            runtime=self._outside.runtime,
+        )
+        return Incremental(config, source, self._outside.runtime)
+
+    def _captured(self) -> list[tuple[str, str]]:
+        """Return the tables that are captured now, with those created since the query began."""
+        listed = [one.id for one in catalog.names(self._connect()) if catalog.holds_rows(one)]
+        return [name for name in listed if self._tables.includes(*name)]
+
     def called(self, work: Callable[[], contracts.Result]) -> contracts.Result:
         return explained(work)()
 
     def has_kept(self) -> bool:
         self.snapshots.begin_anew()
+        if self.incremental is not None:
+            self.incremental.close()
+        self.incremental = self._incremental()
         self._end_control()
         self._is_prepared = False
         return False
@@ -130,9 +156,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         session = self._connect()
         if snapshot_mode(self._config).streams:
             identify(session)
-        listed = [one.id for one in catalog.names(session) if catalog.holds_rows(one)]
-        captured = [name for name in listed if self._tables.includes(*name)]
-        guard_number(self._config, len(captured))
+        guard_number(self._config, len(self._captured()))
         self._is_prepared = True
 
     def lost(self, since: BinlogOffset) -> str:
@@ -262,9 +286,12 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         newest = BinlogOffset(log.newest()).to_json()
         if self._config["skip.messages.without.change"]:
             newest["unchanged"] = log.feed.indexer.unchanged
-        return newest
+        running = None if self.incremental is None else self.incremental.status()
+        return newest if running is None else newest | {"snapshot": running}
 
     def close(self) -> None:
+        if self.incremental is not None:
+            self.incremental.close()
         self.snapshots.close()
         self._end_control()
 
