@@ -63,11 +63,14 @@ def read(planner: BinlogEngine, start: Offset, end: Offset) -> list[Row]:
 
 
 @contextmanager
-def driven(database: MySqlDatabase, offset: Offset | None = None, **options: str) -> Iterator[Driven]:
-    """Give a planner over a database, at its beginning or at `offset`; `options` have underscores for dots."""
+def driven(
+    database: MySqlDatabase, offset: Offset | None = None, plain: dict[str, str] | None = None, **options: str
+) -> Iterator[Driven]:
+    """Give a planner over a database, at its beginning or at `offset`; `options` have underscores for dots, `plain`
+    have not."""
     found = _CONNECTORS[database.server.dialect]
     shaped = {"key_converter_schemas_enable": "false", "value_converter_schemas_enable": "false"}
-    given = database.options(**(shaped | {"include_schema_changes": "false"} | options))
+    given = database.options(**(shaped | {"include_schema_changes": "false"} | options)) | (plain or {})
     config = parse(found.traits, found.load_options(), given, lambda name: "")
     planner = BinlogEngine(config, EventSettings.from_options(config, "00000000-0000-0000-0000-000000000000"))
     with closing(planner):

@@ -134,10 +134,8 @@ def test_a_statement_of_the_options_replaces_a_tables_rows(binlog_database: MySq
     name = f"{binlog_database.name}.t"
     with driven(
         binlog_database,
-        **{
-            "snapshot_select_statement_overrides": name,
-            f"snapshot.select.statement.overrides.{name}": f"select * from {name} where id < 3",
-        },
+        plain={f"snapshot.select.statement.overrides.{name}": f"select * from {name} where id < 3"},
+        snapshot_select_statement_overrides=name,
     ) as query:
         query.until(lambda: len(query.of("t")) >= 3)
 

@@ -322,6 +322,7 @@ class Snapshots:
             query,
             Origin(point.file, point.pos, point.at_us, progress.epoch),
             self._settings,
+            self._config,
             self._config["snapshot.fetch.size"],
             is_whole,
             self._is_asked(name),

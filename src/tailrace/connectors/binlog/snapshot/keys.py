@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tailrace.columns.table import Column, TableSchema
 
 Key = tuple[str, ...]
@@ -23,10 +25,17 @@ _TIMES = ("date", "datetime", "timestamp", "time")
 _BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 _TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 _PRINTED = ("uuid", "inet4", "inet6")
+_SYNONYMS = {
+    "integer": "int", "int4": "int", "int8": "bigint", "int2": "smallint", "int1": "tinyint", "int3": "mediumint",
+    "middleint": "mediumint", "bool": "tinyint", "boolean": "tinyint", "dec": "decimal", "numeric": "decimal",
+    "fixed": "decimal", "real": "double", "float8": "double", "float4": "float", "character": "char", "nchar": "char",
+    "national": "char", "nvarchar": "varchar", "long": "mediumtext", "serial": "bigint",
+    "geomcollection": "geometrycollection",
+}  # fmt: skip
 _CHARSET = re.compile(r" character set (\w+)$")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _DOUBLE = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?")
-_HEX = re.compile(r"([0-9A-F]{2})*")
+_HEX, _DIGITS = re.compile(r"([0-9A-F]{2})*"), re.compile(r"([0-9a-f]{2})*")
 
 
 def quoted(name: str) -> str:
@@ -44,8 +53,9 @@ def literal(text: str) -> str:
 
 
 def base(column: Column) -> str:
-    """Return the name of the column's type without what follows it."""
-    return re.split(r"[( ]", column.type_name, maxsplit=1)[0]
+    """Return the server's own name of the column's type, without what follows it."""
+    found = re.split(r"[( ]", column.type_name.lower(), maxsplit=1)[0]
+    return _SYNONYMS.get(found, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,29 @@ class KeyColumn:
         if self.type in _TEXTS:
             return f"_{self.charset or 'utf8mb4'} x'{_checked(_HEX, text)}'"
         return literal(text)
+
+    def logged(self, text: bytes) -> str:
+        """Return a value as the log's columns have it, as a literal that equals the column's value."""
+        shown = text.decode("utf-8", "surrogateescape")
+        if self.type == "bit":
+            return str(int(shown[2:] or "0", 16))
+        if self.type in _BYTES:
+            return f"x'{_checked(_DIGITS, shown[2:])}'"
+        if self.type in (*_NUMBERS, "year"):
+            return _checked(_NUMBER, shown)
+        if self.type == "float":
+            return self.written(_shortest(float(np.float32(shown))))
+        if self.type == "double":
+            return self.written(_shortest(float(shown)))
+        return f"_utf8mb4 x'{text.hex()}'"
+
+    def equal(self) -> str:
+        """Return the expression that is compared with a literal of `logged`."""
+        return f"({quoted(self.name)} + 0)" if self.type == "year" else quoted(self.name)
+
+
+def _shortest(value: float) -> str:
+    return repr(value).replace("e+", "e")
 
 
 def _checked(pattern: re.Pattern[str], text: str) -> str:

@@ -161,7 +161,7 @@ class PointTaking:
             return None
         for _ in range(_TRIES):
             self._begin()
-            places = [self._own_place(session) for session in self._sessions]
+            places = [own_place(session) for session in self._sessions]
             if any(place is None for place in places):
                 return None
             if len(set(places)) == 1 and places[0] is not None:
@@ -258,14 +258,6 @@ class PointTaking:
         for session in self._sessions:
             run(session, "rollback")
 
-    def _own_place(self, session: Connection[Any]) -> tuple[str, int, str] | None:
-        """Return the place at which the session's snapshot stands, if the server tells it."""
-        found = {str(name).lower(): text for name, text in rows(session, "show status like 'binlog\\_snapshot\\_%'")}
-        file, pos = found.get("binlog_snapshot_file"), found.get("binlog_snapshot_position")
-        if not file or not pos:
-            return None
-        return file, int(pos), found.get("binlog_snapshot_gtid_executed") or ""
-
     def _present(self, session: Connection[Any]) -> Point:
         """Return the end of the log."""
         file, pos, gtids = end_of_log(session)
@@ -295,3 +287,13 @@ def end_of_log(session: Connection[Any]) -> tuple[str, int, str]:
     if not found or not found[0].get("File"):
         raise PrerequisiteError(_NO_LOG, "Set log_bin and server_id in the server's configuration, and restart it.")
     return str(found[0]["File"]), int(found[0]["Position"] or 0), str(found[0].get("Executed_Gtid_Set") or "")
+
+
+def own_place(session: Connection[Any]) -> tuple[str, int, str] | None:
+    """Return the place at which the session's snapshot stands, if the server tells it: file, position, executed ids."""
+    told = rows(session, "show status like 'binlog\\_snapshot\\_%'")
+    found = {str(name).lower(): text for name, text in told}
+    file, pos = found.get("binlog_snapshot_file"), found.get("binlog_snapshot_position")
+    if not file or not pos:
+        return None
+    return file, int(pos), found.get("binlog_snapshot_gtid_executed") or ""

@@ -26,14 +26,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tailrace.connectors.binlog.server.connection import is_gone
+from tailrace.connectors.binlog.server.connection import connect, is_gone
 from tailrace.connectors.binlog.server.errors import number_of, text_of
 from tailrace.connectors.binlog.snapshot import text_kernels
-from tailrace.connectors.binlog.snapshot.result import ROOM, TextRows, receiver, rows, run, send
+from tailrace.connectors.binlog.snapshot.result import ROOM, ServerError, TextRows, receiver, rows, run, select, send
 from tailrace.errors import ConnectionFailed, DecodeError
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
+
+    from tailrace.config import Config
 
 log = logging.getLogger("tailrace")
 
@@ -308,25 +310,26 @@ def _failure(code: int, text: str) -> bytes:
     return bytes(3) + _error_packet(code, text)
 
 
-@contextmanager
-def reading(
-    route: Route, query: Query, forms: Sequence[int], most_rows: int | None = None
-) -> Iterator[Iterator[list[pa.Array]]]:
-    """Run a query in a session of the snapshot, and give an iterator over its rows, as `TextRows.batches`. Worker.
-
-    The iterator raises ServerError, ConnectionFailed and DecodeError.
-    """
+def reached(route: Route) -> socket.socket:
+    """Return a connection with a relay of this host. Raises ConnectionFailed. Worker."""
     try:
-        client = socket.create_connection(("127.0.0.1", route.port), timeout=_PATIENCE_S)
+        return socket.create_connection(("127.0.0.1", route.port), timeout=_PATIENCE_S)
     except OSError:
-        raise ConnectionFailed(_GONE, _AGAIN) from None
-    with client:
-        yield _rows(client, route, query, forms, most_rows)
+        raise ConnectionFailed(
+            "The process that holds the snapshot is not on this host, or has ended. A table without a key is read "
+            "through it alone.",
+            f"{_AGAIN} On a cluster, give the table a key, or read it with a local master.",
+        ) from None
 
 
-def _rows(
-    client: socket.socket, route: Route, query: Query, forms: Sequence[int], most_rows: int | None
+def rows_of(
+    client: socket.socket, route: Route, query: Query, forms: Sequence[int], most_rows: int | None = None
 ) -> Iterator[list[pa.Array]]:
+    """Yield the rows of a query that runs in a session of the snapshot, as `TextRows.batches` does. Worker.
+
+    Raises ServerError, ConnectionFailed and DecodeError.
+    """
+
     def receive(into: memoryview) -> int:
         try:
             return client.recv_into(into)
@@ -348,3 +351,26 @@ def _rows(
     if width and width != len(forms):
         raise DecodeError(f"A result has {width} columns where {len(forms)} were asked for.")
     yield from TextRows(receive, forms, head[2], most_rows or (1 << 16)).batches()
+
+
+@contextmanager
+def alone(config: Config, query: Query, forms: Sequence[int]) -> Iterator[Iterator[list[pa.Array]]]:
+    """Run a query in a session of its own, as tables are now, and give an iterator over its rows. Worker.
+
+    Raises ConnectionFailed, PrerequisiteError, and ServerError, also for a table that was altered.
+    """
+    import pymysql
+
+    session = connect(config, limited=False)
+    try:
+        try:
+            run(session, "start transaction read only")
+            if query.hold:
+                run(session, query.hold)
+            if query.before and text_of_rows(session, query.before) != query.expected:
+                raise ServerError(ALTERED, "HY000", "the table was altered")
+            yield select(session, query.statement, forms)
+        except pymysql.err.MySQLError as error:
+            raise ServerError(number_of(error) or LOST, "HY000", text_of(error)) from None
+    finally:
+        session.close()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tailrace.columns.batch import Marker
 from tailrace.columns.table import TableId, TableSchema
+from tailrace.config import Config
 from tailrace.connectors.binlog.dialect import DIALECTS
 from tailrace.connectors.binlog.snapshot.reads import Origin, as_reads, forms
-from tailrace.connectors.binlog.snapshot.relay import ALTERED, LOST, Query, Route, reading
+from tailrace.connectors.binlog.snapshot.relay import ALTERED, LOST, Query, Route, alone, reached, rows_of
 from tailrace.connectors.binlog.snapshot.result import ServerError
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, TailraceError
 from tailrace.events.event_settings import EventSettings
@@ -36,7 +38,10 @@ _AGAIN = "Start again with the same checkpoint: the chunks that are done are not
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTask:
-    """One chunk, read by `query` through the relay at `route`.
+    """One chunk, read by `query` through the relay at `route`, or in a session of its own.
+
+    A relay is reached only from the planner's host. On other hosts a task reads its rows as they are now, and the log
+    brings them up to date; `config` (holds the password) has the way to the server.
 
     With `overridden` the query holds a statement of the user's, with `asked` one of a signal; with `once` the task
     belongs to no query that could go on after a failure. Raises ConnectionFailed when the relay or its session is gone,
@@ -50,6 +55,7 @@ class SnapshotTask:
     query: Query
     origin: Origin
     settings: EventSettings
+    config: Config = field(repr=False)
     most_rows: int | None = None
     overridden: bool = False
     asked: bool = False
@@ -72,7 +78,7 @@ class SnapshotTask:
         for attempt in range(_TRIES):
             is_begun = False
             try:
-                with reading(self.route, self.query, forms(self.table.columns, exact=exact), self.most_rows) as found:
+                with self._reading(forms(self.table.columns, exact=exact)) as found:
                     for batch in self._marked(found):
                         is_begun = True
                         yield batch
@@ -90,6 +96,20 @@ class SnapshotTask:
                 # a session that was lost before the first row is followed by another one
                 if is_begun or error.code not in _STOPPED or attempt == _TRIES - 1:
                     raise failure(self.table.id, error, once=self.once) from None
+
+    @contextmanager
+    def _reading(self, wanted: Sequence[int]) -> Iterator[Iterator[list[pa.Array]]]:
+        """Run the query, and give an iterator over its rows."""
+        try:
+            client = reached(self.route)
+        except ConnectionFailed:
+            if self.query.is_exact:
+                raise
+            with alone(self.config, self.query, wanted) as found:
+                yield found
+            return
+        with client:
+            yield rows_of(client, self.route, self.query, wanted, self.most_rows)
 
     def _marked(self, found: Iterator[list[pa.Array]]) -> Iterator[BinlogBatch]:
         opened, ordinal = True, 0

@@ -46,7 +46,7 @@ from tailrace.connectors.binlog.snapshot.keys import (
     where,
     within,
 )
-from tailrace.connectors.binlog.snapshot.point import end_of_log
+from tailrace.connectors.binlog.snapshot.point import end_of_log, own_place
 from tailrace.connectors.binlog.snapshot.reads import Origin, forms, select_list
 from tailrace.connectors.binlog.snapshot.result import ServerError, rows, run, select
 from tailrace.connectors.binlog.snapshot.superseded import Superseded, Unclear, key_texts, superseded
@@ -237,11 +237,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         if self._dialect is MARIADB:
             for _ in range(_TRIES):
                 run(session, _BEGIN)
-                found = {
-                    str(name).lower(): str(text)
-                    for name, text in rows(session, "show status like 'binlog\\_snapshot%'")
-                }
-                file, pos = found.get("binlog_snapshot_file", ""), int(found.get("binlog_snapshot_position") or 0)
+                file, pos, _ = own_place(session) or ("", 0, "")
                 # of another server, after a failover, places cannot be compared
                 if (number_of(file), pos) >= (number_of(at.file), at.end) or self.writes:
                     return f"{file}:{pos}"
