@@ -31,6 +31,10 @@ def _descriptor(dialect: Dialect, names: tuple[str, ...]) -> Descriptor:
         prerequisites=f"{_ROOM}.setup.prerequisites",
         send_signal=f"{_ROOM}.snapshot.signal_table:send",
         describe=f"{_ROOM}.status:describe",
+        captured=f"{_ROOM}.captured:captured",
+        held=f"{_ROOM}.consistent_read:held",
+        compared=f"{_ROOM}.verify_source:compared",
+        present=f"{_ROOM}.row_lookup:present",
         drivers=("pymysql",),
         loaded=(
             "tailrace.events.record_assembly",

@@ -26,6 +26,7 @@ from tailrace.connectors.binlog.schema.opening import initial_state, opened
 from tailrace.connectors.binlog.server.connection import connect, dialect_of, is_gone, rows, server_id
 from tailrace.connectors.binlog.server.errors import explained
 from tailrace.connectors.binlog.snapshot.point import Point
+from tailrace.connectors.binlog.snapshot.row_lookup import PresentRows
 from tailrace.connectors.binlog.snapshot.windows import BinlogWindows, Incremental
 from tailrace.connectors.guardrail import guard_number
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError
@@ -231,7 +232,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         reader = replace(ReaderSettings.of(config), server_id=server_id(config))
         feed = BinlogFeed(reader, sessions, indexer, self._outside.runtime)
         session = BinlogLogSession(
-            feed, config, settings, self._form, definitions, self.incremental, None, schema_task,
+            feed, config, settings, self._form, definitions, self.incremental, lambda: PresentRows(config), schema_task,
             self._outside.runtime,
         )  # fmt: skip
         session.start()

@@ -373,6 +373,11 @@ class Snapshots:
         assert self._relay is not None
         return self._relay.borrowed()
 
+    @property
+    def is_reading(self) -> bool:
+        """True while a task reads through the relay."""
+        return self._relay is not None and self._relay.is_reading
+
     def close(self) -> None:
         """End the snapshot, if one is running."""
         if self._relay is not None:

@@ -129,6 +129,12 @@ class Relay:
             while True:
                 _close(self._free.get_nowait())
 
+    @property
+    def is_reading(self) -> bool:
+        """True while a query of a task runs."""
+        with self._lock:
+            return bool(self._running)
+
     @contextmanager
     def borrowed(self) -> Iterator[Connection[Any]]:
         """Give a session for the planner's own queries."""
@@ -316,9 +322,8 @@ def reached(route: Route) -> socket.socket:
         return socket.create_connection(("127.0.0.1", route.port), timeout=_PATIENCE_S)
     except OSError:
         raise ConnectionFailed(
-            "The process that holds the snapshot is not on this host, or has ended. A table without a key is read "
-            "through it alone.",
-            f"{_AGAIN} On a cluster, give the table a key, or read it with a local master.",
+            "The process that holds the snapshot has ended, or runs on another host.",
+            f"{_AGAIN} On a cluster, spark.read and tables without a key need a local master.",
         ) from None
 
 
