@@ -16,7 +16,7 @@ from tailrace.log.contracts import Offset
 from tests import waiting
 from tests.fix_mysql import MySqlDatabase
 
-_CONNECTORS = {"mysql": MYSQL_CONNECTOR, "mariadb": MARIADB_CONNECTOR}
+CONNECTORS = {"mysql": MYSQL_CONNECTOR, "mariadb": MARIADB_CONNECTOR}
 Row = dict[str, Any]
 
 
@@ -68,7 +68,7 @@ def driven(
 ) -> Iterator[Driven]:
     """Give a planner over a database, at its beginning or at `offset`; `options` have underscores for dots, `plain`
     have not."""
-    found = _CONNECTORS[database.server.dialect]
+    found = CONNECTORS[database.server.dialect]
     shaped = {"key_converter_schemas_enable": "false", "value_converter_schemas_enable": "false"}
     given = database.options(**(shaped | {"include_schema_changes": "false"} | options)) | (plain or {})
     config = parse(found.traits, found.load_options(), given, lambda name: "")
