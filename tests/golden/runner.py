@@ -35,7 +35,7 @@ from tests import fix_invariant, fix_spark
 from tests.fix_mongodb import Mongo
 from tests.fix_postgres import Database, Postgres, describe, give_back, owned, system_binaries, take
 from tests.golden import case as cases
-from tests.golden import db2_runner, mongo_runner, script, tds_runner
+from tests.golden import db2_runner, mongo_runner, mysql_runner, script, tds_runner
 from tests.golden.accept import Catalog, fitted_reason, value_reason
 from tests.golden.case import Case
 from tests.golden.compare import Terms, differences
