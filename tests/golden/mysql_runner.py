@@ -70,7 +70,10 @@ def empty(server: MySqlServer) -> None:
 def run(
     case: Case, server: MySqlServer, spark: SparkSession | None, folder: Path, given: dict[str, str]
 ) -> Iterator[str]:
-    """Return the differences in one run of the case. Raises Failed and PyMySQL's errors. `given` are further options."""
+    """Return the differences in one run of the case. Raises Failed and PyMySQL's errors.
+
+    `given` are further options.
+    """
     expected = case.expected()
     beats = case.properties.get("topic.heartbeat.prefix") or HEARTBEATS
     ends = "exit" in case.knobs

@@ -968,7 +968,11 @@ def _used(known: Sequence[Image], given: Sequence[int]) -> tuple[tuple[Image, ..
     """Return the images that are used, and the place of each event's among them."""
     places: dict[int, int] = {}
     found = np.array([places.setdefault(one, len(places)) for one in given], np.int32)
-    return tuple(known[one] for one in places), found
+    # statements have no image, and may come before any is known
+    return tuple(known[one] if one < len(known) else _NO_IMAGE for one in places), found
+
+
+_NO_IMAGE = Image(0, b"", b"")
 
 
 def _assembled(parts: Sequence[_Event]) -> tuple[Bytes, Int64s, Int64s]:

@@ -101,20 +101,25 @@ def created(session: Connection[Any], names: Iterable[Name], dialect: Dialect) -
     for name in names:
         text = _shown(session, name)
         if text is not None:
-            found[name] = Created(definition(text, name, dialect), text)
+            shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            found[name] = Created(definition(text, name, dialect), shown)
     return found
 
 
 def _shown(session: Connection[Any], name: Name) -> str | None:
     import pymysql
 
+    # a default of bytes may be no UTF-8
+    session.use_unicode = False
     try:
         shown = rows(session, f"SHOW CREATE TABLE {quoted(*name)}")
     except pymysql.err.Error as error:
         if number_of(error) in _NO_TABLE:
             return None
         raise
-    text = str(shown[0][1])
+    finally:
+        session.use_unicode = True
+    text = shown[0][1].decode("utf-8", "surrogateescape")
     return text if text.upper().startswith("CREATE TABLE") else None
 
 

@@ -352,7 +352,7 @@ class Definitions:
             model = self.now.tables.get(self._name(one.like))
             if model is None:
                 raise Unparsable(f"the table {one.like[1]}, which it is made like, is not known")
-            table = replace(model.renamed(name), comment=model.comment)
+            table = replace(model.renamed(name), comment=None)
         elif one.table is None:
             raise Unparsable("its columns are those of a query")
         else:

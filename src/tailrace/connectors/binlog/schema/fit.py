@@ -52,6 +52,7 @@ _MOST_BYTES = {
     "big5": 2, "sjis": 2, "cp932": 2, "euckr": 2, "gb2312": 2, "gbk": 2,
 }  # fmt: skip
 _SHORT = ("CHAR", "CHARACTER", "NCHAR", "BINARY", "VARCHAR", "VARCHARACTER", "NVARCHAR", "VARBINARY", "NATIONAL")
+_INTEGERS = (Type.TINY, Type.SHORT, Type.INT24, Type.LONG, Type.LONGLONG)
 _HIDDEN = (Type.LONGLONG, Type.TIMESTAMP2)
 
 
@@ -124,7 +125,7 @@ def _column_misfit(column: ColumnDefinition, given: TableMap, place: int, checks
     if checks_null and not column.nullable and given.nullable[place]:
         return f"{where} may not be null by its definition, and may in the log"
     said = given.unsigned[place] if given.unsigned else None
-    if said is not None and said != column.unsigned and kind not in (Type.FLOAT, Type.DOUBLE, Type.NEWDECIMAL):
+    if said is not None and said != column.unsigned and kind in _INTEGERS:
         return f"{where} has another sign in the log"
     collation = given.collations[place] if given.collations else None
     if collation is not None and column.charset is not None and kind not in (Type.JSON,):

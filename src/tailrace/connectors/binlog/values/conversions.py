@@ -9,11 +9,11 @@ from functools import lru_cache, partial
 from typing import Any
 
 from tailrace.columns import Column, TableId, TableSchema
-from tailrace.columns.logical import FLOAT, STRING, array, semantic
+from tailrace.columns.logical import ABSENT, FLOAT, STRING, array, semantic
 from tailrace.connectors.binlog.values import declared, geometry, numbers, temporal
-from tailrace.connectors.binlog.values.converted import converted
+from tailrace.connectors.binlog.values.converted import converted, gives_null
 from tailrace.connectors.binlog.values.defaults import default_value
-from tailrace.connectors.binlog.values.rules import rules
+from tailrace.connectors.binlog.values.rules import ValueRules, rules
 from tailrace.connectors.binlog.values.types import BYTES, GEOMETRIES, INTEGERS, TEXTS, SqlType, sql_type
 from tailrace.events import column_plans
 from tailrace.events.column_plans import Types, key_columns, shown_columns
@@ -75,6 +75,11 @@ def _float(column: Column, kind: SqlType, settings: EventSettings) -> Conversion
 
 def _double(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
     return floats.floating(False)
+
+
+def _real(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
+    # the catalog says double, so a column is a REAL only in events of a table that the log has seen made
+    return floats.floating(False) if settings.copies else numbers.single(exact=True)
 
 
 def _enum(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
@@ -144,7 +149,7 @@ def _vector_value(text: str) -> list[Any]:
 
 
 _SPECIAL: dict[str, Callable[[Column, SqlType, EventSettings], Conversion]] = {
-    "bool": _bool, "bit": _bit, "decimal": _decimal, "float": _float, "double": _double, "real": _double, "enum": _enum,
+    "bool": _bool, "bit": _bit, "decimal": _decimal, "float": _float, "double": _double, "real": _real, "enum": _enum,
     "set": _set, "json": _json, "uuid": _uuid, "inet4": _address, "inet6": _address, "year": _year, "date": _date,
     "time": _time, "datetime": _datetime, "timestamp": _timestamp, "point": _point, "vector": _vector,
 }  # fmt: skip
@@ -158,14 +163,23 @@ def _of_table(table: TableId, column: Column, settings: EventSettings) -> Conver
     return None if known is None else converted(table, column, known, settings)
 
 
-def _optional(column: Column) -> bool:
-    return column.nullable
+def _optional(table: TableId, given: ValueRules, column: Column) -> bool:
+    return column.nullable or gives_null(table, column, given)
+
+
+def _default(table: TableId, given: ValueRules, column: Column, known: Conversion, settings: EventSettings) -> Any:
+    return ABSENT if gives_null(table, column, given) else default_value(column, known, settings)
 
 
 @lru_cache(maxsize=4096)
-def types_of(table: TableId) -> Types:
+def _types(table: TableId, given: ValueRules) -> Types:
+    default, optional = partial(_default, table, given), partial(_optional, table, given)
+    return Types(partial(_of_table, table), default, optional, declared)
+
+
+def types_of(table: TableId, settings: EventSettings) -> Types:
     """Return what is known of the types of a table's columns; converters select columns by their full names."""
-    return Types(partial(_of_table, table), default_value, _optional, declared)
+    return _types(table, rules(settings))
 
 
 def plan_columns(table: TableSchema, settings: EventSettings) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:
@@ -173,10 +187,17 @@ def plan_columns(table: TableSchema, settings: EventSettings) -> tuple[tuple[Col
 
     Columns that only the log knows have no name, and are not shown.
     """
-    plans, unknown = shown_columns(table, settings, types_of(table.id))
+    plans, unknown = shown_columns(table, settings, types_of(table.id, settings))
+    if settings.shaping.comments or settings.connector == "mariadb":
+        # Debezium's connector for MariaDB shows comments whatever the option says
+        plans = tuple(_documented(plan, table.columns[plan.index].comment) for plan in plans)
     return tuple(plan for plan in plans if plan.source_name), tuple(name for name in unknown if name)
+
+
+def _documented(plan: ColumnPlan, comment: str | None) -> ColumnPlan:
+    return plan if comment is None else replace(plan, schema=replace(plan.schema, doc=comment))
 
 
 def plan_key(table: TableSchema, settings: EventSettings) -> tuple[ColumnPlan, ...]:
     """Return the columns of the key in the key's order, unshaped."""
-    return key_columns(table, settings, types_of(table.id))
+    return key_columns(table, settings, types_of(table.id, settings))

@@ -77,6 +77,20 @@ def positive_as_boolean() -> Conversion:
     return replace(known, plain=positive, family=Prepared(_positives, Booleans()))
 
 
+def one_or_zero(text: str) -> int:
+    return int(int(text) > 0)
+
+
+def _ones(column: pa.Array) -> pa.Array:
+    return pc.if_else(pc.greater(column.cast(pa.string()).cast(pa.int64()), 0), "1", "0")
+
+
+def positive_as_number() -> Conversion:
+    """Return the conversion of JdbcSinkDataTypesConverter's booleans, int16 of 0 and 1."""
+    known = integers.integer(16)
+    return replace(known, plain=one_or_zero, family=Prepared(_ones, known.family))
+
+
 # --- bits -------------------------------------------------------------------------------------------------------------
 
 

@@ -58,18 +58,34 @@ def _prepared(adjusts: bool) -> Callable[[pa.Array], pa.Array]:
     return prepare
 
 
+@dataclass(frozen=True, slots=True)
+class _Dated:
+    """The plain conversion of dates: null for partial ones, an error for those that no calendar has."""
+
+    plain: Callable[[str], Any]
+    adjusts: bool
+
+    def __call__(self, text: str) -> Any:
+        if is_partial(text):
+            return None
+        text = adjusted(text) if self.adjusts else text
+        if int(text[8:10]) > monthrange(int(text[:4]) or 4, int(text[5:7]))[1]:
+            raise ValueError("a day that no calendar has")
+        return self.plain(text)
+
+
 def _of_dates(known: Conversion, adjusts: bool) -> Conversion:
     """Return the conversion with null for partial dates, and adjusted years."""
 
-    def convert(text: str) -> Any:
-        if is_partial(text):
-            return None
-        text = adjusted(text) if adjusts else text
-        if int(text[8:10]) > monthrange(int(text[:4]) or 4, int(text[5:7]))[1]:
-            raise ValueError("a day that no calendar has")
-        return known.plain(text)
+    return replace(known, plain=_Dated(known.plain, adjusts), family=Prepared(_prepared(adjusts), known.family))
 
-    return replace(known, plain=convert, family=Prepared(_prepared(adjusts), known.family))
+
+def without_adjustment(known: Conversion) -> Conversion:
+    """Return the conversion of dates that leaves years below 100 as they are."""
+    family = known.family
+    if not isinstance(family, Prepared) or not isinstance(known.plain, _Dated):
+        return known
+    return replace(known, plain=replace(known.plain, adjusts=False), family=Prepared(_prepared(False), family.family))
 
 
 def date(mode: str, adjusts: bool) -> Conversion:

@@ -775,6 +775,10 @@ class _Parser:
             raw, value = token.raw, token.text
             while self._now.kind == TEXT:
                 raw, value = raw + self._now.raw, value + self._next().text
+            if not value.isascii() and any("\udc80" <= letter <= "\udcff" for letter in value):
+                # bytes that are no text
+                digits = value.encode("utf-8", "surrogateescape").hex()
+                return Default("hex", digits, digits)
             return Default("text", raw, value)
         if token.kind == NUMBER:
             return Default("number", sign + token.text, sign + token.text)
