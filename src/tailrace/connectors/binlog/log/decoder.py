@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,33 +22,13 @@ from tailrace.connectors.binlog.log.json_documents import updated_text
 from tailrace.connectors.binlog.log.plain_rows import parse_row
 from tailrace.connectors.binlog.log.plain_values import value_text
 from tailrace.connectors.binlog.log.position import BinlogBatch, Image, Segment
-from tailrace.connectors.binlog.log.row_kernels import LACKING, NO_IMAGE, NULL
+from tailrace.connectors.binlog.log.row_kernels import LACKING, NO_IMAGE, NULL, Places, Shapes
 from tailrace.errors import DecodeError
 from tailrace.kernels.buffers import readonly
 from tailrace.log.rows.frames import check_offsets, frozen, pooled
 from tailrace.values.texts import Int
 
 LARGEST = (1 << 31) - 1
-
-
-class Places(NamedTuple):
-    """Where the values of rows lie, column by column: of the old images, of the new ones, and which are differences."""
-
-    old_starts: Int32s
-    old_lengths: Int32s
-    starts: Int32s
-    lengths: Int32s
-    differences: Bytes
-
-
-class Shapes(NamedTuple):
-    """The images of a segment as kernels take them."""
-
-    before: Bytes
-    after: Bytes
-    has: Bytes
-    widths: Int32s
-    is_document: Bytes
 
 
 @lru_cache(maxsize=256)
@@ -83,15 +62,13 @@ def located(data: Bytes, offsets: columns.Int64s, form: RowForm, image: Int32s, 
     old = np.empty((2, width * rows if used & 1 else 0), np.int32)
     new = np.empty((2, width * rows if used & 2 else 0), np.int32)
     differences = np.zeros(width * rows if used & 4 else 0, np.uint8)
-    good = row_kernels.locate(
-        data, offsets, image, of.before, of.after, of.has, of.widths, of.is_document, old[0], old[1], new[0], new[1],
-        differences,
-    )  # fmt: skip
+    places = Places(old[0], old[1], new[0], new[1], differences)
+    good = row_kernels.locate(data, offsets, image, of, places)
     if good < rows:
         message = data[offsets[good] : offsets[good + 1]].tobytes()
         parse_row(message, form, images[image[good]])
         raise DecodeError("A row of the log is not understood.", int(offsets[good]))
-    return Places(old[0], old[1], new[0], new[1], differences)
+    return places
 
 
 def decode(segment: Segment) -> BinlogBatch:

@@ -11,7 +11,7 @@ import struct
 from decimal import Decimal
 from typing import TypeAlias
 
-from tailrace.connectors.binlog.log.plain_values import datetime_text, decimal_text
+from tailrace.connectors.binlog.log.packed_values import datetime_text, decimal_text
 from tailrace.connectors.binlog.schema.table_map import Type, packed
 from tailrace.errors import DecodeError
 from tailrace.values.json_text import java_number

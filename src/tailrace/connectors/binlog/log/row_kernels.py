@@ -5,7 +5,7 @@ They never raise: they return the row or event at which they stopped, and `plain
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,26 @@ NULL, LACKING, NO_IMAGE = -1, -2, -3
 _FNV_BASIS, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 _MIX_1, _MIX_2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _MIX_SHIFT = np.uint64(33)
+
+
+class Places(NamedTuple):
+    """Where the values of rows lie, column by column: of the old images, of the new ones, and which are differences."""
+
+    old_starts: Int32s
+    old_lengths: Int32s
+    starts: Int32s
+    lengths: Int32s
+    differences: Bytes
+
+
+class Shapes(NamedTuple):
+    """The images of a segment as kernels take them."""
+
+    before: Bytes
+    after: Bytes
+    has: Bytes
+    widths: Int32s
+    is_document: Bytes
 
 
 @kernel(leaf=True, inlined=True)
@@ -165,31 +185,18 @@ def locate_image(
 
 
 @kernel
-def locate(
-    data: Bytes,
-    offsets: Int64s,
-    image: Int32s,
-    before: Bytes,
-    after: Bytes,
-    has: Bytes,
-    widths: Int32s,
-    is_document: Bytes,
-    old_starts: Int32s,
-    old_lengths: Int32s,
-    starts: Int32s,
-    lengths: Int32s,
-    differences: Bytes,
-) -> Int:
+def locate(data: Bytes, offsets: Int64s, image: Int32s, shapes: Shapes, places: Places) -> int:
     """Find the values of all rows; return the number of rows before the first wrong one.
 
-    `has[image]` has the bits 1 for a before image, 2 for an after image, 4 for partial updates. The arrays of places
-    have an element for each column and row, column by column; those of an image that no row has are empty.
-    `differences` marks values that are differences, in the same order; it is empty if there is no partial update.
+    The arrays of `places` have an element for each column and row, column by column; those of an image that no row has
+    are empty, and so are the differences if there is no partial update.
     """
+    widths, has = shapes.widths, shapes.has
+    old_lengths, lengths = places.old_lengths, places.lengths
     columns, rows = len(widths), len(image)
     documents = 0
     for column in range(columns):
-        documents += is_document[column]
+        documents += shapes.is_document[column]
     for row in range(rows):
         at, end = offsets[row], offsets[row + 1]
         of = image[row]
@@ -197,7 +204,7 @@ def locate(
             # a truncate, which has no row
             at = end
         if has[of] & 1:
-            at = locate_image(data, at, end, before, of, widths, old_starts, old_lengths, row)
+            at = locate_image(data, at, end, shapes.before, of, widths, places.old_starts, old_lengths, row)
             if at < 0:
                 return row
         elif len(old_lengths):
@@ -210,12 +217,13 @@ def locate(
             if data[at] & 1:
                 number = 0
                 for column in range(columns):
-                    if is_document[column]:
-                        differences[column * rows + row] = data[at + 1 + (number >> 3)] >> (number & 7) & 1
+                    if shapes.is_document[column]:
+                        place = column * rows + row
+                        places.differences[place] = data[at + 1 + (number >> 3)] >> (number & 7) & 1
                         number += 1
             at = behind
         if has[of] & 2:
-            at = locate_image(data, at, end, after, of, widths, starts, lengths, row)
+            at = locate_image(data, at, end, shapes.after, of, widths, places.starts, lengths, row)
             if at < 0:
                 return row
         elif len(lengths):
@@ -227,18 +235,10 @@ def locate(
 
 
 @kernel
-def hash_keys(
-    data: Bytes,
-    keys: Int32s,
-    rows: Int,
-    old_starts: Int32s,
-    old_lengths: Int32s,
-    starts: Int32s,
-    lengths: Int32s,
-    hashes: UInt64s,
-    moved: Flags,
-) -> None:
+def hash_keys(data: Bytes, keys: Int32s, rows: int, places: Places, hashes: UInt64s, moved: Flags) -> None:
     """Write a hash of each row's key, and whether the row moves to another key or its key is not wholly known."""
+    old_starts, old_lengths = places.old_starts, places.old_lengths
+    starts, lengths = places.starts, places.lengths
     has_old, has_new = len(old_lengths) > 0, len(lengths) > 0
     for row in range(rows):
         is_new = has_new and lengths[keys[0] * rows + row] != NO_IMAGE
@@ -272,11 +272,10 @@ def hash_keys(
 
 
 @kernel
-def compare_images(
-    data: Bytes, compared: Int32s, rows: Int, old_starts: Int32s, old_lengths: Int32s, starts: Int32s, lengths: Int32s,
-    differences: Bytes, same: Flags,
-) -> None:  # fmt: skip
+def compare_images(data: Bytes, compared: Int32s, rows: int, places: Places, same: Flags) -> None:
     """Mark the rows of which no compared column changes. A value that an image does not carry has not changed."""
+    old_starts, old_lengths = places.old_starts, places.old_lengths
+    starts, lengths, differences = places.starts, places.lengths, places.differences
     for row in range(rows):
         unchanged = True
         for column in compared:

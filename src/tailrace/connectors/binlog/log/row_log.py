@@ -19,7 +19,7 @@ from tailrace.log.rows import frames
 from tailrace.log.rows.segment import RowRun
 
 if TYPE_CHECKING:
-    from tailrace.connectors.binlog.log.decoder import Places
+    from tailrace.connectors.binlog.log.row_kernels import Places
 
 # Kinds of which two values with different bytes are two values in events, too.
 _KINDS = frozenset(
@@ -104,8 +104,7 @@ def key_hashes(
     rows = len(by_row.image)
     hashes, moved = np.empty(rows, np.uint64), np.zeros(rows, np.bool_)
     keys = frames.frozen(np.array([table.index(name) for name in names], np.int32), np.int32)
-    old, new = (places.old_starts, places.old_lengths), (places.starts, places.lengths)
-    row_kernels.hash_keys(frames.frozen(data, np.uint8), keys, rows, *old, *new, hashes, moved)
+    row_kernels.hash_keys(frames.frozen(data, np.uint8), keys, rows, places, hashes, moved)
     return hashes, moved
 
 
@@ -116,6 +115,5 @@ def unchanged(data: Bytes, offsets: Int64s, by_row: RowPlaces, table: TableSchem
     rows = len(by_row.image)
     same = np.zeros(rows, np.bool_)
     compared = frames.frozen(np.array(sorted({table.index(name) for name in names}), np.int32), np.int32)
-    old, new = (places.old_starts, places.old_lengths), (places.starts, places.lengths)
-    row_kernels.compare_images(frames.frozen(data, np.uint8), compared, rows, *old, *new, places.differences, same)
+    row_kernels.compare_images(frames.frozen(data, np.uint8), compared, rows, places, same)
     return same
