@@ -34,7 +34,7 @@ class MySqlNormaliser(Normaliser):
         for name in ("server_id", "thread"):
             leaf = block.get(f"{prefix}{name}")
             if isinstance(leaf, Text) and leaf.isdigit() and leaf != "0":
-                block[f"{prefix}{name}"] = self._leaf([(name, str(leaf))])
+                block[f"{prefix}{name}"] = self._leaf([(name, f"{name}{leaf}")])
 
     def _transaction(self, leaf: object, kind: str = "gtid") -> object:
         text = leaf.string if isinstance(leaf, Text) else None

@@ -221,8 +221,7 @@ EVENTS = (
 )  # fmt: skip
 
 SNAPSHOT_MODES = (
-    "initial", "always", "initial_only", "no_data", "schema_only", "never", "when_needed", "recovery",
-    "schema_only_recovery", "configuration_based",
+    "initial", "always", "initial_only", "no_data", "schema_only", "never", "when_needed", "configuration_based",
 )  # fmt: skip
 
 
@@ -240,9 +239,11 @@ def _snapshot(dialect: Dialect) -> tuple[Option, ...]:
         Option(
             "snapshot.mode", Kind.TEXT,
             "Snapshot before the log: initial (once), initial_only (once, then stop), always (at each start), no_data "
-            "(none), when_needed (once, and again when the log no longer reaches back to the checkpoint), recovery "
-            "(none: tables are read from the catalog anew), configuration_based (as its switches say).",
+            "(none), when_needed (once, and again when the log no longer reaches back to the checkpoint), "
+            "configuration_based (as its switches say).",
             "initial", choices=SNAPSHOT_MODES, refused=(("custom", NO_JVM),),
+            instead=tuple((mode, "no_data", "the checkpoint holds the definitions of tables, so they cannot be lost")
+                          for mode in ("recovery", "schema_only_recovery")),
         ),
         Option("snapshot.locking.mode", Kind.TEXT, "Locks of the snapshot.", "minimal", choices=locking,
                refused=(("custom", NO_JVM),), notice=_NO_LOCKS),
@@ -346,7 +347,7 @@ def _table(dialect: Dialect) -> Options:
         required=("database.hostname", "database.user"),
         event_format="3",
         generations={},
-        modes={"schema_only": "no_data", "never": "no_data", "schema_only_recovery": "recovery"},
+        modes={"schema_only": "no_data", "never": "no_data"},
         settle=_settle,
     )
 

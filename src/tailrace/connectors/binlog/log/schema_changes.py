@@ -173,7 +173,7 @@ def _column(column: ColumnDefinition, place: int, comments: bool) -> dict[str, A
         "nativeType": None,
         "typeName": column.words,
         "typeExpression": column.words,
-        "charsetName": column.charset,
+        "charsetName": None if column.base == "JSON" else column.charset,
         "length": declared.shown_length(known),
         "scale": declared.shown_scale(known),
         "position": place,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.binlog.dialect import Dialect
-from tailrace.connectors.binlog.schema.charsets import canonical
 from tailrace.connectors.binlog.schema.ddl.evolution import resolved_table
 from tailrace.connectors.binlog.schema.ddl.parser import parse
 from tailrace.connectors.binlog.schema.ddl.statements import CreateTable
@@ -81,9 +80,7 @@ def databases(session: Connection[Any]) -> dict[str, Database]:
         "SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA",
     )
     return {
-        name: Database(name, canonical(charset), collation)
-        for name, charset, collation in sorted(found)
-        if name not in BUILT_IN
+        name: Database(name, charset, collation) for name, charset, collation in sorted(found) if name not in BUILT_IN
     }
 
 

@@ -36,7 +36,7 @@ def charset_of_collation(name: str) -> str:
     if name.startswith("uca1400"):
         # MariaDB's short names leave the character set to the table
         return ""
-    return canonical(name.partition("_")[0])
+    return name.partition("_")[0]
 
 
 def canonical(name: str) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from tailrace.connectors.binlog.schema.charsets import canonical
+
 Name = tuple[str, str]
 """A table's name: database and table."""
 
@@ -73,7 +75,7 @@ class ColumnDefinition:
         if self.compressed:
             words.append("compressed")
         if self.charset is not None:
-            words.append(f"character set {self.charset}")
+            words.append(f"character set {canonical(self.charset)}")
         return " ".join(words)
 
     def to_json(self) -> list[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tailrace.connectors.binlog.schema.charsets import charset_of
+from tailrace.connectors.binlog.schema.charsets import canonical, charset_of
 from tailrace.connectors.binlog.schema.definition import ColumnDefinition, TableDefinition
 from tailrace.connectors.binlog.schema.table_map import TableMap, Type
 
@@ -116,7 +116,7 @@ def _column_misfit(column: ColumnDefinition, given: TableMap, place: int, checks
         return f"{where} is {column.words} by its definition, and {kind.name} in the log"
     if kind in _LONG and column.base in _SHORT:
         # a TEXT or BLOB, which the server makes of what is too long for its type
-        most = 1 if column.charset is None else _MOST_BYTES.get(column.charset, 1)
+        most = 1 if column.charset is None else _MOST_BYTES.get(canonical(column.charset), 1)
         if (column.length or 1) * most < 256:
             return f"{where} is {column.words} by its definition, and {kind.name} in the log"
     # a period's columns and those of a primary key are nullable nowhere
@@ -130,7 +130,11 @@ def _column_misfit(column: ColumnDefinition, given: TableMap, place: int, checks
     collation = given.collations[place] if given.collations else None
     if collation is not None and column.charset is not None and kind not in (Type.JSON,):
         found = charset_of(collation)
-        if found is not None and found != column.charset and not (found == "binary" and column.base == "JSON"):
+        if (
+            found is not None
+            and found != canonical(column.charset)
+            and not (found == "binary" and column.base == "JSON")
+        ):
             return f"{where} has the character set {column.charset} by its definition, and {found} in the log"
     labels = given.labels[place] if given.labels else None
     if labels is not None and len(labels) != len(column.labels):
@@ -147,7 +151,7 @@ def _length_misfit(column: ColumnDefinition, kind: Type, meta: int, where: str) 
     elif kind is Type.BIT:
         expected = 1 if column.length is None else column.length
     elif kind in (Type.VARCHAR, Type.STRING) and column.length is not None:
-        most = 1 if column.charset is None else _MOST_BYTES.get(column.charset, 1)
+        most = 1 if column.charset is None else _MOST_BYTES.get(canonical(column.charset), 1)
         expected = column.length * most
     elif kind is Type.ENUM:
         expected = 1 if len(column.labels) < 256 else 2

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors import stores
-from tailrace.connectors.binlog.dialect import DIALECTS, Dialect
+from tailrace.connectors.binlog.dialect import DIALECTS, MARIADB, MYSQL, Dialect
 from tailrace.connectors.binlog.server.errors import explain, number_of, text_of
 from tailrace.errors import PrerequisiteError
 
@@ -34,6 +34,7 @@ _SETTINGS: tuple[tuple[str, str], ...] = (
     # the causes of failures are told by English texts
     ("lc_messages", "'en_US'"),
 )
+_UNKNOWN_VARIABLE = 1193
 _ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 
 
@@ -46,8 +47,9 @@ def settings(dialect: Dialect, limit_ms: int = 0) -> list[str]:
     """Return the statements that a session begins with. A statement of it may take `limit_ms`; 0: without limit."""
     name, units = dialect.statement_timeout
     limit = limit_ms * units
-    pairs = [*_SETTINGS, (name, f"{limit:.3f}" if units < 1 else str(int(limit)))]
-    return ["SET NAMES utf8mb4", "SET " + ", ".join(f"SESSION {n} = {value}" for n, value in pairs), _ISOLATION]
+    fixed = ", ".join(f"SESSION {variable} = {value}" for variable, value in _SETTINGS)
+    number = f"{limit:.3f}" if units < 1 else str(int(limit))
+    return ["SET NAMES utf8mb4", f"SET {fixed}", _ISOLATION, f"SET SESSION {name} = {number}"]
 
 
 def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = True) -> Connection[Any]:
@@ -81,6 +83,7 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
     except (pymysql.err.Error, OSError, EOFError) as error:
         raise explain(error, config, dialect.tls_modes) from None
     try:
+        _demand_dialect(session, dialect)
         with session.cursor() as cursor:
             for statement in () if dump else config["database.initial.statements"]:
                 try:
@@ -91,7 +94,12 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
                         "Correct the statement: every session runs it.",
                     ) from None
             for statement in settings(dialect, limit_ms):
-                cursor.execute(statement)
+                try:
+                    cursor.execute(statement)
+                except pymysql.err.OperationalError as error:
+                    # MySQL 5.6 has no limit for statements
+                    if number_of(error) != _UNKNOWN_VARIABLE or statement != settings(dialect, limit_ms)[-1]:
+                        raise
     except (pymysql.err.Error, OSError, EOFError) as error:
         session.close()
         raise explain(error, config, dialect.tls_modes) from None
@@ -99,6 +107,17 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
         session.close()
         raise
     return session
+
+
+def _demand_dialect(session: Connection[Any], dialect: Dialect) -> None:
+    """Raise PrerequisiteError if the server is the other dialect's."""
+    version = session.get_server_info()
+    actual = MARIADB if "mariadb" in version.lower() else MYSQL
+    if actual is not dialect:
+        raise PrerequisiteError(
+            f"The server is {actual.title} ({version}), and the connector that of {dialect.title}.",
+            f"Name the connector of {actual.title}: connector.class={actual.class_name}.",
+        )
 
 
 def rows(session: Connection[Any], statement: str, *values: Any) -> list[tuple[Any, ...]]:

@@ -25,9 +25,10 @@ _TIME = re.compile(r"(-?)(?:(\d+) )?(\d+):(\d+)(?::(\d+))?(?:\.(\d+))?")
 def default_value(column: Column, known: Conversion, settings: EventSettings) -> Any:
     """Return the default's JSON form; ABSENT if the schema has none."""
     found = default_of(column)
-    if found is None or found.kind in ("null", "expression"):
-        return ABSENT
     kind = sql_type(column)
+    if found is None or found.kind in ("null", "expression") or kind.base == "uuid":
+        # Debezium shows no default of a UUID
+        return ABSENT
     if found.kind == "now":
         # the server's clock is no constant: the epoch stands for it where null may not
         return ABSENT if column.nullable and kind.base == "timestamp" else known.zero

@@ -33,7 +33,7 @@ def resolved(column: ColumnDefinition, charset: str | None, *, has_json: bool) -
     if not is_text(column):
         return column if column.charset is None else replace(column, charset=None)
     if column.base in ("NCHAR", "NVARCHAR", "NATIONAL"):
-        return replace(column, charset="utf8mb3")
+        return replace(column, charset="utf8")
     found = column.charset or charset
     if found == "binary" and column.words in _OF_BYTES:
         return replace(column, words=_OF_BYTES[column.words], charset=None)
@@ -55,7 +55,10 @@ def _with_history(table: TableDefinition) -> TableDefinition:
     end = ends[0]
     return replace(
         table,
-        columns=tuple(replace(column, nullable=False) if column.period else column for column in table.columns),
+        columns=tuple(
+            replace(column, nullable=False) if column.name == end and table.primary else column
+            for column in table.columns
+        ),
         primary=(*table.primary, end) if table.primary and end not in table.primary else table.primary,
         unique=tuple(
             index if end in index.columns else index._replace(columns=(*index.columns, end)) for index in table.unique

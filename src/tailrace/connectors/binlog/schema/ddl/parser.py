@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from tailrace.connectors.binlog.schema.charsets import canonical, charset_of_collation
+from tailrace.connectors.binlog.schema.charsets import charset_of_collation
 from tailrace.connectors.binlog.schema.ddl.statements import (
     Action,
     AlterTable,
@@ -312,7 +312,7 @@ class _Parser:
             self._equals()
             if self._take("DEFAULT"):
                 return ""
-            name = canonical(self._name())
+            name = self._name().lower()
             if self._take("COLLATE"):
                 self._equals()
                 self._name()
@@ -704,7 +704,7 @@ class _Parser:
         """Return the character set that comes next; "" if a word leaves it open, None for other words."""
         if self._take("CHARACTER", "SET") or self._take("CHARSET") or self._take("CHAR", "SET"):
             self._equals()
-            return canonical(self._name())
+            return self._name().lower()
         if self._take("COLLATE"):
             self._equals()
             return charset_of_collation(self._name())
@@ -808,7 +808,7 @@ class _Parser:
 def _settled(column: ColumnDefinition) -> ColumnDefinition:
     """Return a column with what its type's words imply."""
     if column.base == "SERIAL":
-        return replace(column, nullable=False, automatic=True)
+        return replace(column, words="BIGINT UNSIGNED", nullable=False, automatic=True)
     return column
 
 
