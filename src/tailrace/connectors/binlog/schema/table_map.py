@@ -185,7 +185,8 @@ def _optional(body: bytes, types: tuple[Type, ...], is_mariadb: bool) -> dict[st
     count = len(types)
     # MariaDB has a sign of YEARs, MySQL has not
     numeric = [place for place, kind in enumerate(types) if kind in _NUMERIC or (is_mariadb and kind is Type.YEAR)]
-    texts = [place for place, kind in enumerate(types) if kind in _TEXT]
+    # MariaDB takes shapes for texts, of the collation `binary`
+    texts = [place for place, kind in enumerate(types) if kind in _TEXT or (is_mariadb and kind is Type.GEOMETRY)]
     labelled = [place for place, kind in enumerate(types) if kind in (Type.ENUM, Type.SET)]
     unsigned: list[bool | None] = [None] * count
     collations: list[int | None] = [None] * count

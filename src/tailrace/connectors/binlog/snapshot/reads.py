@@ -42,12 +42,13 @@ class Origin:
 def selected(column: Column, *, exact: bool) -> str:
     """Return the expression that reads a column; `exact` is the form of copies.
 
-    A server prints a FLOAT with six digits, which events show; copies keep its value.
+    A server prints a FLOAT with six digits, and a DOUBLE(m,d) with d of them behind the point, which events show; copies
+    keep their values.
     """
     if not column.name:
         return "null"
     name, kind = quoted(column.name), base(column)
-    if kind == "float" and exact:
+    if kind in ("float", "double") and exact:
         return f"{name} + 0e0"
     return f"{name} + 0" if _ZEROFILL.search(column.type_name) else name
 
