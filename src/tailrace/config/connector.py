@@ -53,6 +53,7 @@ class Traits:
       notifications name the database too; `schema_changes_name_database`: so do records of schema changes.
     - `has_schemas`: tables are in schemas of a database; without, the database takes the schema's place in names, and
       source blocks have no `schema`.
+    - `skips_changes`: skipped.operations names operations of the log: a change of a key is an update, and no delete.
     - `value_rules`: the entry of a configuration, made by `Options.settle`, that its conversions of values read as
       `EventSettings.own`; it is hashable.
     - `transforms`: its own transforms as `module:attribute`, by the text of `transforms.<name>.type`. They take
@@ -69,6 +70,7 @@ class Traits:
     schema_changes_name_database: bool = True
     has_schemas: bool = True
     value_rules: str = ""
+    skips_changes: bool = False
     transforms: Mapping[str, str] = field(default_factory=dict)
     gives_blocks: bool = False
     splits_tables: bool = True

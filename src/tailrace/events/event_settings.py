@@ -180,7 +180,7 @@ class EventSettings:
     - `key_format`, `value_format`, `header_format`: the formats of key.converter, value.converter and header.converter,
       with their options;
     - `transforms`: the transforms that the option names, made from their options;
-    - `several_databases`, `schema_changes_name_database`, `has_schemas`: traits of the connector; `own` is what its
+    - `several_databases`, `schema_changes_name_database`, `has_schemas`, `skips_changes`: traits of the connector; `own` is what its
       conversions read;
     - `typed`: None if keys and values are bytes;
     - `blocks`: row.blocks, "" for rows of records;
@@ -232,6 +232,7 @@ class EventSettings:
     schema_changes_name_database: bool = True
     has_schemas: bool = True
     own: Hashable = None
+    skips_changes: bool = False
     naming: TopicNaming = field(default_factory=TopicNaming)
     shaping: Shaping = field(default_factory=Shaping)
     columns: tuple[str, ...] = COLUMNS
@@ -378,6 +379,7 @@ class EventSettings:
             several_databases=traits.several_databases,
             schema_changes_name_database=traits.schema_changes_name_database,
             has_schemas=traits.has_schemas,
+            skips_changes=traits.skips_changes,
             own=options.get(traits.value_rules) if traits.value_rules else None,
             naming=TopicNaming.from_options(options),
             shaping=Shaping.from_options(options),

@@ -126,7 +126,8 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         at, now_us = until.log, self._runtime.time_ns() // 1000
         context = ChangeContext(at.file, at.end, "", 0, now_us, at.text(), 0)
         records = ((record, replace(context, ordinal=number)) for number, record in enumerate(self._chunks.records()))
-        return [SchemaChangesTask(tuple(records), settings, snapshot=True)]
+        ends = until.snapshot is None or not len(until.snapshot.plan)
+        return [SchemaChangesTask(tuple(records), settings, snapshot=True, ends=ends)]
 
     def close(self) -> None:
         self._chunks.close()

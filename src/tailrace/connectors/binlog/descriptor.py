@@ -21,6 +21,7 @@ def _descriptor(dialect: Dialect, names: tuple[str, ...]) -> Descriptor:
             system_tables=_SYSTEM,
             has_schemas=False,
             value_rules="binlog.values",
+            skips_changes=True,
             gives_blocks=True,
         ),
         title=dialect.title,

@@ -31,22 +31,29 @@ _EPOCH = "1970-01-01 00:00:00"
 
 @dataclass(frozen=True, slots=True)
 class SchemaChangesTask:
-    """Records of schema changes, each with its place. `snapshot`: they tell of the catalog at a snapshot's begin."""
+    """Records of schema changes, each with its place. `snapshot`: they tell of the catalog at a snapshot's begin, and
+    the last one is also its end if `ends`."""
 
     records: tuple[tuple[bytes, ChangeContext], ...]
     settings: EventSettings
     snapshot: bool = False
+    ends: bool = False
 
     def read(self) -> Iterator[pa.RecordBatch]:
         schemas = key_schema(self.settings), value_schema(self.settings, FORM)
         now_ms = time.time_ns() // 1_000_000
         yield single_rows(
             (
-                _single(record_of(content), place, schemas, now_ms, self.settings, self.snapshot)
-                for content, place in self.records
+                _single(record_of(content), place, schemas, now_ms, self.settings, self._marker(number))
+                for number, (content, place) in enumerate(self.records, 1)
             ),
             self.settings,
         )
+
+    def _marker(self, number: int) -> Marker:
+        if not self.snapshot:
+            return Marker.FALSE
+        return Marker.LAST if self.ends and number == len(self.records) else Marker.TRUE
 
 
 def task(records: Sequence[tuple[bytes, ChangeContext]], settings: EventSettings) -> SchemaChangesTask:
@@ -85,9 +92,8 @@ def _single(
     schemas: tuple[Any, Any],
     now_ms: int,
     settings: EventSettings,
-    snapshot: bool,
+    marker: Marker,
 ) -> Single:
-    marker = Marker.TRUE if snapshot else Marker.FALSE
     table = None if found.names is None else ",".join(name[1] for name in in_hash_order(found.names))
     source = {
         "version": settings.version,

@@ -88,9 +88,9 @@ class ColumnDefinition:
         fields: list[Any] = [
             self.name, self.words, flags, self.length, self.scale, self.charset,
             None if self.default is None else list(self.default), self.comment,
-            list(map(list, zip(self.labels, self.literals, strict=True))), self.period,
+            list(map(list, zip(self.labels, self.literals, strict=True))), self.period or None,
         ]  # fmt: skip
-        while len(fields) > 3 and fields[-1] in (None, [], ""):
+        while len(fields) > 3 and (fields[-1] is None or fields[-1] == []):
             fields.pop()
         return fields
 
@@ -101,11 +101,11 @@ class ColumnDefinition:
         return cls(
             name, words, length, scale, tuple(one for one, _ in labels), tuple(one for _, one in labels), charset,
             not flags & 1, None if default is None else Default(*default), bool(flags & 2), bool(flags & 4),
-            bool(flags & 8), bool(flags & 16), comment, period,
+            bool(flags & 8), bool(flags & 16), comment, period or "",
         )  # fmt: skip
 
 
-_EMPTY: list[Any] = [None, None, 0, None, None, None, None, None, [], ""]
+_EMPTY: list[Any] = [None, None, 0, None, None, None, None, None, [], None]
 _SIGNS = ("unsigned", "signed", "zerofill")
 
 

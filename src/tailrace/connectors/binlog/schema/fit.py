@@ -6,6 +6,7 @@ names, signs, character sets and labels. A definition that was followed wrongly 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from tailrace.connectors.binlog.schema.charsets import canonical, charset_of
@@ -53,6 +54,8 @@ _MOST_BYTES = {
 }  # fmt: skip
 _SHORT = ("CHAR", "CHARACTER", "NCHAR", "BINARY", "VARCHAR", "VARCHARACTER", "NVARCHAR", "VARBINARY", "NATIONAL")
 _INTEGERS = (Type.TINY, Type.SHORT, Type.INT24, Type.LONG, Type.LONGLONG)
+# columns of functional indexes of MySQL before 8.0.17 have a hash as their name
+_FUNCTIONAL = re.compile(r"[0-9a-f]{32}")
 _HIDDEN = (Type.LONGLONG, Type.TIMESTAMP2)
 
 
@@ -86,7 +89,7 @@ def _named_misfit(table: TableDefinition, given: TableMap, names: tuple[str, ...
 
 def _is_hidden(name: str, table: TableDefinition) -> bool:
     """Return True for a column that the server adds and no definition shows."""
-    if name.startswith(("DB_ROW_HASH_", "!hidden!", "my_row_id")):
+    if name.startswith(("DB_ROW_HASH_", "!hidden!")) or _FUNCTIONAL.fullmatch(name):
         return True
     return table.versioned and name in ("row_start", "row_end")
 

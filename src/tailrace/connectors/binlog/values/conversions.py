@@ -10,6 +10,7 @@ from typing import Any
 
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.columns.logical import ABSENT, FLOAT, STRING, array, semantic
+from tailrace.connectors.binlog.dialect import MARIADB
 from tailrace.connectors.binlog.values import declared, geometry, numbers, temporal
 from tailrace.connectors.binlog.values.converted import converted, gives_null
 from tailrace.connectors.binlog.values.defaults import default_value
@@ -188,10 +189,14 @@ def plan_columns(table: TableSchema, settings: EventSettings) -> tuple[tuple[Col
     Columns that only the log knows have no name, and are not shown.
     """
     plans, unknown = shown_columns(table, settings, types_of(table.id, settings))
-    if settings.shaping.comments or settings.connector == "mariadb":
-        # Debezium's connector for MariaDB shows comments whatever the option says
+    if _documents(settings):
         plans = tuple(_documented(plan, table.columns[plan.index].comment) for plan in plans)
     return tuple(plan for plan in plans if plan.source_name), tuple(name for name in unknown if name)
+
+
+def _documents(settings: EventSettings) -> bool:
+    """Return True if schemas show comments; Debezium's connector for MariaDB does it whatever the option says."""
+    return settings.shaping.comments or settings.connector == MARIADB.name
 
 
 def _documented(plan: ColumnPlan, comment: str | None) -> ColumnPlan:
@@ -200,4 +205,7 @@ def _documented(plan: ColumnPlan, comment: str | None) -> ColumnPlan:
 
 def plan_key(table: TableSchema, settings: EventSettings) -> tuple[ColumnPlan, ...]:
     """Return the columns of the key in the key's order, unshaped."""
-    return key_columns(table, settings, types_of(table.id, settings))
+    plans = key_columns(table, settings, types_of(table.id, settings))
+    return (
+        tuple(_documented(plan, table.columns[plan.index].comment) for plan in plans) if _documents(settings) else plans
+    )

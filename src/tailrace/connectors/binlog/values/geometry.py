@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 from tailrace.values import binaries
@@ -11,6 +12,7 @@ from tailrace.values.geometry import GEOMETRY, POINT
 
 _EMPTY = b"\x01\x07\x00\x00\x00\x00\x00\x00\x00"
 _POINT_SIZE = 21
+_DOCUMENTED = replace(GEOMETRY, doc="Geometry")
 
 
 def _parts(text: str) -> tuple[int | None, bytes]:
@@ -40,7 +42,7 @@ def point_value(text: str) -> dict[str, Any]:
 
 
 def geometry() -> Conversion:
-    return Conversion(GEOMETRY, geometry_value, zero={"wkb": binaries.base64_text(_EMPTY), "srid": None})
+    return Conversion(_DOCUMENTED, geometry_value, zero={"wkb": binaries.base64_text(_EMPTY), "srid": None})
 
 
 def point() -> Conversion:
