@@ -95,6 +95,9 @@ def decode(segment: Segment) -> BinlogBatch:
         batch.before = _image(table, data, places.old_starts, places.old_lengths, rows, None)
     if len(places.lengths):
         starts, lengths = places.starts, places.lengths
+        ends = np.array([one.ends for one in by_row.images], np.bool_)[by_row.image]
+        if ends.any():
+            lengths = np.where(np.tile(ends, len(table.form)), NO_IMAGE, lengths).astype(np.int32)
         if len(places.old_lengths) and (lengths == LACKING).any():
             # what an after image leaves out is as it was
             kept = (lengths == LACKING) & (places.old_lengths != NO_IMAGE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tailrace.connectors.binlog.log.dump import ServerRefused
 from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
 from tailrace.connectors.binlog.log.identity import ServerIdentity
@@ -73,6 +75,11 @@ def refused(error: ServerRefused) -> TailraceError | None:
             f"The user may not read the log: {error.text.rstrip('.')}.", "Grant REPLICATION SLAVE to the user."
         )
     return None
+
+
+def is_amiss(error: ServerRefused) -> bool:
+    """Return True if the server finds no event at the place that it was asked for: what lies there is another log."""
+    return error.code == _FATAL and bool(re.search(r"max_allowed_packet|bogus|checksum|crc", error.text, re.IGNORECASE))
 
 
 def lasting(error: Exception) -> TailraceError | None:

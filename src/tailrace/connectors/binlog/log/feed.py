@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors.binlog.log import faults
-from tailrace.connectors.binlog.log.dump import Dump
+from tailrace.connectors.binlog.log.dump import Dump, ServerRefused
 from tailrace.connectors.binlog.log.gtids import MysqlGtids
 from tailrace.connectors.binlog.log.identity import ServerIdentity
 from tailrace.connectors.binlog.log.indexed_run import Rows
@@ -199,6 +199,8 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
     def setback(self, error: BaseException) -> Setback:
         if not isinstance(error, Exception):
             return Setback.last(TailraceError(f"Reading the log has ended: {type(error).__name__}"))
+        if isinstance(error, ServerRefused) and not self.indexer.has_begun and faults.is_amiss(error):
+            return Setback.last(self.indexer.replaced())
         lasting = faults.lasting(error)
         if lasting is not None:
             return Setback.last(lasting)

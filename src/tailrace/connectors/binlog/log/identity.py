@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 _WANTED = (
     "version", "log_bin", "binlog_format", "binlog_row_image", "server_uuid", "server_id", "gtid_mode", "gtid_purged",
-    "gtid_executed", "gtid_binlog_pos", "gtid_binlog_state",
+    "gtid_executed", "gtid_binlog_pos", "hostname", "port",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """A server: its UUID ("" for a MariaDB, which has none), the transactions that it has executed and those that its
-    log no longer has, and the end of its log."""
+    """A server: its UUID (of a MariaDB, which has none, its id and address), the transactions that it has executed and
+    those that its log no longer has, and the end of its log."""
 
     is_mariadb: bool
     uuid: str
@@ -55,8 +55,13 @@ def identify(connection: Connection[Any]) -> ServerIdentity:
     row = log_end(connection, given["version"], is_mariadb)
     file, end = str(row[0]), int(row[1])
     if is_mariadb:
-        executed = str(MariadbGtids(given.get("gtid_binlog_pos", "")))
-        return ServerIdentity(True, "", executed, "", bool(executed), file, end)
+        with connection.cursor() as cursor:
+            # of the same moment as the position
+            cursor.execute("SELECT BINLOG_GTID_POS(%s, %s)", (file, end))
+            (shown,) = cursor.fetchone() or (None,)
+        executed = str(MariadbGtids(given.get("gtid_binlog_pos", "") if shown is None else str(shown)))
+        name = f"{given.get('server_id')}@{given.get('hostname')}:{given.get('port')}"
+        return ServerIdentity(True, name, executed, "", True, file, end)
     has_gtids = given.get("gtid_mode", "OFF").upper() == "ON"
     # the fifth column is of the same moment as the position
     shown = str(row[4]) if len(row) > 4 and row[4] is not None else given.get("gtid_executed", "")

@@ -31,9 +31,10 @@ from tailrace.connectors.binlog.log.position import (
     RowPlaces,
     number_of,
 )
-from tailrace.connectors.binlog.log.row_log import key_hashes, unchanged
+from tailrace.connectors.binlog.log.row_log import current, key_hashes, unchanged
 from tailrace.connectors.binlog.schema.statement import UNCAPTURED, Outcome, Place, Statement
 from tailrace.connectors.binlog.schema.table_map import TableMap, Type, parse
+from tailrace.connectors.binlog.schema.tables import HISTORY_END
 from tailrace.errors import DecodeError, PositionLost, PrerequisiteError
 from tailrace.kernels.buffers import readonly
 from tailrace.log import contracts
@@ -235,7 +236,9 @@ class Indexer:
         origin = position.resumes
         self._executed = self._set(origin.gtids)
         self._format = Format()
-        self._file, self._file_number, self._at = origin.file, self._name(origin.file), max(origin.start, 0)
+        # another server says where its log is
+        self._file, self._at = ("", 0) if by_id else (origin.file, max(origin.start, 0))
+        self._file_number = self._name(self._file)
         self._shown = self._at
         self._maps: dict[int, bytes] = {}
         self._forms: dict[bytes, _Form] = {}
@@ -262,6 +265,11 @@ class Indexer:
     def read_to(self) -> tuple[str, int]:
         """File and position up to which events have been read in this session."""
         return self._file, self._at
+
+    @property
+    def has_begun(self) -> bool:
+        """True once this session has sent a transaction."""
+        return self._is_checked
 
     @property
     def is_open(self) -> bool:
@@ -427,12 +435,13 @@ class Indexer:
         if not self._is_checked:
             self._is_checked = True
             if origin.mark and (self._file != origin.file or one.start != origin.start or one.mark != origin.mark):
-                raise self._replaced()
+                raise self.replaced()
         at_position = self._file == position.file and one.start == position.start
         if at_position and position.mark and one.mark != position.mark:
-            raise self._replaced()
+            raise self.replaced()
 
-    def _replaced(self) -> Replaced:
+    def replaced(self) -> Replaced:
+        """Return the error for a log that is not the one that was read before."""
         position = self._position
         return Replaced(
             f"The server's log has another transaction at {position.file}:{position.start} than the one that was read "
@@ -781,6 +790,7 @@ class Indexer:
             pos=np.array([event.pos for _, event in parts], np.int64)[event_of], row=number.astype(np.int32),
             image=image[event_of], statement=statement[event_of], images=images, statements=statements,
         )  # fmt: skip
+        by_row, op, version = self._without_history(data, offsets, rows, by_row, op, version)
         is_idle, idle = self._unchanged(data, offsets, rows, by_row, op, version)
         version = np.where(is_idle, UNCAPTURED, version).astype(np.int32)
         left_out = np.array([one.is_left_out for one in found] or [False], np.bool_)
@@ -879,6 +889,31 @@ class Indexer:
             if is_same:
                 keep &= (transaction != place) | (ordinal >= position.consumed)
         return keep
+
+    def _without_history(
+        self, data: Bytes, offsets: Int64s, rows: Int64s, by_row: RowPlaces, op: Bytes, version: Int32s
+    ) -> tuple[RowPlaces, Bytes, Int32s]:
+        """Leave out the rows of versioned tables that are history; an update that makes a row history deletes it."""
+        for number in np.unique(version[version >= 0]).tolist():
+            table = self.versions[number]
+            column = next((place for place, one in enumerate(table.columns) if one.kind == HISTORY_END), -1)
+            if column < 0:
+                continue
+            mine = np.flatnonzero((version == number) & (op != ord("t")))
+            messages, bounds = frames.gather(data, offsets, rows[mine])
+            was, holds = current(messages, bounds, by_row.part(mine), table, column)
+            is_update = op[mine] == ord("u")
+            gone = np.where(is_update, ~was & ~holds, ~np.where(op[mine] == ord("d"), was, holds))
+            version[mine[gone]] = UNCAPTURED
+            ended = mine[is_update & was & ~holds]
+            if len(ended):
+                images = list(by_row.images)
+                for place in np.unique(by_row.image[ended]).tolist():
+                    images.append(images[place]._replace(op=ord("d"), ends=True))
+                    by_row.image[ended[by_row.image[ended] == place]] = len(images) - 1
+                by_row.images = tuple(images)
+                op[ended] = ord("d")
+        return by_row, op, version
 
     def _unchanged(
         self, data: Bytes, offsets: Int64s, rows: Int64s, by_row: RowPlaces, op: Bytes, version: Int32s

@@ -73,6 +73,8 @@ def parse_row(message: bytes, form: RowForm, image: Image) -> PlainRow:
         if image.is_partial:
             flags, at = _differences(message, at, form, image)
         after, at = _image(message, at, form, image.after)
+        if image.ends:
+            after = None
     if at != len(message):
         raise DecodeError(f"A row of the log has {len(message)} bytes, and its values {at}.", at)
     return PlainRow(before, after, flags)

@@ -57,7 +57,7 @@ class BinlogPosition:
     is recognized again; `gtid` is its id, if it is read in part. `consumed` is None if it has been read whole, else the
     number of its rows that have been read. `end` is where the next transaction begins; inside of one it has no meaning.
     `gtids` are the transactions executed up to here, without one that is read in part. `epoch` counts the servers that
-    the query has read from one after another, `server` is the last one: its UUID, or "" for a MariaDB. `held` is the
+    the query has read from one after another, `server` is the last one (see `ServerIdentity.uuid`). `held` is the
     first transaction that is prepared and not over. `at_us` is the time of the last commit; it does not count in
     comparisons.
 
@@ -122,12 +122,14 @@ Committed = NewType("Committed", BinlogPosition)
 
 class Image(NamedTuple):
     """What a rows event says of all of its rows: the operation (c, u or d), which columns its images have (a byte for
-    each column, 1 if it is there), and whether JSON values of the after image are differences."""
+    each column, 1 if it is there), and whether JSON values of the after image are differences. `ends`: the after image
+    is that of a row which has become history, so it is not shown."""
 
     op: int
     before: bytes
     after: bytes
     is_partial: bool = False
+    ends: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

@@ -117,3 +117,25 @@ def unchanged(data: Bytes, offsets: Int64s, by_row: RowPlaces, table: TableSchem
     compared = frames.frozen(np.array(sorted({table.index(name) for name in names}), np.int32), np.int32)
     row_kernels.compare_images(frames.frozen(data, np.uint8), compared, rows, places, same)
     return same
+
+
+# The ends of rows that hold: the greatest timestamps of MariaDB, with microseconds, and the greatest transaction id.
+_HOLDING = (b"\x7f\xff\xff\xff\x0f\x42\x3f", b"\xff\xff\xff\xff\x0f\x42\x3f", b"\xff" * 8)
+
+
+def current(data: Bytes, offsets: Int64s, by_row: RowPlaces, table: BinlogTable, column: int) -> tuple[Flags, Flags]:
+    """Return which rows of a versioned table held before the change, and which hold after it, by their `column`.
+
+    An image that is not there, or that lacks the column, counts as one that does not hold. Raises DecodeError.
+    """
+    places = _located(data, offsets, by_row, table)
+    rows = len(by_row.image)
+    part = slice(column * rows, (column + 1) * rows)
+
+    def holds(starts: Int32s, lengths: Int32s) -> Flags:
+        if not len(lengths):
+            return np.zeros(rows, np.bool_)
+        pairs = zip(starts[part].tolist(), lengths[part].tolist(), strict=True)
+        return np.array([length > 0 and data[start : start + length].tobytes() in _HOLDING for start, length in pairs])
+
+    return holds(places.old_starts, places.old_lengths), holds(places.starts, places.lengths)
