@@ -1,20 +1,30 @@
-"""Notifications about snapshots of tables. Planner."""
+"""Notifications about snapshots of tables that are read by a SnapshotPlan. Planner."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from tailrace.config.filters import table_name
-from tailrace.connectors.postgres.snapshot.session import SnapshotProgress
 from tailrace.log.notifications import PendingNotifications
 from tailrace.process.runtime import Runtime
+from tailrace.snapshot.plan import SnapshotPlan
 
 Table = tuple[str, str]
 """Schema and table."""
 
 
-class TableNotifications(PendingNotifications[Table, SnapshotProgress]):
+class PlannedSnapshot(Protocol):
+    """A snapshot of which `done` chunks of the plan have been read."""
+
+    @property
+    def plan(self) -> SnapshotPlan: ...
+
+    @property
+    def done(self) -> int: ...
+
+
+class TableNotifications(PendingNotifications[Table, PlannedSnapshot]):
     """Pending notifications of one query; a table without rows has no chunks.
 
     `failing` returns the tables whose conditions fail in the snapshot that begins: they are not read.
@@ -35,7 +45,7 @@ class TableNotifications(PendingNotifications[Table, SnapshotProgress]):
         for table in failing:
             self._add(self._initial.scanned([*self._rows, *failing], table, 0, "SQL_EXCEPTION"))
 
-    def chunks(self, before: SnapshotProgress, after: SnapshotProgress, *, asked: bool) -> None:
+    def chunks(self, before: PlannedSnapshot, after: PlannedSnapshot, *, asked: bool) -> None:
         if not self.are_wanted:
             return
         plan = after.plan
