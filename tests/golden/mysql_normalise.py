@@ -93,6 +93,9 @@ class MySqlNormaliser(Normaliser):
         leaf = event.get("iodebeziumserverid")
         if isinstance(leaf, Text) and leaf != NULL:
             event["iodebeziumserverid"] = self._leaf([("server_id", str(leaf))])
+        thread = event.get("iodebeziumthread")
+        if isinstance(thread, Text) and thread != NULL:
+            event["iodebeziumthread"] = self._leaf([("thread", f"thread{thread}")])
         for name in ("iodebeziumtxid", "iodebeziumtransactionid"):
             if name in event:
                 event[name] = self._transaction(event[name])

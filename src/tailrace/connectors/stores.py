@@ -90,7 +90,7 @@ def _pem(path: str, content: bytes, password: str, with_key: bool) -> bytes:
     if content.startswith(b"-----BEGIN"):
         raise PrerequisiteError(
             f"The store {path} is a PEM file.",
-            "Set mongodb.ssl.keystore.type or mongodb.ssl.truststore.type to PEM.",
+            "Say so in the option of its type: PEM.",
         )
     try:
         found = pkcs12.load_pkcs12(content, password.encode() if password else None)

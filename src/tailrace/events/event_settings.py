@@ -180,8 +180,8 @@ class EventSettings:
     - `key_format`, `value_format`, `header_format`: the formats of key.converter, value.converter and header.converter,
       with their options;
     - `transforms`: the transforms that the option names, made from their options;
-    - `several_databases`, `schema_changes_name_database`, `has_schemas`, `skips_changes`: traits of the connector; `own` is what its
-      conversions read;
+    - `several_databases`, `schema_changes_name_database`, `has_schemas`, `skips_changes`: traits of the connector;
+    - `own`: what the connector's conversions read;
     - `typed`: None if keys and values are bytes;
     - `blocks`: row.blocks, "" for rows of records;
     - `routing`: the tables whose blocks go into another table;

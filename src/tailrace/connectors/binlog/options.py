@@ -211,7 +211,7 @@ EVENTS = (
             Option("converters", Kind.LIST,
                    "Names of converters, of Debezium's classes TinyIntOneToBooleanConverter, "
                    "JdbcSinkDataTypesConverter and ZeroDateFallbackConverter.", []),
-            Option("<converter>.<option>", Kind.TEXT,
+            Option("<converter name>.<option>", Kind.TEXT,
                    "Options of a converter that `converters` names; `type` is its class.", pattern=CONVERTER_OPTION),
         ),
         "sanitize.field.names",

@@ -130,7 +130,10 @@ class Dump:
                 # what has arrived may say why
                 self._is_closed = True
                 return False
-            raise ConnectionFailed("The server has closed the session that reads its log.")
+            raise ConnectionFailed(
+                "The server has closed the session that reads its log.",
+                "Start again with the same checkpoint when it is back: nothing is lost.",
+            )
         self._filled += count
         self.received += count
         self._heard = self._runtime.monotonic()

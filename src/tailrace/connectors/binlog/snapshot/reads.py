@@ -42,8 +42,8 @@ class Origin:
 def selected(column: Column, *, exact: bool) -> str:
     """Return the expression that reads a column; `exact` is the form of copies.
 
-    A server prints a FLOAT with six digits, and a DOUBLE(m,d) with d of them behind the point, which events show; copies
-    keep their values.
+    A server prints a FLOAT with six digits, and a DOUBLE(m,d) with d of them behind the point. Events show that; copies
+    keep the values.
     """
     if not column.name:
         return "null"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors.binlog.values.converters import Converter, converters
-from tailrace.events.event_settings import EventSettings
+
+if TYPE_CHECKING:
+    from tailrace.events.event_settings import EventSettings
 
 
 @dataclass(frozen=True, slots=True)
