@@ -13,10 +13,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tailrace.columns import batch as columns
 from tailrace.columns.batch import Bytes, Flags, Int32s
-from tailrace.connectors.binlog.log import charsets, row_kernels, value_kernels
+from tailrace.connectors.binlog.log import charsets, document_kernels, row_kernels, value_kernels
 from tailrace.connectors.binlog.log.forms import BinlogTable, ColumnForm, Kind, RowForm
 from tailrace.connectors.binlog.log.json_documents import updated_text
 from tailrace.connectors.binlog.log.plain_rows import parse_row
@@ -322,7 +323,22 @@ def _uuids(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size:
 def _documents(
     form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int
 ) -> pa.Array | None:
-    return None
+    room = document_kernels.LONGEST * size + 8 * values
+    if room > LARGEST:
+        return None
+    rows = len(lengths)
+    out, offsets, left = pooled(room), np.zeros(rows + 1, np.int32), np.zeros(rows, np.bool_)
+    document_kernels.documents(data, starts, lengths, out, offsets, left)
+    buffers = [_validity(lengths), pa.py_buffer(readonly(offsets)), pa.py_buffer(out[: int(offsets[-1])])]
+    found = pa.Array.from_buffers(pa.binary(), rows, buffers)
+    try:
+        found.cast(pa.string())
+    except pa.ArrowInvalid:
+        return None
+    if not left.any():
+        return found
+    rest = np.where(left, lengths, NULL).astype(np.int32)
+    return pc.if_else(pa.array(left), _plainly(form, data, starts, rest), found)
 
 
 def _floats(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s) -> pa.Array:
