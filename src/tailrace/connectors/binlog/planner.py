@@ -85,7 +85,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         self._tables = TableFilter(config)
         self._names = Admission(settings, self._form)
         self._control: Connection[Any] | None = None
-        self._is_prepared = False
+        self._is_prepared = self._is_recovered = False
         self.incremental = self._incremental()
         self.snapshots = BinlogSnapshots(
             config,
@@ -216,7 +216,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         self.prepare(since)
         config, settings = self._config, self._settings
         definitions = opened(
-            config, settings, since.schemas, self._session, later="" if until is None else until.schemas
+            config, settings, self._schemas(since, until), self._session, later="" if until is None else until.schemas
         )
         wants_numbers = settings.provide_transaction_metadata
         indexer = Indexer(
@@ -237,6 +237,17 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         )  # fmt: skip
         session.start()
         return session
+
+    def _schemas(self, since: BinlogOffset, until: BinlogOffset | None) -> str:
+        """Return the definitions with which reading begins; "" if they are read from the catalog.
+
+        snapshot.mode=recovery reads them once, at the start, unless a batch is read again.
+        """
+        if self._config["snapshot.mode"] != "recovery" or until is not None or self._is_recovered:
+            return since.schemas
+        self._is_recovered = True
+        log.warning("snapshot.mode=recovery: the tables are taken to have been since the checkpoint what they are now")
+        return ""
 
     def _session(self) -> Connection[Any]:
         return self._outside.connect(self._config)

@@ -82,12 +82,14 @@ class SignalTable:
                     f"{least}.",
                     f"ALTER TABLE {self.quoted} MODIFY {quoted(str(name))} TEXT;",
                 )
-        if not config["read.only"] and len(columns) > 3:
-            yield Fault(
-                "error",
-                f"The signal table {self} has more than three columns, so no watermark can be written.",
-                "Make one with the columns id, type and data alone, or set read.only=true.",
-            )
+        for name, _, _, needed in columns[3:]:
+            if needed == "1" and not config["read.only"]:
+                yield Fault(
+                    "error",
+                    f"The column {name} of the signal table {self} may not be null and has no default, so no watermark "
+                    "can be written.",
+                    f"Let {quoted(str(name))} of {self.quoted} be null, or give it a default.",
+                )
         if "source" in config["signal.enabled.channels"] and not TableFilter(config).includes(
             self.database, self.table
         ):
@@ -108,7 +110,9 @@ class SignalTable:
             data = "null" if signal.data is None else literal(signal.data)
             try:
                 # by place, not by name: users name the columns
-                run(session, f"insert into {self.quoted} values ({literal(signal.id)}, {literal(signal.type)}, {data})")
+                names = ", ".join(first_columns(session, self.database, self.table))
+                values = f"{literal(signal.id)}, {literal(signal.type)}, {data}"
+                run(session, f"insert into {self.quoted} ({names}) values ({values})")
             except pymysql.err.OperationalError as error:
                 raise refused(error) from None
             except pymysql.err.MySQLError as error:
@@ -121,6 +125,17 @@ class SignalTable:
                     f"The server refuses the signal's row in the signal table {self} (error {number_of(error)}).",
                     remedies[0] if remedies else "tailrace check says what it lacks.",
                 ) from None
+
+
+def first_columns(session: Connection[Any], database: str, table: str) -> tuple[str, ...]:
+    """Return the quoted names of a signal table's first three columns. Raises PrerequisiteError."""
+    found = rows(session, _COLUMNS.format(literal(database), literal(table)))
+    if len(found) < 3:
+        raise PrerequisiteError(
+            f"The signal table {database}.{table} is not there, or has fewer columns than id, type and data.",
+            "tailrace check says how to make it.",
+        )
+    return tuple(quoted(str(row[0])) for row in found[:3])
 
 
 def send(config: Config, signal: Signal) -> str:

@@ -49,6 +49,7 @@ from tailrace.connectors.binlog.snapshot.keys import (
 from tailrace.connectors.binlog.snapshot.point import end_of_log, own_place
 from tailrace.connectors.binlog.snapshot.reads import Origin, forms, select_list
 from tailrace.connectors.binlog.snapshot.result import ServerError, rows, run, select
+from tailrace.connectors.binlog.snapshot.signal_table import first_columns
 from tailrace.connectors.binlog.snapshot.superseded import Superseded, Unclear, key_texts, superseded
 from tailrace.connectors.binlog.snapshot.tasks import WindowTask, is_exact
 from tailrace.errors import ConnectionFailed, PrerequisiteError
@@ -151,7 +152,8 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         self._signals: tuple[str, str] | None = table_name(name) if name else None
         self.writes = self._signals is not None and not config["read.only"]
         self._session: Connection[Any] | None = None
-        self._id_column = ""
+        # the quoted names of the signal table's first three columns
+        self._columns: tuple[str, ...] = ()
         self._due = 0.0
         self._number = 0
         # the last window whose changes could not be compared with its rows
@@ -180,12 +182,14 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         assert self._signals is not None
         session, table = self._planning(), ".".join(map(quoted, self._signals))
         if watermark.is_deletion:
-            self._run(session, f"delete from {table} where {self._first_column(session)} = {literal(watermark.id)}")
+            own = self._first_columns(session)[0]
+            self._run(session, f"delete from {table} where {own} = {literal(watermark.id)}")
         else:
             data = "null" if watermark.data is None else literal(watermark.data)
             # by place, not by name: users name the table's columns
+            names = ", ".join(self._first_columns(session))
             values = f"{literal(watermark.id)}, {literal(watermark.kind)}, {data}"
-            self._run(session, f"insert into {table} values ({values})")
+            self._run(session, f"insert into {table} ({names}) values ({values})")
         return 0
 
     def _run(self, session: Connection[Any], statement: str) -> None:
@@ -200,17 +204,11 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
                 raise Void from None
             raise
 
-    def _first_column(self, session: Connection[Any]) -> str:
-        if not self._id_column:
+    def _first_columns(self, session: Connection[Any]) -> tuple[str, ...]:
+        if not self._columns:
             assert self._signals is not None
-            database, table = self._signals
-            found = rows(
-                session,
-                "select column_name from information_schema.columns where table_schema = "
-                f"{literal(database)} and table_name = {literal(table)} order by ordinal_position limit 1",
-            )
-            self._id_column = quoted(str(found[0][0])) if found else ""
-        return self._id_column
+            self._columns = first_columns(session, *self._signals)
+        return self._columns
 
     @contextmanager
     def view(self, at: BinlogPosition, opened_at: int) -> Iterator[str]:
@@ -437,7 +435,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
             self._session = self._connect()
             with suppress(Exception):
                 run(self._session, f"set session lock_wait_timeout = {_LOCK_SECONDS}")
-            self._id_column = ""
+            self._columns = ()
         return self._session
 
     def close(self) -> None:
