@@ -17,14 +17,17 @@ from tests.golden.case import Case
 from tests.golden.compare import Terms, differences
 from tests.golden.mysql_accept import Reasons
 from tests.golden.mysql_normalise import MySqlNormaliser
-from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS
+from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS, payload
 from tests.golden.record import Record
 from tests.golden.script import Directive, Statement
 from tests.golden.stream import Failed, Late, Stream, opened
+from tests.golden.wire import write
 from tests.servers.mysql import MARIADB_11, MYSQL_8, PASSWORD, USER, MySqlServer, Version
 
 VERSIONS: dict[str, Version] = {"mysql": MYSQL_8, "mariadb": MARIADB_11}
 DATABASE = "golden"
+RACING = "incremental_snapshot_concurrent"
+"""The case whose updates race with the chunks of a snapshot."""
 _SYSTEM = ("mysql", "performance_schema", "sys", "information_schema")
 _COMMON = {"binlog_row_image": "'FULL'", "binlog_format": "'ROW'", "binlog_row_metadata": "'FULL'"}
 _GLOBALS = {
@@ -89,6 +92,9 @@ def run(
             if not ends or isinstance(error, Late):
                 raise
         got = play.records()
+    if case.path.name == RACING:
+        yield from _states(expected, got)
+        return
     if ends:
         # ours goes on, so only what was recorded can be compared
         got = _as_far(expected, got)
@@ -103,6 +109,26 @@ def run(
         schema_reason=reasons.of_schema,
     )
     yield from differences(reasons.comparable(expected), reasons.comparable(got), terms)
+
+
+def _states(expected: list[Record], got: list[Record]) -> Iterator[str]:
+    """Return the differences between the states of the tables that two runs lead to, if their order is not repeatable.
+
+    Within a run, no READ event may be older than the event of its key before it.
+    """
+    states = []
+    for records in (expected, got):
+        rows: dict[str, str] = {}
+        for record in records:
+            value = payload(record.value)
+            if record.topic.endswith(".golden.t") and isinstance(value, dict):
+                key, after = write(payload(record.key)), write(value.get("after"))
+                if str(value["op"]) == '"r"' and rows.get(key, after) not in (after, "null"):
+                    yield f"{record.topic}: the row of a chunk, {after}, comes after {rows[key]}"
+                rows[key] = after
+        states.append({key: after for key, after in rows.items() if after != "null"})
+    if states[0] != states[1]:
+        yield f"{len(states[0])} rows expected at the end, got {len(states[1])}, or others"
 
 
 def _as_far(expected: list[Record], got: list[Record]) -> list[Record]:
