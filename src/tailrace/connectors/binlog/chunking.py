@@ -13,7 +13,7 @@ from tailrace.connectors.binlog.log.position import ChangeContext
 from tailrace.connectors.binlog.log.schema_changes import SchemaChangesTask
 from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.snapshot.chunks import BATCHES, Snapshots
-from tailrace.connectors.binlog.snapshot.point import Point
+from tailrace.connectors.binlog.snapshot.point import Origin, Point
 from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
 from tailrace.events.event_settings import EventSettings
 from tailrace.log import contracts
@@ -34,7 +34,8 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
     """Snapshots of the captured tables.
 
     `connect` opens a session without a limit for its statements; `admit` gives a schema its events' key; `place` makes
-    a position of the log from a point and the offset before it.
+    a position of the log from a point and the offset before it. `latest` returns the place of the latest change that
+    was delivered.
     """
 
     def __init__(
@@ -46,10 +47,11 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         place: Callable[[Point, BinlogOffset], BinlogPosition],
         parallelism: int,
         runtime: Runtime,
+        latest: Callable[[], Origin | None],
     ) -> None:
         self._config, self._settings = config, settings
         self._runtime = runtime
-        self._place = place
+        self._place, self._latest = place, latest
         self._parallelism = parallelism
         self._make: Callable[[], Snapshots] = lambda: Snapshots(config, settings, connect, admit, parallelism, runtime)
         self._chunks = self._make()
@@ -83,7 +85,10 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         """
         self._choose(since.progress.blocking)
         plan, bounds = self._chunks.start()
-        return replace(since, snapshot=SnapshotProgress(plan, bounds, self._chunks.point, 0, since.log.epoch))
+        point, latest = self._chunks.point, self._latest()
+        # the rows show the signal's transaction, and up to where the log has been read
+        origin = None if latest is None else replace(latest, pos=since.log.end, at_us=point.at_us)
+        return replace(since, snapshot=SnapshotProgress(plan, bounds, point, 0, since.log.epoch, origin))
 
     def _choose(self, tables: Sequence[Collection]) -> None:
         """Let snapshots read `tables`, each by its filter (a statement) if it has one; empty: as the options say."""

@@ -95,6 +95,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             self._placed,
             parallelism(config),
             outside.runtime,
+            lambda: None if self.incremental is None else self.incremental.latest,
         )
 
     def _incremental(self) -> Incremental | None:

@@ -58,6 +58,26 @@ class Point:
     is_exact: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What source blocks of rows show: file and `pos`, and of a window its event's transaction, id and session.
+
+    `start` is the place of the transaction in the file, by which rows sort among the changes of the log; `source` and
+    `number` are its id (`source` "": none).
+    """
+
+    file: str
+    pos: int
+    at_us: int
+    epoch: int = 0
+    start: int = -1
+    source: str = ""
+    number: int = 0
+    separator: str = ":"
+    thread: int = -1
+    server_id: int = 0
+
+
 class HeldPoint:
     """Sessions in one state. `close` ends them, and the lock of snapshot.locking.mode=extended."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from tailrace.connectors.binlog.snapshot.keys import Key, KeyRange
-from tailrace.connectors.binlog.snapshot.point import Point
+from tailrace.connectors.binlog.snapshot.point import Origin, Point
 from tailrace.snapshot.plan import Chunk, SnapshotPlan
 
 
@@ -15,7 +15,8 @@ class SnapshotProgress:
     """A snapshot of which `done` chunks have been read.
 
     A table of the plan has one page more than it has `bounds`, and each page is a chunk. All rows show the place
-    `point`, those too that are read after a restart. `epoch` is that of the log's position there.
+    `point`, those too that are read after a restart. `epoch` is that of the log's position there. Rows that a signal
+    has asked for show `origin` in its place.
     """
 
     plan: SnapshotPlan
@@ -23,6 +24,7 @@ class SnapshotProgress:
     point: Point
     done: int
     epoch: int = 0
+    origin: Origin | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -42,10 +44,13 @@ class SnapshotProgress:
             "plan": self.plan.to_json(),
             "point": [point.file, point.pos, point.gtids, point.at_us, point.is_exact],
         }
+        if self.origin is not None:
+            fields["origin"] = list(astuple(self.origin))
         return fields | {"epoch": self.epoch} if self.epoch else fields
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> SnapshotProgress:
         bounds = tuple(tuple(tuple(key) for key in keys) for keys in fields["bounds"])
         plan, point = SnapshotPlan.from_json(fields["plan"]), Point(*fields["point"])
-        return cls(plan, bounds, point, fields["done"], fields.get("epoch", 0))
+        origin = Origin(*fields["origin"]) if "origin" in fields else None
+        return cls(plan, bounds, point, fields["done"], fields.get("epoch", 0), origin)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,29 +13,10 @@ from tailrace.columns.batch import Image
 from tailrace.columns.table import Column, TableSchema
 from tailrace.connectors.binlog.log.position import BinlogBatch, BinlogTransactions
 from tailrace.connectors.binlog.snapshot.keys import base, quoted
+from tailrace.connectors.binlog.snapshot.point import Origin
 from tailrace.connectors.binlog.snapshot.result import form
 
 _ZEROFILL = re.compile(r"\bzerofill\b")
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What source blocks of rows show: file and `pos`, and of a window its event's transaction, id and session.
-
-    `start` is the place of the transaction in the file, by which rows sort among the changes of the log; `source` and
-    `number` are its id (`source` "": none).
-    """
-
-    file: str
-    pos: int
-    at_us: int
-    epoch: int = 0
-    start: int = -1
-    source: str = ""
-    number: int = 0
-    separator: str = ":"
-    thread: int = -1
-    server_id: int = 0
 
 
 def selected(column: Column, *, exact: bool) -> str:

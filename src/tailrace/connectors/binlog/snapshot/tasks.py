@@ -14,7 +14,8 @@ from tailrace.columns.batch import Marker
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config
 from tailrace.connectors.binlog.dialect import DIALECTS
-from tailrace.connectors.binlog.snapshot.reads import Origin, as_reads, forms
+from tailrace.connectors.binlog.snapshot.point import Origin
+from tailrace.connectors.binlog.snapshot.reads import as_reads, forms
 from tailrace.connectors.binlog.snapshot.relay import ALTERED, LOST, Query, Route, alone, reached, rows_of
 from tailrace.connectors.binlog.snapshot.result import ServerError
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, TailraceError

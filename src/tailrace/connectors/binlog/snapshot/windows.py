@@ -24,7 +24,7 @@ from tailrace.columns.batch import ChangeBatch
 from tailrace.columns.table import TableSchema
 from tailrace.config.filters import table_name
 from tailrace.connectors.binlog.dialect import MARIADB, Dialect
-from tailrace.connectors.binlog.log.position import BinlogPosition, number_of, transactions_of
+from tailrace.connectors.binlog.log.position import BinlogPosition, BinlogTransactions, number_of, transactions_of
 from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.ddl.tokens import Unparsable
 from tailrace.connectors.binlog.schema.tables import schema_of
@@ -46,8 +46,8 @@ from tailrace.connectors.binlog.snapshot.keys import (
     where,
     within,
 )
-from tailrace.connectors.binlog.snapshot.point import end_of_log, own_place
-from tailrace.connectors.binlog.snapshot.reads import Origin, forms, select_list
+from tailrace.connectors.binlog.snapshot.point import Origin, end_of_log, own_place
+from tailrace.connectors.binlog.snapshot.reads import forms, select_list
 from tailrace.connectors.binlog.snapshot.result import ServerError, rows, run, select
 from tailrace.connectors.binlog.snapshot.signal_table import first_columns
 from tailrace.connectors.binlog.snapshot.superseded import Superseded, Unclear, key_texts, superseded
@@ -59,6 +59,7 @@ from tailrace.process.runtime import Runtime
 from tailrace.snapshot.conditions import refusal
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Unusable
 from tailrace.snapshot.pace import ReadingPace
+from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.signals import Signal
 from tailrace.snapshot.windows import Found, Void, Watermark, Window, Windows, WindowSource
 
@@ -109,6 +110,15 @@ class Incremental(Windows[BinlogPosition, str, WindowRows, BinlogPosition, Chang
         super().__init__(config, source, runtime)
         self._sessions = source
 
+    @property
+    def latest(self) -> Origin | None:
+        """The place of the latest change that was delivered; None if this planner has delivered none."""
+        return self._sessions.latest
+
+    def finish(self, progress: Progress, changes: Changes) -> Progress:
+        self._sessions.note(changes)
+        return super().finish(progress, changes)
+
     def close(self) -> None:
         super().close()
         self._sessions.close()
@@ -156,6 +166,8 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         self._columns: tuple[str, ...] = ()
         self._due = 0.0
         self._number = 0
+        # the place of the latest change that was delivered, as records beside the log show it
+        self.latest: Origin | None = None
         # the last window whose changes could not be compared with its rows
         self._unclear: BinlogWindow | None = None
 
@@ -285,6 +297,16 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
     def signals(self, changes: Changes) -> list[tuple[Signal, str]]:
         return [(signal, position) for signal, op, _, position in self._logged(changes) if op == "c"]
 
+    def note(self, changes: Changes) -> None:
+        """Note the place of the batch's last change."""
+        for part in reversed(changes.rows):
+            rows_of_tables = np.flatnonzero(part.run.version[part.first : part.last] >= 0)
+            if len(rows_of_tables):
+                row = part.first + int(rows_of_tables[-1])
+                place, pos = int(part.run.by_row.transaction[row]), int(part.run.by_row.pos[row])
+                self.latest = origin_of(part.run.transactions, place, pos)
+                return
+
     def _logged(self, changes: Changes) -> list[tuple[Signal, str, Origin, str]]:
         """Return the rows that were inserted into the signal table or deleted from it, in log order."""
         if self._signals is None:
@@ -326,14 +348,16 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
 
     def _source(self, window: BinlogWindow, changes: Changes) -> Origin:
         """Return the place that the window's rows show: the closing watermark's event, or else the window's end."""
-        closing = None if window.closing is None else window.closing
+        closing, at_us = window.closing, int(window.opened.timestamp() * 1_000_000)
         if closing is not None:
             op = "d" if closing.is_deletion else "c"
             for signal, done, origin, _ in reversed(self._logged(changes)):
                 if signal.id == closing.id and done == op:
-                    return origin
+                    # times of MariaDB's log are whole seconds, and Debezium shows the clock's
+                    return replace(origin, at_us=at_us) if self._dialect is MARIADB else origin
         upto = window.upto
-        at_us = int(window.opened.timestamp()) * 1_000_000
+        if self.latest is not None:
+            return replace(self.latest, at_us=at_us)
         return Origin(upto.file, upto.end, at_us, upto.epoch, upto.start)
 
     # --- chunks ------------------------------------------------------------------------------------------------------
@@ -451,12 +475,16 @@ def _text(value: bytes | None) -> str | None:
 
 def _origin(batch: ChangeBatch, row: int) -> Origin:
     """Return the place of a change."""
-    transactions, number = transactions_of(batch), int(batch.transaction[row])
-    source = int(transactions.source[number])
     assert not isinstance(batch.lsn, pa.Array)
+    return origin_of(transactions_of(batch), int(batch.transaction[row]), int(batch.lsn[row]))
+
+
+def origin_of(transactions: BinlogTransactions, number: int, pos: int) -> Origin:
+    """Return the place of an event at `pos` of a transaction."""
+    source = int(transactions.source[number])
     return Origin(
         transactions.names[transactions.file[number]],
-        int(batch.lsn[row]),
+        pos,
         int(transactions.commit_us[number]),
         int(transactions.epoch[number]),
         int(transactions.start[number]),
