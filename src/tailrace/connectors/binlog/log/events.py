@@ -187,6 +187,8 @@ class Gtid:
 def gtid(body: bytes) -> Gtid:
     """Return a transaction's id, of MySQL."""
     uuid, number = str(UUID(bytes=body[1:17])), struct.unpack_from("<q", body, 17)[0]
+    if number <= 0:
+        raise ValueError(number)
     at = 25
     commit_us = 0
     if len(body) > at and body[at] == 2:
@@ -232,6 +234,8 @@ def tagged_gtid(body: bytes) -> Gtid:
             raise ValueError(field)
     source = str(UUID(bytes=uuid))
     name = f"{source}:{tag.decode('ascii')}" if tag else source
+    if fields.get(2, 0) <= 0:
+        raise ValueError(fields)
     return Gtid(name, fields[2], fields.get(7, fields.get(6, 0)))
 
 
@@ -258,6 +262,8 @@ _MORE_ENGINES, _START_ALTER, _COMMIT_ALTER, _ROLLBACK_ALTER = 1, 2, 4, 8
 def mariadb_gtid(body: bytes, server_id: int) -> Gtid:
     """Return a transaction's id, of MariaDB."""
     number, domain, flags = struct.unpack_from("<QIB", body)
+    if number >> 63:
+        raise ValueError(number)
     at = 21 if flags & _GROUPED else 13
     if flags & (_XA_PREPARED | _XA_COMPLETED):
         at += 6 + body[at + 4] + body[at + 5]

@@ -402,6 +402,8 @@ class Indexer:
     # --- transactions --------------------------------------------------------------------------------------------
 
     def _begin(self, found: Gtid, header: _Header) -> None:
+        if found.source and self._is_mariadb == (found.source.count("-") > 1):
+            raise DecodeError("A transaction of the log has an id as the other of MySQL and MariaDB writes it.")
         if self._open is not None and self._open.events:
             raise self._unfinished()
         self._open = self._transaction(found, header)
