@@ -41,6 +41,9 @@ def _descriptor(dialect: Dialect, names: tuple[str, ...]) -> Descriptor:
             "tailrace.events.record_assembly",
             "tailrace.log.rows.small_tables",
             "tailrace.log.rows.tasks",
+            f"{_ROOM}.log.decoder",
+            f"{_ROOM}.log.form",
+            f"{_ROOM}.log.row_log",
         ),
         requirement="tailrace[mysql]",
     )
