@@ -95,6 +95,13 @@ def test_a_definition_that_does_not_fit_stops_where_the_log_names_no_columns() -
             found.version(wrong, at(7))
 
 
+def test_rows_of_an_unknown_form_are_left_out_if_that_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    start = State({T: TWO})
+    found = Definitions(MYSQL, lambda *name: True, lambda name: None, start=start, unknown_rows="warn")
+    assert found.version(given(V, ID), at(7)) == UNCAPTURED
+    assert "Rows are left out" in caplog.text
+
+
 def test_a_statement_that_is_not_understood_puts_its_table_in_doubt() -> None:
     found = definitions(catalog=lambda name: TWO)
     found.statement(statement("alter table t frobnicate v"), at(4))

@@ -74,6 +74,175 @@ def _connection(dialect: Dialect) -> tuple[Option, ...]:
         Option(
             "database.ssl.mode", Kind.TEXT, "Use of TLS.", dialect.tls_default,
             choices=words,
+            instead=tuple((word.translate(_OTHER), word, "both spellings are known") for word in words
+                          if word.translate(_OTHER) != word),
+        ),
+        Option("database.ssl.keystore", Kind.TEXT, f"Path of the client's certificate and key: PEM, or {store}."),
+        Option("database.ssl.keystore.password", Kind.SECRET, "Password of the key store, or of the key in PEM."),
+        Option("database.ssl.truststore", Kind.TEXT,
+               f"Path of the certificate authorities that verify the server: PEM, or {store}."),
+        Option("database.ssl.truststore.password", Kind.SECRET, "Password of the trust store."),
+        Option(
+            "database.initial.statements", Kind.STATEMENTS,
+            "SQL statements, separated by semicolons, run at the beginning of every session but the one that reads the "
+            "log; `;;` is a semicolon within a statement.", [],
+        ),
+        Option("database.query.timeout.ms", Kind.INTEGER,
+               "Longest time of a statement, in ms; 0: no limit. Neither the log nor the chunks of a snapshot are "
+               "limited.", 600_000, check=at_least(0)),
+        Option("connect.timeout.ms", Kind.INTEGER, "Longest time to connect, in ms.", 30_000, check=at_least(1),
+               aliases=("connection.validation.timeout.ms",)),
+        Option("connect.keep.alive", Kind.BOOLEAN, "Whether a thread connects again.", True, notice=_RETRIES,
+               neutral=(False,)),
+        Option("connect.keep.alive.interval.ms", Kind.INTEGER,
+               "Interval within which the server shows a sign of life in the log, in ms: it is asked for one every 0.8 "
+               "of it, and a session without is opened again.", 60_000, check=at_least(100)),
+        Option("use.nongraceful.disconnect", Kind.BOOLEAN, "Whether connections are closed without a farewell.", False,
+               notice="the session that reads the log is always closed at once", neutral=(True,)),
+        Option("binlog.net.write.timeout", Kind.INTEGER,
+               "Longest time in which the server waits to send the log, in s; 0: that of the server.", 0,
+               check=at_least(0)),
+        Option("binlog.net.read.timeout", Kind.INTEGER,
+               "Longest time in which the server waits for an answer of this replica, in s; 0: that of the server.", 0,
+               check=at_least(0)),
+        Option("database.jdbc.driver", Kind.TEXT, "Java class of the driver.", "com.mysql.cj.jdbc.Driver",
+               notice=_DRIVER),
+        Option("database.protocol", Kind.TEXT, "Protocol of the driver.", f"jdbc:{dialect.name}", notice=_DRIVER,
+               aliases=("database.jdbc.protocol",)),
+        Option("database.connection.factory.class", Kind.TEXT, "Java class that makes connections.",
+               unsupported=NO_JVM),
+        Option("driver.<option>", Kind.SECRET, "Options of the Java driver.", pattern=r"driver\..+", notice=_DRIVER),
+    )  # fmt: skip
+
+
+_OTHER = str.maketrans("-_", "_-")
+
+
+def _log(dialect: Dialect) -> tuple[Option, ...]:
+    source = "UUIDs" if dialect is MYSQL else "domain-server pairs"
+    return (
+        Option("include.query", Kind.BOOLEAN,
+               "Show the statement of a change in source.query; the server must write it into the log: "
+               + ("binlog_rows_query_log_events." if dialect is MYSQL else "binlog_annotate_row_events."), False),
+        Option("gtid.source.includes", Kind.EXPRESSIONS,
+               f"{source} of the servers whose transactions count when positions are compared.", []),
+        Option("gtid.source.excludes", Kind.EXPRESSIONS,
+               f"{source} of the servers whose transactions do not count when positions are compared.", []),
+        Option("gtid.source.filter.dml.events", Kind.BOOLEAN,
+               "Leave out the changes of servers that gtid.source.includes and gtid.source.excludes leave out.", True),
+        Option("gtid.ignore.on.recovery", Kind.BOOLEAN,
+               "Go on by file and position, without regard to the ids of transactions.", False),
+        Option("binlog.buffer.size", Kind.INTEGER, "Events to look ahead for a rollback.", 0, notice=_NO_BUFFER),
+        Option("inconsistent.schema.handling.mode", Kind.TEXT,
+               "Response to rows of a captured table whose form is not known: stop the pipeline, or leave the rows "
+               "out, with a warning or without.", "fail", choices=("fail", "warn", "skip")),
+        Option("on.unknown.ddl", Kind.TEXT,
+               "Response to a statement on a captured table that cannot be followed, if the log does not name columns: "
+               "stop the pipeline, or read the table's form from the catalog if it agrees with the log (reread).",
+               "fail", choices=("fail", "reread")),
+        Option("ddl.parser.type", Kind.TEXT, "Parser of statements.", "default", notice=_ONE_PARSER,
+               aliases=("ddl.parser.mode",)),
+        Option("internal.log.position.check.enable", Kind.BOOLEAN, "Whether the position is checked at start.", True,
+               notice="log and checkpoint are always compared, and a gap is an error"),
+    )  # fmt: skip
+
+
+_TABLES = {
+    "table.include.list": "Tables to capture, as database.table.",
+    "table.exclude.list": "Tables to leave out, as database.table.",
+    "column.include.list": "Columns to show in values, as database.table.column; keys always have all of theirs.",
+    "column.exclude.list": "Columns to leave out of values, as database.table.column; keys always have all of theirs.",
+}
+_OLDER = {"include.list": "whitelist", "exclude.list": "blacklist"}
+
+
+def _listed(name: str, doc: str) -> Option:
+    what, _, list_name = name.partition(".")
+    return Option(name, Kind.EXPRESSIONS, doc, [], deprecated_names=(f"{what}.{_OLDER[list_name]}",))
+
+
+def _filters() -> tuple[Option, ...]:
+    lists = (
+        _listed("database.include.list", "Databases to capture."),
+        _listed("database.exclude.list", "Databases to leave out."),
+        *(_listed(name, doc) for name, doc in _TABLES.items()),
+        Option("datatype.propagate.source.type", Kind.EXPRESSIONS,
+               "Types, as database.table.type, whose columns' schemas show type, length and scale in the database.",
+               []),
+        Option("message.key.columns", Kind.TEXT,
+               "Columns of the keys, as `table:column,column;…`, tables as expressions over database.table.",
+               check=next(option.check for option in relational.LISTS if option.name == "message.key.columns")),
+    )  # fmt: skip
+    return (
+        *_replacing(relational.LISTS, lists, "schema.include.list", "schema.exclude.list"),
+        Option("table.ignore.builtin", Kind.BOOLEAN, "Whether system tables are left out.", True,
+               unsupported="the server's own databases are never captured"),
+        Option("skip.messages.without.change", Kind.BOOLEAN,
+               "Drop updates that change no column of the events.", False),
+    )  # fmt: skip
+
+
+CONVERTER_OPTION = (
+    r"[\w\-]+\.(type|selector(\.(boolean|real|string))?|length\.checker|treat\.real\.as\.double|target\.types"
+    r"|fallback\.(date|datetime|timestamp)|column\..+\.fallback)"
+)
+EVENTS = (
+    Option("skipped.operations", Kind.LETTERS, "Operations without events: c, u, d, t; or none.", frozenset("t")),
+    Option("include.schema.changes", Kind.BOOLEAN,
+           "Send a record of each statement that changes a table or a database, on the topic topic.prefix.", True),
+    Option("unavailable.value.placeholder", Kind.TEXT,
+           "Placeholder for a value that the log does not carry (binlog_row_image other than FULL); `hex:` before "
+           "hexadecimal digits gives bytes.",
+           "__debezium_unavailable_value", check=relational.placeholder_fault),
+    *_replacing(
+        relational.VALUES,
+        (
+            Option("time.precision.mode", Kind.TEXT, "Form of dates and times.", "adaptive_time_microseconds",
+                   choices=("adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"),
+                   refused=(("adaptive", "Debezium's connector no longer has it; adaptive_time_microseconds shows "
+                             "times in microseconds"),)),
+            Option("bigint.unsigned.handling.mode", Kind.TEXT,
+                   "Form of BIGINT UNSIGNED: as int64, in which values above 9223372036854775807 become negative "
+                   "(long), or as decimals (precise).", "long", choices=("long", "precise")),
+            Option("enable.time.adjuster", Kind.BOOLEAN, "Read years below 100 in dates as 1970 to 2069.", True),
+            Option("include.schema.comments", Kind.BOOLEAN,
+                   "Show comments of tables and columns in records of schema changes, and in schemas that show a "
+                   "column's type in the database.", False),
+            Option("converters", Kind.LIST,
+                   "Names of converters, of Debezium's classes TinyIntOneToBooleanConverter, "
+                   "JdbcSinkDataTypesConverter and ZeroDateFallbackConverter.", []),
+            Option("<converter name>.<option>", Kind.TEXT,
+                   "Options of a converter that `converters` names; `type` is its class.", pattern=CONVERTER_OPTION),
+        ),
+        "sanitize.field.names",
+    ),
+    *connector.RECORDS,
+    *processors.OPTIONS,
+)  # fmt: skip
+
+SNAPSHOT_MODES = (
+    "initial", "always", "initial_only", "no_data", "schema_only", "never", "when_needed", "recovery",
+    "schema_only_recovery", "configuration_based",
+)  # fmt: skip
+
+
+def _snapshot(dialect: Dialect) -> tuple[Option, ...]:
+    locking: tuple[str, ...] = ("minimal", "minimal_at_least_once", "extended", "none")
+    if dialect is MYSQL:
+        locking += ("minimal_percona", "minimal_percona_no_table_locks")
+    own = (
+        Option("snapshot.include.collection.list", Kind.EXPRESSIONS,
+               "Captured tables that the snapshot reads, as database.table; unset: all.", []),
+        Option("snapshot.select.statement.overrides", Kind.LIST,
+               "Tables, as database.table, with a snapshot statement of their own.", []),
+    )  # fmt: skip
+    return (
+        Option(
+            "snapshot.mode", Kind.TEXT,
+            "Snapshot before the log: initial (once), initial_only (once, then stop), always (at each start), no_data "
+            "(none), when_needed (once, and again when the log no longer reaches back to the checkpoint), recovery "
+            "(none; definitions of tables are read from the catalog anew), configuration_based (as its switches say).",
+            "initial", choices=SNAPSHOT_MODES, refused=(("custom", NO_JVM),),
         ),
         Option("snapshot.locking.mode", Kind.TEXT, "Locks of the snapshot.", "minimal", choices=locking,
                refused=(("custom", NO_JVM),), notice=_NO_LOCKS),

@@ -142,6 +142,8 @@ class Definitions:
     - `versions` are the tables of rows; it only grows, and rows refer to its places. `keyed` gives a TableSchema the
       key of message.key.columns.
     - `tells`: records of schema changes are wanted.
+    - `folds`: the server keeps names in lower case. `unknown_rows` (inconsistent.schema.handling.mode): rows of an
+      unknown form stop the query (`fail`), or are left out, with a warning (`warn`) or without (`skip`).
     """
 
     def __init__(
@@ -157,12 +159,14 @@ class Definitions:
         tells: bool = True,
         rereads: bool = False,
         folds: bool = False,
+        unknown_rows: str = "fail",
     ) -> None:
         self.dialect, self.versions = dialect, list[TableSchema]()
         self._captured, self._catalog, self._later = captured, catalog, later
         self._told = told or (lambda database, table: True)
         self._keyed = keyed or (lambda table: table)
         self._tells, self._rereads, self._folds = tells, rereads, folds
+        self._unknown_rows = unknown_rows
         self._lock = threading.Lock()
         self._states: list[tuple[Place | None, State]] = [(None, start)]
         self._kept = 1
@@ -217,7 +221,14 @@ class Definitions:
         name = (given.database, given.table)
         if not self._captured(*name):
             return UNCAPTURED
-        table = self._fitting(name, given, at)
+        try:
+            table = self._fitting(name, given, at)
+        except PrerequisiteError as error:
+            if self._unknown_rows == "fail":
+                raise
+            log = _log.warning if self._unknown_rows == "warn" else _log.debug
+            log("Rows are left out (inconsistent.schema.handling.mode). %s", error.message)
+            return UNCAPTURED
         found = self._known.get((id(table), given.raw))
         # a definition's id is its own only as long as the definition is there
         if found is not None and self._definitions[found] is table:

@@ -109,6 +109,7 @@ def opened(
         tells=config["include.schema.changes"] and settings.typed is None and not settings.copies,
         rereads=config["on.unknown.ddl"] == "reread",
         folds=folds,
+        unknown_rows=config["inconsistent.schema.handling.mode"],
     )
 
 
