@@ -63,9 +63,12 @@ def test_a_session_is_the_same_whatever_the_server_is_set_to(strange_globals: My
 
 
 def test_a_session_that_reads_the_log_has_no_limits(binlog_database: MySqlDatabase) -> None:
-    config = configured(binlog_database, database_initial_statements="select no_such_column")
+    config = configured(
+        binlog_database, database_initial_statements="select no_such_column", binlog_net_write_timeout="77"
+    )
     session = connect(config, dump=True)
     try:
+        assert rows(session, "select @@net_write_timeout, @@net_read_timeout")[0] == (77, 3600)
         limit = "max_statement_time" if binlog_database.server.dialect == "mariadb" else "max_execution_time"
         assert float(rows(session, f"select @@{limit}")[0][0]) == 0
     finally:

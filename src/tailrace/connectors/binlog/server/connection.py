@@ -100,6 +100,9 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
                     # MySQL 5.6 has no limit for statements
                     if number_of(error) != _UNKNOWN_VARIABLE or statement != settings(dialect, limit_ms)[-1]:
                         raise
+            for name in ("write", "read") if dump else ():
+                if seconds := config[f"binlog.net.{name}.timeout"]:
+                    cursor.execute(f"SET SESSION net_{name}_timeout = {seconds}")
     except (pymysql.err.Error, OSError, EOFError) as error:
         session.close()
         raise explain(error, config, dialect.tls_modes) from None
