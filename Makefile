@@ -40,7 +40,7 @@ check: $(STAMP) ## lint, format, types, layers, audit, bill of materials, the do
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests/architecture tests/chaos tests/contract tests/golden tests/servers tests/simulation tests/spark tests/conftest.py tests/durations.py tests/extent.py tests/kernels.py tests/lanes.py tests/pages.py tests/waiting.py tests/fix_capture.py tests/fix_db2.py tests/fix_invariant.py tests/fix_kafka.py tests/fix_mongodb.py tests/fix_nats.py tests/fix_positions.py tests/fix_postgres.py tests/fix_query.py tests/fix_redis.py tests/fix_spark.py tdsserver tools/house tools/matrix tools/pictures tools/record tools/supply bench
+	$(BIN)/mypy tests/architecture tests/chaos tests/contract tests/golden tests/servers tests/simulation tests/spark tests/conftest.py tests/durations.py tests/extent.py tests/kernels.py tests/lanes.py tests/pages.py tests/waiting.py tests/fix_capture.py tests/fix_db2.py tests/fix_invariant.py tests/fix_kafka.py tests/fix_mongodb.py tests/fix_mysql.py tests/fix_nats.py tests/fix_positions.py tests/fix_postgres.py tests/fix_query.py tests/fix_redis.py tests/fix_spark.py tdsserver tools/house tools/matrix tools/pictures tools/record tools/supply bench
 	$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m tools.supply.audit --seconds 20
 	@$(BIN)/python -m tools.supply.bill

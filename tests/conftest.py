@@ -31,6 +31,7 @@ pytest_plugins = [
     "tests.fix_redis",
     "tests.fix_mongodb",
     "tests.fix_db2",
+    "tests.fix_mysql",
     "tdsserver.fixtures",
 ]
 
@@ -41,8 +42,10 @@ STARTERS = frozenset(
         "derby_server",
         "kafka",
         "make_secantus",
+        "make_mysql",
         "mongo_server",
         "mongodb",
+        "mysql_servers",
         "nats_program",
         "postgres",
         "postgres_server",

@@ -18,5 +18,7 @@ def event_settings(
         "version": traits.versions[event_format],
         "several_databases": traits.several_databases,
         "schema_changes_name_database": traits.schema_changes_name_database,
+        "has_schemas": traits.has_schemas,
+        "skips_changes": traits.skips_changes,
     }
     return EventSettings(logical_name, database, event_format=event_format, **(of_connector | more))

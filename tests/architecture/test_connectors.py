@@ -27,6 +27,11 @@ WRITTEN = SOURCE / "sinks" / "jdbc"
 MOST_FILES = 2
 
 
+def room(descriptor: Descriptor) -> Path:
+    """Return the directory of a connector; dialects of one database share theirs."""
+    return CONNECTORS / descriptor.options.split(".")[2]
+
+
 def words(descriptor: Descriptor) -> re.Pattern[str]:
     """Return a pattern for the names of a connector, its database and its drivers, in any case."""
     called = {descriptor.name, descriptor.traits.event_name, descriptor.title, *descriptor.names, *descriptor.drivers}
@@ -35,7 +40,7 @@ def words(descriptor: Descriptor) -> re.Pattern[str]:
 
 def shared_files() -> list[Path]:
     """Return the files of all rooms that belong to no connector, except the registry."""
-    own = [*(CONNECTORS / name for name in registry.OWN), FAMILY, WRITTEN, *SHOWN]
+    own = [*(room(registry.find(name)) for name in registry.OWN), FAMILY, WRITTEN, *SHOWN]
     paths = [path for path in sorted(SOURCE.rglob("*.py")) if not any(path.is_relative_to(room) for room in own)]
     return [path for path in paths if path != REGISTRY]
 
@@ -72,9 +77,9 @@ def touched(descriptor: Descriptor) -> list[str]:
     sources = [
         path
         for path in sorted(SOURCE.rglob("*.py"))
-        if not any(path.is_relative_to(room) for room in (WRITTEN, *SHOWN))
+        if not any(path.is_relative_to(shown) for shown in (WRITTEN, *SHOWN))
     ]
-    others = [path for path in sources if CONNECTORS / descriptor.name not in path.parents]
+    others = [path for path in sources if room(descriptor) not in path.parents]
     found = [path for path in others if pattern.search(code(path))]
     project = ROOT / "pyproject.toml"
     found += [project] if pattern.search(project.read_text("utf-8")) else []
@@ -101,16 +106,16 @@ def test_a_driver_is_imported_by_its_own_room_alone_and_named_in_the_contract() 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
     contract = next(one for one in contracts if one["name"] == "Only connectors import database drivers")
-    drivers = {module: name for name in registry.OWN for module in registry.find(name).drivers}
+    drivers = {module: registry.find(name) for name in registry.OWN for module in registry.find(name).drivers}
     assert set(contract["forbidden_modules"]) == set(drivers)
     for path in sorted(SOURCE.rglob("*.py")):
         for module in set(imported(path)) & set(drivers):
-            rooms = (CONNECTORS / drivers[module], WRITTEN)
-            assert any(path.is_relative_to(room) for room in rooms), f"{path} imports {module}"
+            rooms = (room(drivers[module]), WRITTEN)
+            assert any(path.is_relative_to(one) for one in rooms), f"{path} imports {module}"
 
 
 def test_a_room_has_its_descriptor_and_no_two_have_a_name_in_common() -> None:
     rooms = {path.parent.name for path in CONNECTORS.glob("*/descriptor.py")}
-    assert rooms == set(registry.OWN)
+    assert rooms == {room(registry.find(name)).name for name in registry.OWN}
     taken = [short for name in registry.OWN for short in registry.find(name).names]
     assert len(set(taken)) == len(taken)

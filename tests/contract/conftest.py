@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tailrace.connectors.changetables.log.sessions import close_idle
+from tests.contract.binlog import BinlogSubject
 from tests.contract.db2 import Db2Subject
 from tests.contract.mongodb import MongoSubject
 from tests.contract.postgres import PostgresSubject
@@ -21,6 +22,8 @@ SUBJECTS: dict[str, tuple[str, Callable[[Any], Subject]]] = {
     "mongodb": ("mongo_database", MongoSubject),
     "sqlserver": ("sqlserver_database", SqlServerSubject),
     "db2": ("db2", Db2Subject),
+    "mysql": ("mysql", BinlogSubject),
+    "mariadb": ("mariadb", BinlogSubject),
 }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.fuzz import documents, pgoutput, stored, tables, texts
+from tests.fuzz import binlog, documents, pgoutput, stored, tables, texts
 from tests.fuzz.machine import Target
 
 _ALL = (
     pgoutput.MESSAGES,
     pgoutput.ENVELOPE,
     documents.MONGODB,
+    binlog.EVENTS,
     tables.ROWS,
     texts.TEXTS,
     stored.OFFSETS,

@@ -20,7 +20,13 @@ LASTING = 2026
 TODAY = int(datetime.date.today().strftime("%Y%m%d"))
 MOST = 100_000
 """Limit of inputs, so that a fast machine finds nothing that a slow one cannot reach."""
-TOGETHER = [("texts", "changetables"), ("pgoutput", "envelope"), ("mongodb",), ("offsets", "signals", "config")]
+TOGETHER = [
+    ("texts", "changetables"),
+    ("pgoutput", "envelope"),
+    ("mongodb",),
+    ("binlog",),
+    ("offsets", "signals", "config"),
+]
 """Targets that share a process, and so its imports and loaded kernels."""
 
 

@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any
 
 import psycopg
+import pymysql
 import pytds
 from pymongo.errors import PyMongoError
 from pyspark.sql import SparkSession
@@ -35,7 +36,7 @@ from tests import fix_invariant, fix_spark
 from tests.fix_mongodb import Mongo
 from tests.fix_postgres import Database, Postgres, describe, give_back, owned, system_binaries, take
 from tests.golden import case as cases
-from tests.golden import db2_runner, mongo_runner, script, tds_runner
+from tests.golden import db2_runner, mongo_runner, mysql_runner, script, tds_runner
 from tests.golden.accept import Catalog, fitted_reason, value_reason
 from tests.golden.case import Case
 from tests.golden.compare import Terms, differences
@@ -46,6 +47,7 @@ from tests.golden.stream import Failed, Late, Stream, opened
 from tests.golden.wire import Reader
 from tests.servers.derby import Derby
 from tests.servers.jars import Unavailable as NoJars
+from tests.servers.mysql import MySqlServer
 from tests.servers.registry import Registry
 from tests.servers.secantus import Unavailable
 
@@ -330,6 +332,19 @@ def run_db2(case: Case, server: Derby, spark: SparkSession | None = None) -> Out
     return Outcome(case, found, seconds=time.monotonic() - started)
 
 
+def run_mysql(case: Case, server: MySqlServer, spark: SparkSession | None = None) -> Outcome:
+    """Run one case of MySQL or MariaDB on an emptied server and compare."""
+    started = time.monotonic()
+    try:
+        with tempfile.TemporaryDirectory(prefix="tailrace-golden-") as folder:
+            found = _kinds(mysql_runner.run(case, server, spark, Path(folder), recorder(case)))
+    except Failed as error:
+        found = (str(error),)
+    except pymysql.err.Error as error:
+        found = (f"the server refuses a statement of the case: {error}",)
+    return Outcome(case, found, seconds=time.monotonic() - started)
+
+
 class Servers:
     """The servers for cases of all kinds, each started when it is first needed, as a context manager."""
 
@@ -339,6 +354,7 @@ class Servers:
         self._mongo: Mongo | None = None
         self._db2: Derby | None = None
         self._sqlserver: TestServer | None = None
+        self._mysql: dict[str, MySqlServer] = {}
 
     def __enter__(self) -> Servers:
         return self
@@ -368,6 +384,13 @@ class Servers:
             except NoJars as error:
                 return Outcome(case, skipped=str(error))
             return run_db2(case, self._db2, spark)
+        if case.database in mysql_runner.VERSIONS:
+            try:
+                if case.database not in self._mysql:
+                    self._mysql[case.database] = self._stack.enter_context(mysql_runner.server(case.database))
+            except NoJars as error:
+                return Outcome(case, skipped=str(error))
+            return run_mysql(case, self._mysql[case.database], spark)
         return Outcome(case, skipped=f"there is no server for cases of {case.database or 'no connector'}")
 
 

@@ -59,6 +59,11 @@ class Stream(ABC):
         self._position = position
         self._reader = reader or Reader()
 
+    def change(self, options: Mapping[str, str]) -> None:
+        """Change options from the next start on; an empty value removes one."""
+        changed = {**self._options, **options}
+        self._options = {name: value for name, value in changed.items() if value != ""}
+
     @abstractmethod
     def start(self) -> None:
         """Start the query, from its last commit if it ran before."""

@@ -4,6 +4,8 @@ Each case runs in this process, through the planner, tasks and encodings that Sp
 also run as a query of Spark; in a full run, all do.
 """
 
+from collections.abc import Callable
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -12,8 +14,9 @@ from tests.architecture import behaviours
 from tests.fix_mongodb import Mongo
 from tests.fix_postgres import Postgres
 from tests.golden import case as cases
-from tests.golden import runner
+from tests.golden import mysql_runner, runner
 from tests.servers.derby import Derby
+from tests.servers.mysql import MySqlServer, Version
 
 ALL = runner.all_cases()
 KNOWN = runner.expected_failures()
@@ -26,6 +29,8 @@ THROUGH_SPARK = frozenset(
         "postgres/tutorial",
         "mongodb-3/tutorial",
         "db2-2.3/tutorial",
+        "mysql-3/tutorial",
+        "mariadb-3/transactions",
         # A worker that queries a registry, one that writes headers of its own, and values that are not text.
         "postgres/names_avro",
         "postgres-encodings/cloudevents_header_source",
@@ -98,6 +103,13 @@ def test_the_events_are_those_of_the_document_of_db2(case: cases.Case, derby_ser
     judge(runner.run_db2(case, derby_server))
 
 
+@pytest.mark.parametrize("case", [*of("mysql"), *of("mariadb")])
+def test_the_events_are_those_that_debezium_wrote_of_mysql(
+    case: cases.Case, mysql_servers: Callable[[Version], MySqlServer]
+) -> None:
+    judge(runner.run_mysql(case, mysql_servers(mysql_runner.VERSIONS[case.database])))
+
+
 @pytest.mark.parametrize("case", through_spark("postgresql"))
 def test_spark_delivers_the_events(case: cases.Case, postgres_server: Postgres, spark: SparkSession) -> None:
     judge(runner.run(case, postgres_server, spark))
@@ -111,6 +123,13 @@ def test_spark_delivers_the_events_of_mongodb(case: cases.Case, mongo_server: Mo
 @pytest.mark.parametrize("case", through_spark("sqlserver"))
 def test_spark_delivers_the_events_of_sql_server(case: cases.Case, sqlserver: TestServer, spark: SparkSession) -> None:
     judge(runner.run_sqlserver(case, sqlserver, spark))
+
+
+@pytest.mark.parametrize("case", [*through_spark("mysql"), *through_spark("mariadb")])
+def test_spark_delivers_the_events_of_mysql(
+    case: cases.Case, mysql_servers: Callable[[Version], MySqlServer], spark: SparkSession
+) -> None:
+    judge(runner.run_mysql(case, mysql_servers(mysql_runner.VERSIONS[case.database]), spark))
 
 
 @pytest.mark.parametrize("case", through_spark("db2"))

@@ -17,6 +17,8 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from tailrace import spark as sources
+from tailrace.connectors.binlog.log.position import BinlogPosition
+from tailrace.connectors.binlog.log_session import BinlogLogSession
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.connectors.mongodb.log.position import WHOLE, Position
 from tailrace.connectors.mongodb.log_session import MongoLogSession
@@ -52,7 +54,8 @@ class WatchedReader(ChangeStreamReader):
 def reads_to(planner: Planner, target: int) -> bool:
     """Return True if the planner has read the log up to `target`, in the numbers of its database.
 
-    That is an LSN of PostgreSQL, or the timestamp of an entry of MongoDB's oplog. Planners of change tables have no
+    That is an LSN of PostgreSQL, the timestamp of an entry of MongoDB's oplog, or file and position of a binary log,
+    the number of the file above the lower 40 bits. Planners of change tables have no
     reader of their own: each call asks the server for all captured changes, whatever `target` is.
     """
     if isinstance(planner, ChangeTablesPlanner):
@@ -66,6 +69,9 @@ def reads_to(planner: Planner, target: int) -> bool:
     if isinstance(opened, PostgresLogSession):
         # The call makes the reader ask: the server rarely reports its position while nothing is captured.
         return opened.feed.gear != "starting" and opened.read_through(FlushedLsn(target), 0)
+    if isinstance(opened, BinlogLogSession):
+        file, pos = target >> 40, target & ((1 << 40) - 1)
+        return opened.has_read(BinlogPosition(f"binlog.{file:06d}", pos - 1, pos))
     assert isinstance(opened, MongoLogSession)
     return opened.has_read(Position(target, WHOLE))
 

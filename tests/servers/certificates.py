@@ -8,7 +8,7 @@ from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -25,13 +25,14 @@ WORD = "word"
 class Authority:
     """A certificate authority, and a certificate for this machine that it has signed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, rsa_keys: bool = False) -> None:
+        """`rsa_keys` are for servers whose TLS knows no elliptic curves."""
+        self._rsa_keys = rsa_keys
         self.key, self.certificate = self._certificate("authority", None, None)
         self.own_key, self.own = self._certificate("localhost", self.certificate.subject, self.key)
 
-    @staticmethod
-    def _certificate(name: str, issuer: Any, signer: Any) -> tuple[Any, Any]:
-        key = ec.generate_private_key(ec.SECP256R1())
+    def _certificate(self, name: str, issuer: Any, signer: Any) -> tuple[Any, Any]:
+        key: Any = rsa.generate_private_key(65537, 2048) if self._rsa_keys else ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         now = datetime.now(UTC)
         builder = (

@@ -27,12 +27,22 @@ def find(program: str, packages: Sequence[str]) -> tuple[Path, dict[str, str]]:
     installed = shutil.which(program)
     if installed:
         return Path(installed), dict(os.environ)
-    root = cache_directory() / f"{packages[0].removesuffix('-server')}-debian"
+    root = unpacked(program, packages)
+    found = next(path for path in (root / "usr/bin" / program, root / "usr/sbin" / program) if path.exists())
+    return found, os.environ | {"LD_LIBRARY_PATH": ":".join(libraries(root))}
+
+
+def unpacked(program: str, packages: Sequence[str]) -> Path:
+    """The directory of the cache in which `packages` are unpacked, for the sake of `program`. Raises Unavailable."""
+    root = cache_directory() / f"{packages[0].removesuffix('-core').removesuffix('-server')}-debian"
     if not root.is_dir():
         _unpack(root, program, packages)
-    libraries = [str(path) for path in root.glob("usr/lib/*-linux-gnu")]
-    found = next(path for path in (root / "usr/bin" / program, root / "usr/sbin" / program) if path.exists())
-    return found, os.environ | {"LD_LIBRARY_PATH": ":".join(libraries)}
+    return root
+
+
+def libraries(root: Path) -> list[str]:
+    """The directories of unpacked packages that have shared libraries."""
+    return [str(path) for path in root.glob("usr/lib/*-linux-gnu")]
 
 
 def _unpack(root: Path, program: str, packages: Sequence[str]) -> None:

@@ -57,6 +57,11 @@ class Traits:
     - `system_tables`: matches the server's own tables, as schema.table, which are never captured.
     - `several_databases`: one query may read several databases, so topics (since Debezium 2), transaction metadata and
       notifications name the database too; `schema_changes_name_database`: so do records of schema changes.
+    - `has_schemas`: tables are in schemas of a database; without, the database takes the schema's place in names, and
+      source blocks have no `schema`.
+    - `skips_changes`: skipped.operations names operations of the log: a change of a key is an update, and no delete.
+    - `value_rules`: the entry of a configuration, made by `Options.settle`, that its conversions of values read as
+      `EventSettings.own`; it is hashable.
     - `transforms`: its own transforms as `module:attribute`, by the text of `transforms.<name>.type`. They take
       precedence over those of `tailrace.config.transforms`.
     - `gives_blocks`: its changes are available as blocks of typed rows (`tailrace.columns.blocks`).
@@ -71,6 +76,9 @@ class Traits:
     system_tables: re.Pattern[str] | None = None
     several_databases: bool = False
     schema_changes_name_database: bool = True
+    has_schemas: bool = True
+    value_rules: str = ""
+    skips_changes: bool = False
     transforms: Mapping[str, str] = field(default_factory=dict)
     gives_blocks: bool = False
     splits_tables: bool = True

@@ -48,6 +48,10 @@ class TableFilter:
         """Return True if the lists let `schema.table` pass, whether it is a signal table or the server's own or not."""
         return self._schemas.include(schema) and self._tables.include(f"{schema}.{table}")
 
+    def includes_schema(self, schema: str) -> bool:
+        """Return True if tables of the schema may be captured."""
+        return self._schemas.include(schema)
+
     @property
     def is_open(self) -> bool:
         """True if no list restricts the tables."""

@@ -93,14 +93,23 @@ def reason_of_name(name: str) -> str:
 GROUP = "tailrace.connectors"
 """The group of the entry points."""
 
-OWN = ("postgres", "mongodb", "sqlserver", "db2")
-"""The packages here that hold a descriptor. The first is the default of files without connector.class."""
+_PLACES = {
+    "postgres": "postgres.descriptor:CONNECTOR",
+    "mongodb": "mongodb.descriptor:CONNECTOR",
+    "sqlserver": "sqlserver.descriptor:CONNECTOR",
+    "db2": "db2.descriptor:CONNECTOR",
+    "mysql": "binlog.descriptor:MYSQL_CONNECTOR",
+    "mariadb": "binlog.descriptor:MARIADB_CONNECTOR",
+}
+OWN = tuple(_PLACES)
+"""The connectors here. The first is the default of files without connector.class."""
 
 # Debezium's other connectors: the error for them says that they are not supported, not that they are unknown.
-_ELSEWHERE = ("mysql", "mariadb", "oracle", "cassandra", "vitess", "spanner", "informix")
+_ELSEWHERE = ("oracle", "cassandra", "vitess", "spanner", "informix")
 
-_PLACES = {name: f"tailrace.connectors.{name}.descriptor:CONNECTOR" for name in OWN}
-_PARTS = Extensions(GROUP, "connector", _PLACES, ConfigError)
+_PARTS = Extensions(
+    GROUP, "connector", {name: f"tailrace.connectors.{place}" for name, place in _PLACES.items()}, ConfigError
+)
 
 _log = logging.getLogger("tailrace")
 

@@ -67,8 +67,9 @@ def source_layout(table: TableId, settings: EventSettings, form: SourceForm) -> 
     if settings.has_nanos:
         members.append(Member("ts_us", Column("commit_us", _OPTIONAL_INT64, TRANSACTION)))
         members.append(Member("ts_ns", Column("commit_ns", _OPTIONAL_INT64, TRANSACTION)))
-    members.append(Member("schema", Constant(table.schema, STRING)))
-    members.append(Member("table", Constant(table.table, STRING)))
+    if settings.has_schemas:
+        members.append(Member("schema", Constant(table.schema, STRING)))
+    members.append(Member("table", Constant(table.table, STRING.with_optional(not settings.has_schemas))))
     members += form.source_fields(settings)
     name = names.schema_name(settings, f"io.debezium.connector.{settings.connector}.Source")
     return Struct(tuple(members), name, 1 if settings.has_nanos else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -180,7 +180,8 @@ class EventSettings:
     - `key_format`, `value_format`, `header_format`: the formats of key.converter, value.converter and header.converter,
       with their options;
     - `transforms`: the transforms that the option names, made from their options;
-    - `several_databases`, `schema_changes_name_database`: traits of the connector;
+    - `several_databases`, `schema_changes_name_database`, `has_schemas`, `skips_changes`: traits of the connector;
+    - `own`: what the connector's conversions read;
     - `typed`: None if keys and values are bytes;
     - `blocks`: row.blocks, "" for rows of records;
     - `routing`: the tables whose blocks go into another table;
@@ -229,6 +230,9 @@ class EventSettings:
     heartbeat_topic: str = ""
     several_databases: bool = False
     schema_changes_name_database: bool = True
+    has_schemas: bool = True
+    own: Hashable = None
+    skips_changes: bool = False
     naming: TopicNaming = field(default_factory=TopicNaming)
     shaping: Shaping = field(default_factory=Shaping)
     columns: tuple[str, ...] = COLUMNS
@@ -374,6 +378,9 @@ class EventSettings:
             heartbeat_topic=options.get("topic.heartbeat.name") or "",
             several_databases=traits.several_databases,
             schema_changes_name_database=traits.schema_changes_name_database,
+            has_schemas=traits.has_schemas,
+            skips_changes=traits.skips_changes,
+            own=options.get(traits.value_rules) if traits.value_rules else None,
             naming=TopicNaming.from_options(options),
             shaping=Shaping.from_options(options),
             transforms=transforms(options, traits.transforms).transforms,

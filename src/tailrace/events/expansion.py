@@ -52,8 +52,9 @@ def expand(batch: ChangeBatch, key_changed: Flags, has_key: bool | Flags, settin
     kept = np.ones(count, np.bool_)
     skipped = settings.skipped_operations
     for letter in skipped & frozenset("cud"):
-        # An update that changes the key is a delete and a create, so its own letter does not count.
-        kept &= (op != ord(letter)) | key_changed
+        # An update that changes the key is a delete and a create, so its own letter does not count, unless the letters
+        # are those of changes.
+        kept &= (op != ord(letter)) | (key_changed & (not settings.skips_changes))
     if settings.drops_truncates:
         kept &= op != ord("t")
     has_before = np.zeros(count, np.bool_)
@@ -62,7 +63,8 @@ def expand(batch: ChangeBatch, key_changed: Flags, has_key: bool | Flags, settin
     tombstones = int(settings.tombstones_on_delete)
     counts = np.ones(count, np.int32)
     counts[op == ord("d")] = 1 + tombstones
-    deleted, created = ("d" not in skipped) * (1 + tombstones), int("c" not in skipped)
+    parts = frozenset[str]() if settings.skips_changes else skipped
+    deleted, created = ("d" not in parts) * (1 + tombstones), int("c" not in parts)
     counts[key_changed] = deleted + created
     counts[~kept] = 0
     change = np.repeat(np.arange(count, dtype=np.int32), counts)

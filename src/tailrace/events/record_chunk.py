@@ -153,7 +153,7 @@ class RecordChunk:
         """Return the numbers of the records. The create of a key change is the second event of its change, unless
         deletes are skipped."""
         assert order is not None
-        deletes = "d" not in self.settings.skipped_operations
+        deletes = self.settings.skips_changes or "d" not in self.settings.skipped_operations
         second = (self.op == ord("c")) & (self.batch.op[self.change] == ord("u")) & deletes
         return pa.array(order[self.change] + second)
 

@@ -45,7 +45,9 @@ def plain_source(batch: ChangeBatch, change: int, settings: EventSettings, form:
         source["sequence"] = own.sequence
     if settings.has_nanos:
         source |= {"ts_us": us, "ts_ns": us * 1000}
-    return source | {"schema": batch.table.id.schema, "table": batch.table.id.table, **own.tail}
+    if settings.has_schemas:
+        source["schema"] = batch.table.id.schema
+    return source | {"table": batch.table.id.table, **own.tail}
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
@@ -98,7 +100,7 @@ def key_schema(settings: EventSettings) -> LogicalType:
     return struct(Field("databaseName", STRING), name=name, version=1)
 
 
-def value_schema(settings: EventSettings, form: CapturedForm) -> LogicalType:
+def value_schema(settings: EventSettings, form: SourceForm) -> LogicalType:
     column = struct(
         Field("name", STRING),
         Field("jdbcType", INT32),

@@ -29,6 +29,8 @@ _MODES = {
     "always": SnapshotMode("each start"),
     "no_data": SnapshotMode("never"),
     "when_needed": SnapshotMode("once", mends=True),
+    # definitions of tables are read anew, and no rows
+    "recovery": SnapshotMode("never"),
 }
 
 

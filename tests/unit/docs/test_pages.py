@@ -14,7 +14,9 @@ from tools.pictures.svg import drawn
 
 MOST_WORDS = 2500
 PICTURES = DOCS / "pictures"
-GENERATED = tuple(f"reference/{name}.md" for name in ("options", "postgresql", "sqlserver", "mongodb", "db2"))
+GENERATED = tuple(
+    f"reference/{name}.md" for name in ("options", "postgresql", "sqlserver", "mongodb", "db2", "mysql", "mariadb")
+)
 """Their options are compared with the tables of the connectors by tests/unit/test_reference.py."""
 TABLE = re.compile(r"^\| (option[^|\n]*)\| default [^\n]*\n\|[-: |]+\n((?:\|[^\n]*\n)+)", re.MULTILINE)
 PICTURE = re.compile(r"!\[[^\]]+\]\([^)]*pictures/([\w-]+)\.svg\)")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.mongodb.server import stores
+from tailrace.connectors import stores
 from tailrace.connectors.mongodb.server.connection import Address, connect, retries
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, PrerequisiteError

@@ -19,12 +19,12 @@ from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.setup import slots
 from tailrace.connectors.postgres.setup.stock import Stock
 from tailrace.connectors.postgres.snapshot.chunks import Snapshots
-from tailrace.connectors.postgres.snapshot.notifications import TableNotifications
 from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgress
 from tailrace.connectors.postgres.snapshot.tasks import with_settings
 from tailrace.events.event_settings import EventSettings
 from tailrace.log import contracts
 from tailrace.log.contracts import Task
+from tailrace.log.table_notifications import TableNotifications
 from tailrace.snapshot.incremental import Collection
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.snapshot.plan import SnapshotPlan

@@ -156,6 +156,8 @@ def _id(source: Node) -> Text:
     fields = {part.name for part in source.type.fields}
     if "change_lsn" in fields:
         shown = {"change_lsn": "change_lsn", "commit_lsn": "commit_lsn", "event_serial_no": "event_serial_no"}
+    elif {"file", "pos"} <= fields:
+        shown = {"file": "file", "pos": "pos"}
     elif "ord" in fields:
         shown = {"ts": "ts_ms", "ord": "ord"}
     else:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tailrace.connectors import stores
 from tailrace.connectors.mongodb.rules import replica_set
-from tailrace.connectors.mongodb.server import stores
 from tailrace.errors import ConfigError, PrerequisiteError
 from tailrace.process.installation import pip_install
 

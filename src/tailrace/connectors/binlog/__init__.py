@@ -1,0 +1,1 @@
+"""MySQL and MariaDB: one connector over the binary log, with two dialects."""

@@ -1,0 +1,138 @@
+"""Initial and blocking snapshots: their start, and the chunks of each batch. Planner."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tailrace.columns.table import TableSchema
+from tailrace.config import Config
+from tailrace.connectors.binlog.log.position import ChangeContext
+from tailrace.connectors.binlog.log.schema_changes import SchemaChangesTask
+from tailrace.connectors.binlog.offset import BinlogOffset
+from tailrace.connectors.binlog.snapshot.chunks import BATCHES, Snapshots
+from tailrace.connectors.binlog.snapshot.point import Origin, Point
+from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
+from tailrace.events.event_settings import EventSettings
+from tailrace.log import contracts
+from tailrace.log.contracts import Task
+from tailrace.log.table_notifications import TableNotifications
+from tailrace.process.runtime import Runtime
+from tailrace.snapshot.incremental import Collection
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+
+    from tailrace.connectors.binlog.log.position import BinlogPosition
+
+log = logging.getLogger("tailrace")
+
+
+class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
+    """Snapshots of the captured tables.
+
+    `connect` opens a session without a limit for its statements; `admit` gives a schema its events' key; `place` makes
+    a position of the log from a point and the offset before it. `latest` returns the place of the latest change that
+    was delivered.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        settings: EventSettings,
+        connect: Callable[[], Connection[Any]],
+        admit: Callable[[TableSchema], TableSchema],
+        place: Callable[[Point, BinlogOffset], BinlogPosition],
+        parallelism: int,
+        runtime: Runtime,
+        latest: Callable[[], Origin | None],
+    ) -> None:
+        self._config, self._settings = config, settings
+        self._runtime = runtime
+        self._place, self._latest = place, latest
+        self._parallelism = parallelism
+        self._make: Callable[[], Snapshots] = lambda: Snapshots(config, settings, connect, admit, parallelism, runtime)
+        self._chunks = self._make()
+        self.notifications = TableNotifications(config, runtime, lambda: self._chunks.failing)
+
+    def begin_anew(self) -> None:
+        """Forget the running snapshot's sessions, as after a crash."""
+        self._chunks.close()
+        self._chunks = self._make()
+
+    def start(self, since: BinlogOffset, *, fresh: bool) -> BinlogOffset:
+        self._choose(())
+        plan, bounds = self._chunks.start()
+        log.info("snapshot of %d tables in %d chunks", len(plan.tables), len(plan))
+        point, state = self._chunks.point, self._chunks.state
+        assert state is not None
+        if not fresh and self._settings.copies and since.log.file:
+            # the log has the deletes since the last run, which no row tells
+            return replace(since, snapshot=SnapshotProgress(plan, bounds, point, 0, since.log.epoch))
+        # a later start (`always`) skips the changes since the last run, as Debezium does: the rows show their result
+        position = self._place(point, since)
+        progress = SnapshotProgress(plan, bounds, point, 0, position.epoch)
+        return replace(since, log=position, schemas=state.to_text(), snapshot=progress)
+
+    def block(self, since: BinlogOffset) -> BinlogOffset | None:
+        """Return the offset at which a blocking snapshot of the signal's tables starts.
+
+        All later changes of these tables in the log are delivered, also those that the snapshot has shown: a delete
+        must be delivered, and with it everything that happened to the row after it. Tables whose filter fails are left
+        out.
+        """
+        self._choose(since.progress.blocking)
+        plan, bounds = self._chunks.start()
+        point, latest = self._chunks.point, self._latest()
+        # the rows show the signal's transaction, and up to where the log has been read
+        origin = None if latest is None else replace(latest, pos=since.log.end, at_us=point.at_us)
+        return replace(since, snapshot=SnapshotProgress(plan, bounds, point, 0, since.log.epoch, origin))
+
+    def _choose(self, tables: Sequence[Collection]) -> None:
+        """Let snapshots read `tables`, each by its filter (a statement) if it has one; empty: as the options say."""
+        self._chunks.choose({str(one): one.filter for one in tables} if tables else None)
+
+    def count(self) -> Mapping[tuple[str, str], int]:
+        return self._chunks.count()
+
+    def advance(self, since: BinlogOffset, max_rows: int | None, *, everything: bool) -> SnapshotProgress:
+        assert since.snapshot is not None
+        plan, done = since.snapshot.plan, len(since.snapshot.plan)
+        if not everything:
+            done = min(done, since.snapshot.done + self._chunks_per_batch(len(plan)))
+        return replace(since.snapshot, done=done)
+
+    def _chunks_per_batch(self, total: int) -> int:
+        """Return a number of chunks that keeps every core busy for a while."""
+        if self._config.is_set("max.batch.size"):
+            return self._parallelism
+        return max(3 * self._parallelism, -(-total // BATCHES))
+
+    def tasks(self, since: BinlogOffset, until: BinlogOffset) -> list[Task]:
+        """Return the tasks of the chunks between the two offsets."""
+        before, snapshot = since.snapshot, until.snapshot
+        if snapshot is None:
+            return self._told(until) if since.is_initial else []
+        is_first = before is None or before.point != snapshot.point
+        tasks = [] if not is_first or until.progress.reading else self._told(until)
+        first = 0 if is_first or before is None else before.done
+        if first >= snapshot.done:
+            return tasks
+        self._choose(until.progress.reading)
+        return tasks + self._chunks.tasks(snapshot, first, 3 * self._parallelism)
+
+    def _told(self, until: BinlogOffset) -> list[Task]:
+        """Return the task of the records of all definitions at a snapshot's begin, or at that of the log."""
+        settings = self._settings
+        if not self._config["include.schema.changes"] or settings.typed is not None or settings.copies:
+            return []
+        at, now_us = until.log, self._runtime.time_ns() // 1000
+        context = ChangeContext(at.file, at.end, "", 0, now_us, at.text(), 0)
+        records = ((record, replace(context, ordinal=number)) for number, record in enumerate(self._chunks.records()))
+        ends = until.snapshot is None or not len(until.snapshot.plan)
+        return [SchemaChangesTask(tuple(records), settings, snapshot=True, ends=ends)]
+
+    def close(self) -> None:
+        self._chunks.close()

@@ -1,0 +1,361 @@
+"""The fast decoder: rows of the log into Arrow columns of text, without a Python object per row. Worker.
+
+A first kernel finds where each value lies; then each column is written by the kernel of its kind. Few kinds go through
+Python, a value at a time: texts of several bytes a character, differences of JSON, compressed columns, addresses.
+Tests compare it with `plain_rows`, which also says what is wrong with a row that a kernel refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns import batch as columns
+from tailrace.columns.batch import Bytes, Flags, Int32s
+from tailrace.connectors.binlog.log import charsets, document_kernels, row_kernels, value_kernels
+from tailrace.connectors.binlog.log.forms import BinlogTable, ColumnForm, Kind, RowForm
+from tailrace.connectors.binlog.log.json_documents import updated_text
+from tailrace.connectors.binlog.log.plain_rows import parse_row
+from tailrace.connectors.binlog.log.plain_values import value_text
+from tailrace.connectors.binlog.log.position import BinlogBatch, Image, Segment
+from tailrace.connectors.binlog.log.row_kernels import LACKING, NO_IMAGE, NULL, Places, Shapes
+from tailrace.errors import DecodeError
+from tailrace.kernels.buffers import readonly
+from tailrace.log.rows.frames import check_offsets, frozen, pooled
+from tailrace.values.texts import Int
+
+LARGEST = (1 << 31) - 1
+
+
+@lru_cache(maxsize=256)
+def shapes(form: RowForm, images: tuple[Image, ...]) -> Shapes:
+    width = len(form)
+
+    def flags(sides: list[bytes]) -> Bytes:
+        # a run has images of other tables too
+        same = b"".join(side if len(side) == width else bytes(width) for side in sides)
+        return frozen(np.frombuffer(same, np.uint8), np.uint8)
+
+    has = [bool(one.before) + 2 * bool(one.after) + 4 * one.is_partial for one in images]
+    return Shapes(
+        flags([one.before for one in images]),
+        flags([one.after for one in images]),
+        frozen(np.array(has, np.uint8), np.uint8),
+        frozen(np.array([one.width for one in form], np.int32), np.int32),
+        frozen(np.array([one.kind is Kind.JSON for one in form], np.uint8), np.uint8),
+    )
+
+
+def located(data: Bytes, offsets: columns.Int64s, form: RowForm, image: Int32s, images: tuple[Image, ...]) -> Places:
+    """Return where the values of rows lie; row i is `data[offsets[i]:offsets[i + 1]]`. Raises DecodeError."""
+    data, offsets, image = frozen(data, np.uint8), frozen(offsets, np.int64), frozen(image, np.int32)
+    if len(data) > LARGEST:
+        raise DecodeError("A row of the log has more than 2 GiB.")
+    rows, width = len(image), len(form)
+    check_offsets(data, offsets, rows)
+    of = shapes(form, images)
+    used = int(np.bitwise_or.reduce(of.has[np.unique(image)], initial=0)) if rows else 0
+    old = np.empty((2, width * rows if used & 1 else 0), np.int32)
+    new = np.empty((2, width * rows if used & 2 else 0), np.int32)
+    differences = np.zeros(width * rows if used & 4 else 0, np.uint8)
+    places = Places(old[0], old[1], new[0], new[1], differences)
+    good = row_kernels.locate(data, offsets, image, of, places)
+    if good < rows:
+        message = data[offsets[good] : offsets[good + 1]].tobytes()
+        parse_row(message, form, images[image[good]])
+        raise DecodeError("A row of the log is not understood.", int(offsets[good]))
+    return places
+
+
+def decode(segment: Segment) -> BinlogBatch:
+    """Return the segment's changes as columns. Raises DecodeError at the first row that is not understood."""
+    table, by_row, rows = segment.table, segment.by_row, len(segment)
+    assert isinstance(table, BinlogTable)
+    op = np.array([one.op for one in by_row.images], np.uint8)[by_row.image]
+    data = frozen(segment.data, np.uint8)
+    batch = BinlogBatch(
+        table=table,
+        op=op,
+        lsn=by_row.pos,
+        transaction=by_row.transaction,
+        ordinal=by_row.ordinal,
+        transactions=segment.transactions,
+        before=None,
+        after=None,
+        serial=pa.array(by_row.row, pa.int32()),
+        superseded=segment.superseded,
+        query=_statements(segment),
+    )
+    places = located(data, segment.offsets, table.form, by_row.image, by_row.images)
+    if len(places.old_lengths):
+        batch.before = _image(table, data, places.old_starts, places.old_lengths, rows, None)
+    if len(places.lengths):
+        starts, lengths = places.starts, places.lengths
+        ends = np.array([one.ends for one in by_row.images], np.bool_)[by_row.image]
+        if ends.any():
+            lengths = np.where(np.tile(ends, len(table.form)), NO_IMAGE, lengths).astype(np.int32)
+        if len(places.old_lengths) and (lengths == LACKING).any():
+            # what an after image leaves out is as it was
+            kept = (lengths == LACKING) & (places.old_lengths != NO_IMAGE)
+            starts, lengths = np.where(kept, places.old_starts, starts), np.where(kept, places.old_lengths, lengths)
+        batch.after = _image(table, data, starts, lengths, rows, places if len(places.differences) else None)
+    return batch
+
+
+def _statements(segment: Segment) -> pa.Array | None:
+    by_row = segment.by_row
+    if not by_row.statements:
+        return None
+    known = pa.array([one.decode("utf-8", "replace") for one in by_row.statements], pa.string())
+    return known.take(pa.array(by_row.statement, mask=by_row.statement < 0))
+
+
+def _image(
+    table: BinlogTable, data: Bytes, starts: Int32s, lengths: Int32s, rows: int, partial: Places | None
+) -> columns.Image:
+    width = len(table.form)
+    present: Flags | None = lengths[:rows] != NO_IMAGE if width else None
+    found: list[pa.Array] = []
+    unavailable: list[Flags | None] = []
+    for place, form in enumerate(table.form):
+        part = slice(place * rows, (place + 1) * rows)
+        begins, sizes = starts[part], lengths[part]
+        is_lacking = sizes == LACKING
+        unavailable.append(is_lacking if is_lacking.any() else None)
+        try:
+            if partial is not None and form.kind is Kind.JSON and partial.differences[part].any():
+                found.append(_updated(data, begins, sizes, partial, part))
+            else:
+                found.append(texts(form, data, begins, sizes))
+        except DecodeError as error:
+            name = table.columns[place].name
+            raise DecodeError(f"{error.message} It is of the column {name}.", error.offset) from None
+    return columns.Image(None if present is None or present.all() else present, found, unavailable)
+
+
+def _updated(data: Bytes, starts: Int32s, lengths: Int32s, places: Places, part: slice) -> pa.Array:
+    """Return documents, of which some are logged as differences to those before them."""
+    form = ColumnForm(Kind.JSON, -4)
+    found = texts(form, data, starts, np.where(places.differences[part] == 1, NULL, lengths).astype(np.int32))
+    values = found.to_pylist()
+    for row in np.flatnonzero(places.differences[part]):
+        if lengths[row] < 0:
+            continue
+        old_start, old_length = int(places.old_starts[part][row]), int(places.old_lengths[part][row])
+        if old_length < 0:
+            raise DecodeError("A JSON value is logged as a difference to a value that the row does not have.")
+        before = data[old_start : old_start + old_length].tobytes()
+        differences = data[int(starts[row]) : int(starts[row]) + int(lengths[row])].tobytes()
+        values[int(row)] = updated_text(before, differences).encode()
+    return pa.array(values, pa.binary())
+
+
+# --- a column's values as text ----------------------------------------------------------------------------------------
+
+
+def texts(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s) -> pa.Array:
+    """Return a column's values as texts: a `binary` array, null where there is no value. Raises DecodeError."""
+    rows = len(lengths)
+    values, size = value_kernels.sizes_of(lengths)
+    if not values:
+        return pa.nulls(rows, pa.binary())
+    starts, lengths = frozen(starts, np.int32), frozen(lengths, np.int32)
+    if form.kind in (Kind.FLOAT, Kind.FLOAT_AS_DOUBLE, Kind.DOUBLE):
+        return _floats(form, data, starts, lengths)
+    writing = _WRITING.get(form.kind)
+    found = None if writing is None else writing(form, data, starts, lengths, size, values)
+    return _plainly(form, data, starts, lengths) if found is None else found
+
+
+def _plainly(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s) -> pa.Array:
+    """Return a column's values by way of Python."""
+    raw = data.data
+    found = [
+        None if length < 0 else value_text(form, bytes(raw[start : start + length]))
+        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
+    ]
+    return pa.array(found, pa.binary())
+
+
+def _validity(lengths: Int32s) -> pa.Buffer | None:
+    known = lengths >= 0
+    return None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
+
+
+def _written(
+    form: ColumnForm,
+    data: Bytes,
+    starts: Int32s,
+    lengths: Int32s,
+    room: int,
+    write: Callable[[Bytes, Int32s], Int],
+) -> pa.Array:
+    """Return the texts that `write` puts into `room` bytes; raises DecodeError for the value that it refuses."""
+    if room > LARGEST:
+        raise DecodeError("The values of a column have more than 2 GiB in a batch. Set max.batch.size.in.bytes lower.")
+    rows = len(lengths)
+    out = pooled(room)
+    offsets = np.zeros(rows + 1, np.int32)
+    good = int(write(out, offsets))
+    if good < rows:
+        start, length = int(starts[good]), int(lengths[good])
+        value_text(form, data[start : start + length].tobytes())
+        raise DecodeError(f"A value of the log is no {form.kind.name}.", start)
+    buffers = [_validity(lengths), pa.py_buffer(readonly(offsets)), pa.py_buffer(out[: int(offsets[-1])])]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers)
+
+
+_Writing = Callable[[ColumnForm, Bytes, Int32s, Int32s, int, int], "pa.Array | None"]
+
+
+def _integers(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int) -> pa.Array:
+    longest = {1: 4, 2: 6, 3: 8, 4: 11, 8: 20}[form.width]
+    return _written(
+        form, data, starts, lengths, values * longest,
+        lambda out, offsets: value_kernels.integers(data, starts, lengths, form.meta, out, offsets),
+    )  # fmt: skip
+
+
+def _decimals(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int) -> pa.Array:
+    precision, scale = form.meta >> 8, form.meta & 255
+    return _written(
+        form, data, starts, lengths, values * (precision + 12),
+        lambda out, offsets: value_kernels.decimals(data, starts, lengths, precision, scale, out, offsets),
+    )  # fmt: skip
+
+
+def _years(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int) -> pa.Array:
+    return _written(
+        form, data, starts, lengths, values * 4,
+        lambda out, offsets: value_kernels.years(data, starts, lengths, out, offsets),
+    )  # fmt: skip
+
+
+def _dates(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int) -> pa.Array:
+    return _written(
+        form, data, starts, lengths, values * 10,
+        lambda out, offsets: value_kernels.dates(data, starts, lengths, out, offsets),
+    )  # fmt: skip
+
+
+def _times(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int) -> pa.Array:
+    return _written(
+        form, data, starts, lengths, values * 20,
+        lambda out, offsets: value_kernels.times(data, starts, lengths, form.meta, out, offsets),
+    )  # fmt: skip
+
+
+def _datetimes(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int) -> pa.Array:
+    return _written(
+        form, data, starts, lengths, values * 30,
+        lambda out, offsets: value_kernels.datetimes(data, starts, lengths, form.meta, out, offsets),
+    )  # fmt: skip
+
+
+def _timestamps(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int) -> pa.Array:
+    old = int(form.kind is Kind.OLD_TIMESTAMP)
+    return _written(
+        form, data, starts, lengths, values * 30,
+        lambda out, offsets: value_kernels.timestamps(data, starts, lengths, form.meta, old, out, offsets),
+    )  # fmt: skip
+
+
+def _texts(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int) -> pa.Array | None:
+    if form.charset in charsets.PLAIN:
+        found = _written(
+            form, data, starts, lengths, size,
+            lambda out, offsets: value_kernels.texts(data, starts, lengths, out, offsets),
+        )  # fmt: skip
+        try:
+            found.cast(pa.string())
+        except pa.ArrowInvalid:
+            # says which text it is, and why
+            return _plainly(form, data, starts, lengths)
+        return found
+    known = charsets.table(form.charset)
+    if known is None:
+        return None
+    codes, sizes = known
+    return _written(
+        form, data, starts, lengths, size * int(sizes.max()),
+        lambda out, offsets: value_kernels.mapped_texts(data, starts, lengths, codes, sizes, out, offsets),
+    )  # fmt: skip
+
+
+def _bytes(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int) -> pa.Array:
+    room = values * (2 + 2 * form.meta) + 2 * size
+    return _written(
+        form, data, starts, lengths, room,
+        lambda out, offsets: value_kernels.hexadecimals(data, starts, lengths, form.meta, out, offsets),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _known_labels(labels: tuple[str, ...]) -> tuple[Bytes, Int32s]:
+    encoded = [one.encode() for one in labels]
+    known = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
+    return frozen(known, np.uint8), frozen(np.cumsum([0, *map(len, encoded)]), np.int32)
+
+
+def _labels(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int) -> pa.Array:
+    known, bounds = _known_labels(form.labels)
+    is_set = form.kind is Kind.LABELS
+    longest = int(bounds[-1]) + len(bounds) if is_set else int(np.diff(bounds).max(initial=0))
+    write = value_kernels.label_sets if is_set else value_kernels.labels
+    return _written(
+        form, data, starts, lengths, values * longest,
+        lambda out, offsets: write(data, starts, lengths, known, bounds, out, offsets),
+    )  # fmt: skip
+
+
+def _uuids(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int) -> pa.Array:
+    return _written(
+        form, data, starts, lengths, values * 36,
+        lambda out, offsets: value_kernels.uuids(data, starts, lengths, out, offsets),
+    )  # fmt: skip
+
+
+def _documents(
+    form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s, size: int, values: int
+) -> pa.Array | None:
+    room = document_kernels.LONGEST * size + 8 * values
+    if room > LARGEST:
+        return None
+    rows = len(lengths)
+    out, offsets, left = pooled(room), np.zeros(rows + 1, np.int32), np.zeros(rows, np.bool_)
+    document_kernels.documents(data, starts, lengths, out, offsets, left)
+    buffers = [_validity(lengths), pa.py_buffer(readonly(offsets)), pa.py_buffer(out[: int(offsets[-1])])]
+    found = pa.Array.from_buffers(pa.binary(), rows, buffers)
+    try:
+        found.cast(pa.string())
+    except pa.ArrowInvalid:
+        return None
+    if not left.any():
+        return found
+    rest = np.where(left, lengths, NULL).astype(np.int32)
+    return pc.if_else(pa.array(left), _plainly(form, data, starts, rest), found)
+
+
+def _floats(form: ColumnForm, data: Bytes, starts: Int32s, lengths: Int32s) -> pa.Array:
+    """Return the shortest texts of floating-point numbers."""
+    kind: npt.DTypeLike = "<f8" if form.kind is Kind.DOUBLE else "<f4"
+    out = np.empty(len(lengths) * form.width, np.uint8)
+    value_kernels.gathered(data, starts, lengths, form.width, out)
+    numbers = out.view(kind)
+    if form.kind is Kind.FLOAT_AS_DOUBLE:
+        numbers = numbers.astype("<f8")
+    found = pa.array(numbers, mask=lengths < 0)
+    return found.cast(pa.string()).cast(pa.binary())
+
+
+_WRITING: dict[Kind, _Writing] = {
+    Kind.INTEGER: _integers, Kind.DECIMAL: _decimals, Kind.YEAR: _years, Kind.DATE: _dates, Kind.TIME: _times,
+    Kind.DATETIME: _datetimes, Kind.TIMESTAMP: _timestamps, Kind.OLD_TIMESTAMP: _timestamps, Kind.TEXT: _texts,
+    Kind.BITS: _bytes, Kind.BYTES: _bytes, Kind.LABEL: _labels, Kind.LABELS: _labels, Kind.UUID: _uuids,
+    Kind.JSON: _documents,
+}  # fmt: skip

@@ -1,0 +1,123 @@
+"""Failures of sessions that read the log, as retriable or lasting errors. Planner."""
+
+from __future__ import annotations
+
+import re
+
+from tailrace.connectors.binlog.log.dump import ServerRefused
+from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
+from tailrace.connectors.binlog.log.identity import ServerIdentity
+from tailrace.connectors.binlog.log.position import BinlogPosition
+from tailrace.connectors.binlog.server.errors import dump_error
+from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, SpoolFailed, TailraceError
+
+_FATAL, _ACCESS_DENIED, _NO_RIGHT = 1236, 1045, 1227
+# codes of the client for a connection that is lost or cannot be made
+_CONNECTION = {
+    2002,
+    2003,
+    2005,
+    2006,
+    2013,
+    2014,
+    2055,
+    1040,
+    1053,
+    1077,
+    1152,
+    1158,
+    1159,
+    1160,
+    1161,
+    1184,
+    1205,
+    3159,
+}
+_AGAIN = "Delete the checkpoint to start again with a snapshot."
+
+
+def demand_executed(server: ServerIdentity, position: BinlogPosition, is_same: bool) -> None:
+    """Raise PositionLost if the server has not executed what was read, or no longer has the log of what follows."""
+    if server.is_mariadb:
+        mine, theirs = MariadbGtids(position.resumes.gtids), MariadbGtids(server.executed)
+        if not theirs.contains(mine):
+            raise PositionLost(
+                f"The server has executed {theirs or 'nothing'}, and the transactions up to {mine} were read: this is "
+                "another server, or a replica that lacks transactions.",
+                _AGAIN,
+            )
+        return
+    read, executed, purged = (MysqlGtids(text) for text in (position.resumes.gtids, server.executed, server.purged))
+    if not executed.contains(read):
+        raise PositionLost(
+            f"The server has not executed the transactions {read.without(executed)}, which were read: this is another "
+            "server, or a replica that lacks them.",
+            _AGAIN,
+        )
+    if not is_same and not read.contains(purged):
+        raise PositionLost(f"The server's log no longer has the transactions {purged.without(read)}.", _AGAIN)
+
+
+def other_server(position: BinlogPosition, server: object) -> PositionLost:
+    return PositionLost(
+        f"This is another server than the one whose log was read up to {position}, and without ids of transactions "
+        "(GTIDs) the place does not exist on it.",
+        _AGAIN,
+    )
+
+
+def refused(error: ServerRefused) -> TailraceError | None:
+    """Return the lasting error behind an error packet of the dump; None if another session may succeed."""
+    if error.code in (_FATAL, 1381):
+        return dump_error(error.text)
+    if error.code in (_NO_RIGHT, _ACCESS_DENIED):
+        return PrerequisiteError(
+            f"The user may not read the log: {error.text.rstrip('.')}.", "Grant REPLICATION SLAVE to the user."
+        )
+    return None
+
+
+def is_amiss(error: ServerRefused) -> bool:
+    """Return True if the server finds no event at the place that it was asked for: what lies there is another log."""
+    return error.code == _FATAL and bool(re.search(r"max_allowed_packet|bogus|checksum|crc", error.text, re.IGNORECASE))
+
+
+def lasting(error: Exception) -> TailraceError | None:
+    """Return the lasting error behind `error`; None if another session may succeed."""
+    if isinstance(error, TailraceError):
+        if isinstance(error, SpoolFailed) or (isinstance(error, ConnectionFailed) and not error.is_lasting):
+            return None
+        return error
+    if isinstance(error, ServerRefused):
+        return refused(error)
+    if isinstance(error, EOFError | OSError):
+        return None
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    if type(error).__module__.startswith("pymysql"):
+        if code in (_NO_RIGHT, _ACCESS_DENIED, 1044, 1698, 1251):
+            return PrerequisiteError(
+                f"The user may not read the log: {words(error)}.",
+                "Grant REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR) to the user.",
+            )
+        if not code or code in _CONNECTION or type(error).__name__ in ("OperationalError", "InterfaceError"):
+            return None
+    return TailraceError(f"Reading the log failed: {type(error).__name__}: {words(error)}")
+
+
+def words(error: BaseException) -> str:
+    """Return what an error says, in one line and without data."""
+    text = str(error.args[-1] if error.args else "").strip().splitlines()
+    return text[0].rstrip(".") if text else type(error).__name__
+
+
+def exhausted(error: Exception) -> TailraceError:
+    """Return the lasting error for a session that is not tried again."""
+    if isinstance(error, TailraceError):
+        if isinstance(error, ConnectionFailed):
+            error.is_lasting = True
+        return error
+    return ConnectionFailed(
+        f"Reading the log failed again and again: {words(error)}.",
+        "Start again with the same checkpoint when the server is back; errors.max.retries limits the attempts.",
+        is_lasting=True,
+    )

@@ -1,0 +1,176 @@
+"""Row forms: how the columns of a table lie in its rows, and what their bytes mean. Planner and tasks.
+
+A form is made of a table map, which has the types, and of the table's definition, which has what the map may lack:
+signs, character sets, labels, and which of the log's texts are UUIDs or addresses.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from enum import IntEnum
+
+from tailrace.columns.table import Column, TableSchema
+from tailrace.connectors.binlog.schema.table_map import TableMap, Type
+from tailrace.errors import DecodeError
+
+
+class Kind(IntEnum):
+    """What the bytes of a value are."""
+
+    INTEGER = 0
+    FLOAT = 1
+    FLOAT_AS_DOUBLE = 2
+    DOUBLE = 3
+    DECIMAL = 4
+    YEAR = 5
+    DATE = 6
+    TIME = 7
+    DATETIME = 8
+    TIMESTAMP = 9
+    OLD_TIME = 10
+    OLD_DATETIME = 11
+    OLD_TIMESTAMP = 12
+    BITS = 13
+    TEXT = 14
+    BYTES = 15
+    LABEL = 16
+    LABELS = 17
+    JSON = 18
+    VECTOR = 19
+    UUID = 20
+    INET4 = 21
+    INET6 = 22
+    COMPRESSED_TEXT = 23
+    COMPRESSED_BYTES = 24
+    NOTHING = 25
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnForm:
+    """One column of a row.
+
+    `width` is the number of bytes of a value; of values with a length before them, the bytes of that length, negative.
+    `meta` is what the kind needs: the sign of an INTEGER (1: unsigned), the precision * 256 + scale of a DECIMAL, the
+    digits of fractions, the bytes to which a value is filled up with zeros. `charset` is that of a text; `labels` are
+    those of ENUM and SET, in UTF-8.
+    """
+
+    kind: Kind
+    width: int
+    meta: int = 0
+    charset: str = ""
+    labels: tuple[str, ...] = ()
+
+
+RowForm = tuple[ColumnForm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BinlogTable(TableSchema):
+    """A table at one version, with the form of its rows in the log."""
+
+    form: RowForm = ()
+
+
+def formed(table: TableSchema, given: TableMap) -> BinlogTable:
+    """Return the table with the form of its rows. Raises DecodeError where the map and the definition disagree."""
+    if len(table.columns) != len(given):
+        raise DecodeError(
+            f"The log has {len(given)} columns of {table.id.database}.{table.id.table}, and its definition "
+            f"{len(table.columns)}."
+        )
+    form = tuple(column_form(given, place, column) for place, column in enumerate(table.columns))
+    known = {one.name: getattr(table, one.name) for one in fields(TableSchema)}
+    return BinlogTable(**known, form=form)
+
+
+_CHARSET = re.compile(r" character set (\w+)")
+_FIXED = {
+    Type.TINY: 1, Type.SHORT: 2, Type.INT24: 3, Type.LONG: 4, Type.LONGLONG: 8, Type.FLOAT: 4, Type.DOUBLE: 8,
+    Type.YEAR: 1, Type.DATE: 3, Type.NEWDATE: 3, Type.TIME: 3, Type.DATETIME: 8, Type.TIMESTAMP: 4, Type.NULL: 0,
+}  # fmt: skip
+_OLD = {
+    Type.TIME: Kind.OLD_TIME, Type.DATETIME: Kind.OLD_DATETIME, Type.TIMESTAMP: Kind.OLD_TIMESTAMP,
+    Type.YEAR: Kind.YEAR, Type.DATE: Kind.DATE, Type.NEWDATE: Kind.DATE, Type.NULL: Kind.NOTHING,
+}  # fmt: skip
+# bytes before the fraction
+_FRACTIONAL = {Type.TIME2: (Kind.TIME, 3), Type.DATETIME2: (Kind.DATETIME, 5), Type.TIMESTAMP2: (Kind.TIMESTAMP, 4)}
+_BLOBS = (Type.BLOB, Type.TINY_BLOB, Type.MEDIUM_BLOB, Type.LONG_BLOB)
+_DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+
+
+def decimal_width(precision: int, scale: int) -> int:
+    whole, part = precision - scale, scale
+    return whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + part // 9 * 4 + _DIGIT_BYTES[part % 9]
+
+
+def width_of(kind: Type, meta: int) -> int:
+    """Return ColumnForm's `width` of a type in the log, which needs no definition."""
+    if kind in _FIXED:
+        return _FIXED[kind]
+    if kind in _FRACTIONAL:
+        return _FRACTIONAL[kind][1] + (meta + 1) // 2
+    if kind is Type.NEWDECIMAL:
+        return decimal_width(meta >> 8, meta & 255)
+    if kind is Type.BIT:
+        return (meta + 7) // 8
+    if kind in (Type.ENUM, Type.SET):
+        return meta
+    if kind in (Type.VARCHAR, Type.VAR_STRING, Type.STRING, Type.VARCHAR_COMPRESSED):
+        return -1 if meta < 256 else -2
+    if kind in (*_BLOBS, Type.JSON, Type.GEOMETRY, Type.VECTOR, Type.BLOB_COMPRESSED):
+        if not 1 <= meta <= 4:
+            raise DecodeError(f"A length of {meta} bytes stands before values of the type {kind.name}.")
+        return -meta
+    raise DecodeError(f"Values of the type {kind.name} are not known in rows of the log.")
+
+
+def column_form(given: TableMap, place: int, column: Column) -> ColumnForm:
+    kind, meta = given.types[place], given.meta[place]
+    width = width_of(kind, meta)
+    name = column.type_name.lower()
+    if kind in (Type.TINY, Type.SHORT, Type.INT24, Type.LONG, Type.LONGLONG):
+        said = given.unsigned[place]
+        return ColumnForm(Kind.INTEGER, width, int(_is_unsigned(name) if said is None else said))
+    if kind is Type.FLOAT:
+        return ColumnForm(Kind.FLOAT_AS_DOUBLE if re.match(r"float\(\d+,", name) else Kind.FLOAT, width)
+    if kind is Type.DOUBLE:
+        return ColumnForm(Kind.DOUBLE, width)
+    if kind is Type.NEWDECIMAL:
+        return ColumnForm(Kind.DECIMAL, width, meta)
+    if kind in _FRACTIONAL:
+        return ColumnForm(_FRACTIONAL[kind][0], width, meta)
+    if kind in _OLD:
+        return ColumnForm(_OLD[kind], width)
+    if kind is Type.BIT:
+        return ColumnForm(Kind.BITS, width)
+    if kind in (Type.ENUM, Type.SET):
+        return ColumnForm(Kind.LABEL if kind is Type.ENUM else Kind.LABELS, width, labels=column.enum_labels)
+    if kind is Type.JSON:
+        return ColumnForm(Kind.JSON, width)
+    if kind is Type.VECTOR or name.startswith("vector"):
+        return ColumnForm(Kind.VECTOR, width)
+    if kind is Type.GEOMETRY:
+        return ColumnForm(Kind.BYTES, width)
+    return _text_form(kind, meta, width, name)
+
+
+def _text_form(kind: Type, meta: int, width: int, name: str) -> ColumnForm:
+    first = re.split(r"[^a-z0-9]", name, maxsplit=1)[0]
+    special = {"uuid": (Kind.UUID, 16), "inet4": (Kind.INET4, 4), "inet6": (Kind.INET6, 16)}.get(first)
+    if special is not None:
+        return ColumnForm(special[0], width, special[1])
+    found = _CHARSET.search(name)
+    charset = found[1] if found else "binary"
+    if kind in (Type.BLOB_COMPRESSED, Type.VARCHAR_COMPRESSED):
+        is_text = charset != "binary"
+        return ColumnForm(Kind.COMPRESSED_TEXT if is_text else Kind.COMPRESSED_BYTES, width, charset=charset)
+    if charset != "binary":
+        return ColumnForm(Kind.TEXT, width, charset=charset)
+    # a BINARY comes without its trailing zeros
+    return ColumnForm(Kind.BYTES, width, meta if kind is Type.STRING else 0)
+
+
+def _is_unsigned(name: str) -> bool:
+    return " unsigned" in name or " zerofill" in name or name.startswith("serial")

@@ -1,0 +1,1040 @@
+"""Index of the log's events: transactions, table versions and rows. Planner, the reader's thread.
+
+Events are read one by one as far as they order the log; rows are only cut, by a kernel, many events at a time. What has
+been read of a transaction that is not over waits, so that a run ends at a transaction's end, unless a single
+transaction is larger than `HELD_BYTES`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from tailrace.columns.batch import Bytes, Int32s, Int64s
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.binlog.log import events, row_kernels
+from tailrace.connectors.binlog.log.events import HEADER, HEADER_BYTES, Format, Gtid, Kind, Query
+from tailrace.connectors.binlog.log.forms import BinlogTable, formed, width_of
+from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
+from tailrace.connectors.binlog.log.indexed_run import BEGIN, BOUNDARY, END, SCHEMA_CHANGE, IndexedRun, Rows
+from tailrace.connectors.binlog.log.position import (
+    BinlogPosition,
+    BinlogTransactions,
+    Image,
+    Origin,
+    RowPlaces,
+    number_of,
+)
+from tailrace.connectors.binlog.log.row_log import current, key_hashes, unchanged
+from tailrace.connectors.binlog.schema.statement import UNCAPTURED, Outcome, Place, Statement
+from tailrace.connectors.binlog.schema.table_map import TableMap, Type, parse
+from tailrace.connectors.binlog.schema.tables import HISTORY_END
+from tailrace.errors import DecodeError, PositionLost, PrerequisiteError
+from tailrace.kernels.buffers import readonly
+from tailrace.log import contracts
+from tailrace.log.rows import frames
+from tailrace.log.rows.numbering import Numbered, Numbering
+
+log = logging.getLogger("tailrace")
+
+HELD_BYTES = 8 << 20
+"""The most bytes of rows of a transaction that wait for its end."""
+PREPARED_BYTES = 256 << 20
+"""The most bytes of rows of XA transactions that are prepared."""
+
+_CONTROL = re.compile(
+    rb"\s*(?:/\*.*?\*/\s*)*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE\s+SAVEPOINT|ROLLBACK\s+TO|XA\s+\w+)\b(.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+# more than the head of a rows event can have: 4,096 columns in two bitmaps, and a partition's ids
+_HEAD_BYTES = 4096
+
+
+class Tables(Protocol):
+    """The definitions of tables, as the log's maps and statements change them."""
+
+    versions: list[TableSchema]
+
+    def begin(self) -> None:
+        """Take back what was learned since the last `keep`."""
+        ...
+
+    def keep(self) -> None: ...
+
+    def version(self, given: TableMap, at: Place, /) -> int:
+        """Return the place in `versions` of the table of the rows that follow, UNCAPTURED if it is not captured."""
+        ...
+
+    def statement(self, given: Statement, at: Place, /) -> Outcome: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """State of an indexer after the last run that was kept.
+
+    `executed` are the transactions up to `position`; `counts` the events by table of the transaction that the position
+    is inside of.
+    """
+
+    position: BinlogPosition
+    executed: MysqlGtids | MariadbGtids
+    counts: Mapping[str, int] = field(default_factory=dict)
+    unchanged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedStep(contracts.Step[BinlogPosition, Rows]):
+    """An indexed run, and the indexer's state once it is kept."""
+
+    run: IndexedRun
+    after: Reached
+
+
+@dataclass(slots=True)
+class _Event:
+    """A part of the log that becomes messages: the rows of an event, or one message as it is.
+
+    `shape` is the place of the rows' shape (-1: one message); `version` that of the table, or one of the kinds of rows
+    without a table; `number` the place of the row in its event that the part begins with.
+    """
+
+    data: bytes | bytearray
+    start: int
+    end: int
+    shape: int
+    version: int
+    op: int
+    pos: int
+    image: int = 0
+    statement: int = -1
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """A transaction as far as it has been read. `counted` are its rows in runs before."""
+
+    file: int
+    start: int
+    mark: int
+    source: int
+    number: int
+    commit_us: int
+    server_id: int
+    thread: int = -1
+    begun: bool = False
+    is_alone: bool = False
+    alters: str = ""
+    is_xa: bool = False
+    is_passed: bool = False
+    is_left_out: bool = False
+    events: list[_Event] = field(default_factory=list)
+    size: int = 0
+    counted: int = 0
+    is_cut: bool = False
+    end: int = 0
+    statement: int = -1
+    savepoint: int = -1
+    held: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """The rows of an XA transaction that is prepared, and where it begins."""
+
+    origin: Origin
+    events: tuple[_Event, ...]
+    size: int
+
+
+@dataclass(slots=True)
+class _Form:
+    """A table map, the place of its table's version, and the places of its shapes by kind and columns."""
+
+    given: TableMap
+    version: int
+    shapes: dict[tuple[int, bytes, bytes], tuple[int, int]] = field(default_factory=dict)
+
+
+class Replaced(PositionLost):
+    """The log is another one than the one that was read before."""
+
+
+class Indexer:
+    """Indexes events; see `add` and `step`.
+
+    `takes(source)` returns True for the transactions that are delivered, by their ids' sources; None: all are.
+    With `numbering` begins and ends of transactions are rows, and events are numbered. `with_statements`: rows have
+    their statements. `shows(table)` names the columns of which an update must change one; None: every update is a row.
+    """
+
+    def __init__(
+        self,
+        position: BinlogPosition,
+        tables: Tables,
+        is_mariadb: bool,
+        numbering: frozenset[str] | None = None,
+        with_statements: bool = False,
+        takes: Callable[[str], bool] | None = None,
+        shows: Callable[[TableSchema], Iterable[str]] | None = None,
+    ) -> None:
+        self._tables = tables
+        self._is_mariadb = is_mariadb
+        self._separator = "-" if is_mariadb else ":"
+        self.versions: list[BinlogTable] = []
+        self._version_of: dict[tuple[int, BinlogTable], int] = {}
+        self._numbering = None if numbering is None else Numbering(self.versions, numbering)
+        self._with_statements = with_statements
+        self._takes = takes
+        self._shows = shows
+        self._names: list[str] = []
+        self._places: dict[str, int] = {}
+        # shapes, and what kernels need of them
+        self._shapes: dict[tuple[bytes, bytes, bytes], int] = {}
+        self._bounds: list[int] = [0]
+        self._widths: list[int] = []
+        self._documents: list[int] = []
+        self._arrays: tuple[Int32s, Int32s, Int32s] | None = None
+        self._images: list[Image] = []
+        self._image_of: dict[Image, int] = {}
+        self.reached = Reached(position, self._set(position.gtids))
+        self.reset(position, False)
+
+    def _set(self, text: str) -> MysqlGtids | MariadbGtids:
+        return MariadbGtids(text) if self._is_mariadb else MysqlGtids(text)
+
+    def _name(self, name: str) -> int:
+        found = self._places.get(name)
+        if found is None:
+            found = self._places[name] = len(self._names)
+            self._names.append(name)
+        return found
+
+    # --- sessions ------------------------------------------------------------------------------------------------
+
+    def reset(self, position: BinlogPosition, by_id: bool, server: str = "") -> None:
+        """Forget what was read and not kept: a session sends the log again, from what `position` resumes on.
+
+        `by_id`: it begins by the ids of transactions, on another server, whose places are others.
+        """
+        self._tables.begin()
+        self._by_id = by_id
+        self._server = server
+        self._epoch = position.epoch + by_id
+        self._position = position
+        self._is_checked = by_id
+        self._passed = self._set(position.gtids) if by_id else None
+        origin = position.resumes
+        self._executed = self._set(origin.gtids)
+        self._format = Format()
+        # another server says where its log is
+        self._file, self._at = ("", 0) if by_id else (origin.file, max(origin.start, 0))
+        self._file_number = self._name(self._file)
+        self._shown = self._at
+        self._maps: dict[int, bytes] = {}
+        self._forms: dict[bytes, _Form] = {}
+        self._done: list[_Transaction] = []
+        self._done_bytes = 0
+        self._open: _Transaction | None = None
+        self._prepared: dict[bytes, _Prepared] = {}
+        self._statements: dict[bytes, int] = {}
+        self._held_before = position.held
+        self._last_us = position.at_us
+        # what the runs that follow begin with
+        self._base = self._set(position.gtids)
+
+    @property
+    def position(self) -> BinlogPosition:
+        return self.reached.position
+
+    @property
+    def unchanged(self) -> int:
+        """The number of updates left out because they changed no column that is delivered."""
+        return self.reached.unchanged
+
+    @property
+    def read_to(self) -> tuple[str, int]:
+        """File and position up to which events have been read in this session."""
+        return self._file, self._at
+
+    @property
+    def has_begun(self) -> bool:
+        """True once this session has sent a transaction."""
+        return self._is_checked
+
+    @property
+    def is_open(self) -> bool:
+        return self._open is not None
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of whole transactions that no run has yet."""
+        return self._done_bytes
+
+    def keep(self, step: IndexedStep) -> None:
+        self._tables.keep()
+        self.reached = step.after
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    def add(self, buffer: bytearray, spans: Sequence[tuple[int, int]]) -> None:
+        """Read events, which follow those of the last call. Raises TailraceError."""
+        for begin, end in spans:
+            self._event(buffer, begin, end)
+
+    def _event(self, buffer: bytearray, begin: int, end: int) -> None:
+        if end - begin < HEADER_BYTES:
+            raise DecodeError("An event of the log is shorter than its header.")
+        seconds, kind, server_id, length, behind, flags = HEADER.unpack_from(buffer, begin)
+        if length != end - begin:
+            raise DecodeError(f"An event of the log says that it has {length} bytes, and {end - begin} were sent.")
+        stop = end
+        if kind == Kind.FORMAT_DESCRIPTION:
+            self._format = events.format_description(bytes(buffer[begin + HEADER_BYTES : end]))
+        if not self._format.lengths:
+            # what comes before the format may have a checksum already
+            given = int.from_bytes(buffer[end - 4 : end], "little")
+            mark = zlib.crc32(memoryview(buffer)[begin : end - 4])
+            stop = end - 4 if mark == given else end
+        elif self._format.has_checksums:
+            stop -= 4
+            given = int.from_bytes(buffer[stop:end], "little")
+            mark = zlib.crc32(memoryview(buffer)[begin:stop])
+            # the server changes this flag in what it sends, after it has made the checksum
+            if mark != given and kind != Kind.FORMAT_DESCRIPTION:
+                raise DecodeError(
+                    "An event of the log has a wrong checksum: it was damaged on the way, or in the file."
+                )
+        else:
+            mark = 0
+        start = self._passed_over(kind, length, behind, flags)
+        if kind == Kind.XID:
+            self._end(seconds)
+        elif kind in events.ROWS:
+            self._rows(buffer, begin + HEADER_BYTES, stop, kind)
+        elif kind == Kind.TABLE_MAP:
+            size = self._format.table_id_bytes
+            body = bytes(buffer[begin + HEADER_BYTES : stop])
+            self._maps[int.from_bytes(body[:size], "little")] = body[size:]
+        else:
+            body = bytes(buffer[begin + HEADER_BYTES : stop])
+            mark = mark or zlib.crc32(memoryview(buffer)[begin:stop])
+            self._other(kind, body, _Header(seconds, server_id, behind, flags, start, mark))
+
+    def _passed_over(self, kind: int, length: int, behind: int, flags: int) -> int:
+        """Note how far the log has been read with an event; return where it begins in its file.
+
+        An event may say where it ends, in 32 bits. Events of MariaDB within a transaction need not.
+        """
+        is_made_up = flags & events.ARTIFICIAL or kind in (Kind.HEARTBEAT, Kind.HEARTBEAT_V2)
+        if is_made_up or (kind in (Kind.FORMAT_DESCRIPTION, Kind.GTID_LIST) and not behind):
+            return self._at
+        expected = self._at + length
+        if behind:
+            # a server leaves out what a replica has already, never more than 2 GiB between two events
+            gap = (behind - expected) & 0xFFFFFFFF
+            if gap >= 1 << 31:
+                raise DecodeError(
+                    f"An event of the log ends at {behind} of {self._file}, but the events up to it at {expected}."
+                )
+            self._at = expected + gap
+            self._shown = self._at - length
+        else:
+            self._at = expected
+        return self._at - length
+
+    def _other(self, kind: int, body: bytes, header: _Header) -> None:
+        if kind == Kind.QUERY:
+            self._query(events.query(body), header)
+        elif kind == Kind.QUERY_COMPRESSED:
+            self._query(events.query(body, True), header)
+        elif kind == Kind.GTID:
+            self._begin(events.gtid(body), header)
+        elif kind == Kind.MARIADB_GTID:
+            self._begin(events.mariadb_gtid(body, header.server_id), header)
+        elif kind == Kind.ANONYMOUS_GTID:
+            self._begin(Gtid(), header)
+        elif kind == Kind.GTID_TAGGED:
+            self._begin(events.tagged_gtid(body), header)
+        elif kind in (Kind.ROWS_QUERY, Kind.ANNOTATE_ROWS):
+            if self._with_statements and self._open is not None:
+                text = body[1:] if kind == Kind.ROWS_QUERY else body
+                self._open.statement = self._statements.setdefault(text, len(self._statements))
+        elif kind == Kind.ROTATE:
+            self._rotate(body, header)
+        elif kind == Kind.FORMAT_DESCRIPTION:
+            self._maps.clear()
+            if self._format.is_file_start and self._open is not None and self._open.events:
+                raise self._unfinished()
+        elif kind == Kind.TRANSACTION_PAYLOAD:
+            self._payload(events.payload(body), header)
+        elif kind == Kind.XA_PREPARE:
+            one_phase, xid = events.xa_prepare(body)
+            self._prepare(one_phase, _xid(xid), header)
+        elif kind in (Kind.HEARTBEAT, Kind.HEARTBEAT_V2):
+            self._heartbeat(*events.heartbeat(kind, body, header.behind))
+        elif kind == Kind.INCIDENT:
+            raise PositionLost(
+                f"The server says that events are missing in its log at {self._file}:{header.start} (INCIDENT).",
+                "Delete the checkpoint to start again with a snapshot.",
+            )
+        elif kind in events.STATEMENTS:
+            self._demand_rows(f"an event of the type {kind}")
+
+    def _demand_rows(self, what: str) -> None:
+        """Raise unless the transaction is passed: its statement changes rows and has no row events."""
+        if self._open is None or not self._open.is_passed:
+            raise PrerequisiteError(
+                f"A session has logged statements instead of rows (binlog_format=STATEMENT or MIXED): {what} at "
+                f"{self._file}:{self._shown}. What it has changed is not in the log.",
+                "Set binlog_format=ROW everywhere, then delete the checkpoint to start again with a snapshot.",
+            )
+
+    # --- transactions --------------------------------------------------------------------------------------------
+
+    def _begin(self, found: Gtid, header: _Header) -> None:
+        if found.source and self._is_mariadb == (found.source.count("-") > 1):
+            raise DecodeError("A transaction of the log has an id as the other of MySQL and MariaDB writes it.")
+        if self._open is not None and self._open.events:
+            raise self._unfinished()
+        self._open = self._transaction(found, header)
+        # MariaDB has no BEGIN
+        if self._is_mariadb and not found.is_alone:
+            self._started(-1)
+        self._open.is_xa = found.is_xa
+
+    def _transaction(self, found: Gtid, header: _Header) -> _Transaction:
+        source = self._name(found.source) if found.source else -1
+        one = _Transaction(
+            file=self._file_number, start=header.start, mark=header.mark, source=source, number=found.number,
+            commit_us=found.commit_us if found.commit_us and found.source else header.seconds * 1_000_000,
+            server_id=header.server_id, is_alone=found.is_alone, alters=found.alters,
+        )  # fmt: skip
+        self._check(one)
+        position, key = self._position, (self._epoch, number_of(self._file), header.start)
+        if self._passed is None:
+            one.is_passed = key < position.key[:3] or (key == position.key[:3] and position.consumed is None)
+        else:
+            one.is_passed = bool(found.source) and self._passed.has(found.source, found.number)
+        one.is_left_out = bool(found.source and self._takes is not None and not self._takes(found.source))
+        return one
+
+    def _check(self, one: _Transaction) -> None:
+        """Raise Replaced if the first transaction, or the one of the position, is not the one that was read before."""
+        if self._by_id:
+            return
+        position = self._position
+        origin = position.resumes
+        if not self._is_checked:
+            self._is_checked = True
+            if origin.mark and (self._file != origin.file or one.start != origin.start or one.mark != origin.mark):
+                raise self.replaced()
+        at_position = self._file == position.file and one.start == position.start
+        if at_position and position.mark and one.mark != position.mark:
+            raise self.replaced()
+
+    def replaced(self) -> Replaced:
+        """Return the error for a log that is not the one that was read before."""
+        position = self._position
+        return Replaced(
+            f"The server's log has another transaction at {position.file}:{position.start} than the one that was read "
+            "there: the log was begun anew (RESET MASTER), or the server was restored or replaced.",
+            "Delete the checkpoint to start again with a snapshot.",
+        )
+
+    def _unfinished(self) -> DecodeError:
+        return DecodeError(f"A transaction of {self._file} has no end: it is followed by another at {self._shown}.")
+
+    def _opened(self, header: _Header) -> _Transaction:
+        """Return the open transaction; a server without ids begins one with its first statement."""
+        if self._open is None:
+            self._open = self._transaction(Gtid(), header)
+        return self._open
+
+    def _started(self, thread: int) -> None:
+        one = self._open
+        assert one is not None
+        if not one.begun:
+            one.begun, one.thread = True, thread
+            if self._numbering is not None:
+                self._add(one, _Event(b"", 0, 0, -1, BOUNDARY, BEGIN, self._shown))
+
+    def _end(self, seconds: int) -> None:
+        one = self._open
+        if one is None:
+            raise DecodeError(f"A transaction of {self._file} ends at {self._shown} and has no beginning.")
+        if self._numbering is not None and one.begun:
+            self._add(one, _Event(b"", 0, 0, -1, BOUNDARY, END, self._shown))
+        self._finish(one)
+
+    def _finish(self, one: _Transaction) -> None:
+        self._open = None
+        self._last_us = one.commit_us
+        one.end = self._at
+        if one.source >= 0:
+            self._executed.add(self._names[one.source], one.number)
+        one.held = min(
+            (each.origin for each in self._prepared.values()),
+            key=lambda of: (number_of(of.file), of.start),
+            default=None,
+        )
+        if one.is_passed:
+            # what the position does not know yet: the prepared transactions are collected again
+            self._held_before = one.held
+            return
+        self._done.append(one)
+        self._done_bytes += one.size
+
+    def _add(self, one: _Transaction, event: _Event) -> None:
+        one.events.append(event)
+        one.size += event.size
+
+    def _query(self, found: Query, header: _Header) -> None:
+        control = _CONTROL.match(found.sql)
+        if control is not None:
+            word = control[1].upper()
+            if self._control(b" ".join(word.split()), control[2].strip(), found, header):
+                return
+        one = self._opened(header)
+        if not one.is_passed:
+            self._statement(one, found, header)
+        if not one.begun:
+            self._finish(one)
+
+    def _control(self, word: bytes, rest: bytes, found: Query, header: _Header) -> bool:
+        """Follow a statement that controls transactions; False if it is none, such as BEGIN NOT ATOMIC."""
+        one = self._opened(header) if word not in {b"COMMIT", b"ROLLBACK"} else self._open
+        if word == b"BEGIN":
+            self._started(found.thread)
+        elif word == b"COMMIT":
+            self._end(header.seconds)
+        elif word == b"ROLLBACK" and rest[:2].upper() == b"TO":
+            self._take_back(one, one.savepoint if one is not None else 0)
+        elif word == b"ROLLBACK":
+            if one is not None:
+                self._take_back(one, 0)
+                self._end(header.seconds)
+        elif word == b"SAVEPOINT":
+            assert one is not None
+            if one.savepoint < 0:
+                one.savepoint = len(one.events)
+        elif word in (b"ROLLBACK TO", b"RELEASE SAVEPOINT"):
+            if word == b"ROLLBACK TO":
+                self._take_back(one, one.savepoint if one is not None else 0)
+        elif word in (b"XA START", b"XA BEGIN"):
+            assert one is not None
+            one.is_xa = True
+            self._started(found.thread)
+        elif word == b"XA END":
+            return True
+        elif word in (b"XA COMMIT", b"XA ROLLBACK"):
+            assert one is not None
+            self._decide(one, _xid(rest), word == b"XA COMMIT", found)
+        else:
+            return False
+        return True
+
+    def _take_back(self, one: _Transaction | None, first: int) -> None:
+        """Leave out what a transaction has changed since a savepoint, or as a whole."""
+        if one is None:
+            return
+        kept, since = one.events[: max(first, 0)], one.events[max(first, 0) :]
+        taken = [event for event in since if event.version != BOUNDARY]
+        if one.is_cut and not first:
+            raise PositionLost(
+                f"A transaction of more than {HELD_BYTES >> 20} MiB in {self._file} was rolled back, and a part of it "
+                "has been delivered.",
+                "Delete the checkpoint to start again with a snapshot.",
+            )
+        tables = sorted({str(self.versions[event.version].id) for event in taken if event.version >= 0})
+        if tables:
+            log.warning(
+                "a transaction at %s:%d was rolled back, but the log has its rows, as it has changed tables without "
+                "transactions: its rows of %s are left out; read tables without transactions by a snapshot (signal "
+                "execute-snapshot)",
+                self._file,
+                one.start,
+                ", ".join(tables),
+            )  # fmt: skip
+        one.events = kept + [event for event in since if event.version == BOUNDARY]
+        one.size = sum(event.size for event in one.events)
+
+    def _statement(self, one: _Transaction, found: Query, header: _Header) -> None:
+        at = self._place(one, header)
+        alters = one.alters
+        given = Statement(found.database, found.sql, found.status, header.server_id, header.seconds, alters)
+        outcome = self._tables.statement(given, at)
+        # what maps meant before the statement
+        self._forms.clear()
+        for version in outcome.truncated:
+            image = self._image(Image(ord("t"), b"", b""))
+            of = self._own_version(version, None)
+            self._add(one, _Event(found.sql, 0, len(found.sql), -1, of, ord("t"), self._shown, image))
+        for change in outcome.changes:
+            self._add(one, _Event(change, 0, len(change), -1, SCHEMA_CHANGE, 0, self._shown))
+
+    def _place(self, one: _Transaction, header: _Header | None = None) -> Place:
+        seconds = one.commit_us // 1_000_000 if header is None else header.seconds
+        return Place(self._epoch, number_of(self._file), one.start, self._shown, self._file, seconds)
+
+    # --- XA ------------------------------------------------------------------------------------------------------
+
+    def _prepare(self, one_phase: bool, xid: bytes, header: _Header) -> None:
+        one = self._open
+        if one is None:
+            raise DecodeError(f"An XA transaction is prepared at {self._file}:{self._shown} and has no beginning.")
+        if one_phase:
+            self._end(header.seconds)
+            return
+        origin = Origin(self._file, one.start, one.mark, str(self._executed))
+        rows = tuple(replace(event, data=bytes(event.data[event.start : event.end]), start=0, end=event.size)
+                     for event in one.events if event.version != BOUNDARY)  # fmt: skip
+        size = sum(event.size for event in rows)
+        if size + sum(each.size for each in self._prepared.values()) > PREPARED_BYTES:
+            raise PrerequisiteError(
+                f"XA transactions that are prepared and not over have more than {PREPARED_BYTES >> 20} MiB of rows.",
+                "Commit or roll back the oldest of them (XA RECOVER), then start again with the same checkpoint.",
+            )
+        self._prepared[xid] = _Prepared(origin, rows, size)
+        one.events, one.size = [], 0
+        self._finish(one)
+
+    def _decide(self, one: _Transaction, xid: bytes, is_commit: bool, found: Query) -> None:
+        prepared = self._prepared.pop(xid, None)
+        if prepared is None and is_commit and not one.is_passed:
+            raise PositionLost(
+                f"The XA transaction {xid.decode('ascii', 'replace')} is committed at {self._file}:{one.start}, but "
+                "was prepared before the place where reading began: its rows are missing.",
+                "Delete the checkpoint to start again with a snapshot.",
+            )
+        if prepared is not None and is_commit:
+            self._started(found.thread)
+            for event in prepared.events:
+                self._add(one, event)
+            if self._numbering is not None:
+                self._add(one, _Event(b"", 0, 0, -1, BOUNDARY, END, self._shown))
+        else:
+            one.events, one.size = [], 0
+        self._finish(one)
+
+    # --- rows ----------------------------------------------------------------------------------------------------
+
+    def _rows(self, buffer: bytes | bytearray, begin: int, stop: int, kind: int) -> None:
+        one = self._open
+        if one is None:
+            raise DecodeError(f"Rows at {self._file}:{self._shown} are in no transaction.")
+        if one.is_passed and not one.is_xa:
+            return
+        body = bytes(memoryview(buffer)[begin : min(stop, begin + _HEAD_BYTES)])
+        head = events.rows_head(kind, body, self._format)
+        known = self._maps.get(head.table_id)
+        if known is None:
+            if head.at >= stop - begin:
+                return
+            raise DecodeError(f"Rows at {self._file}:{self._shown} are of a table that no map has named.")
+        form = self._forms.get(known)
+        if form is None:
+            form = self._forms[known] = self._form(parse(known, self._is_mariadb), one)
+        if len(head.before or head.after) != len(form.given):
+            raise DecodeError(f"Rows at {self._file}:{self._shown} have another number of columns than their table.")
+        key = kind, head.before, head.after
+        found = form.shapes.get(key)
+        if found is None:
+            found = form.shapes[key] = self._shape(form, kind, head.before, head.after)
+        shape, image = found
+        data, start, end = buffer, begin + head.at, stop
+        if kind in events.COMPRESSED:
+            data = events.inflated(bytes(buffer[start:end]))
+            start, end = 0, len(data)
+        if start < end:
+            op = events.ROWS[kind]
+            self._add(one, _Event(data, start, end, shape, form.version, op, self._shown, image, one.statement))
+
+    def _form(self, given: TableMap, one: _Transaction) -> _Form:
+        version = self._tables.version(given, self._place(one))
+        return _Form(given, version if version == UNCAPTURED else self._own_version(version, given))
+
+    def _own_version(self, version: int, given: TableMap | None) -> int:
+        """Return the place in `versions` of a definition together with the form of its rows."""
+        table = self._tables.versions[version]
+        if given is None:
+            own = BinlogTable(**{name: getattr(table, name) for name in TableSchema.__dataclass_fields__})
+            # a truncate has no rows: any form will do
+            for place, known in enumerate(self.versions):
+                if (version, known) in self._version_of and replace(known, form=()) == own:
+                    return place
+        else:
+            own = formed(table, given)
+        found = self._version_of.get((version, own))
+        if found is None:
+            found = self._version_of[version, own] = len(self.versions)
+            self.versions.append(own)
+        return found
+
+    def _shape(self, form: _Form, kind: int, before: bytes, after: bytes) -> tuple[int, int]:
+        """Return the places of a shape and of an image."""
+        given = form.given
+        is_partial = kind == Kind.PARTIAL_UPDATE_ROWS
+        widths = [width_of(of, meta) for of, meta in zip(given.types, given.meta, strict=True)]
+        first = [width for width, there in zip(widths, before, strict=False) if there]
+        second = [width for width, there in zip(widths, after, strict=False) if there]
+        documents = sum(of is Type.JSON for of in given.types) if is_partial else -1
+        key = (np.array(first, np.int32).tobytes(), np.array(second, np.int32).tobytes(), b"%d" % documents)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = len(self._documents)
+            self._bounds += [self._bounds[-1] + len(first), self._bounds[-1] + len(first) + len(second)]
+            self._widths += first + second
+            self._documents.append(documents)
+            self._arrays = None
+        return shape, self._image(Image(events.ROWS[kind], before, after, is_partial))
+
+    def _image(self, image: Image) -> int:
+        found = self._image_of.get(image)
+        if found is None:
+            found = self._image_of[image] = len(self._images)
+            self._images.append(image)
+        return found
+
+    def _payload(self, data: bytes, header: _Header) -> None:
+        """Read the events of a compressed transaction. Their places mean nothing: all are at that of the payload."""
+        at, size = 0, len(data)
+        while at < size:
+            if size - at < HEADER_BYTES:
+                raise DecodeError("A compressed transaction of the log ends within an event.")
+            seconds, kind, server_id, length, _, _ = HEADER.unpack_from(data, at)
+            end = at + length
+            if length < HEADER_BYTES or end > size:
+                raise DecodeError("A compressed transaction of the log ends within an event.")
+            begin = at + HEADER_BYTES
+            if kind == Kind.XID:
+                self._end(seconds)
+            elif kind in events.ROWS:
+                self._rows(data, begin, end, kind)
+            elif kind == Kind.TABLE_MAP:
+                self._maps[int.from_bytes(data[begin : begin + 6], "little")] = data[begin + 6 : end]
+            else:
+                self._other(kind, data[begin:end], replace(header, seconds=seconds, server_id=server_id))
+            at = end
+
+    # --- places --------------------------------------------------------------------------------------------------
+
+    def _rotate(self, body: bytes, header: _Header) -> None:
+        file, position = events.rotation(body)
+        is_new = file != self._file or not self._at
+        if not is_new and (header.flags & events.ARTIFICIAL or not header.seconds):
+            return
+        if self._open is not None and self._open.events:
+            raise self._unfinished()
+        self._file, self._file_number, self._at = file, self._name(file), position
+        self._shown = position
+        self._maps.clear()
+        if position == events.MAGIC_BYTES and not self._prepared:
+            # an idle position must not stay behind in a file that the server will delete
+            self._idle(file, position)
+
+    def _idle(self, file: str, position: int) -> None:
+        one = _Transaction(self._name(file), position - 1, 0, -1, 0, self._last_us, 0)
+        key = (self._epoch, number_of(file), position - 1)
+        if not self._by_id and key <= self._position.key[:3]:
+            return
+        one.end = position
+        one.held = self._held_before
+        self._done.append(one)
+
+    def _heartbeat(self, file: str, position: int) -> None:
+        if self._open is None and file == self._file and position > self._at and position - self._at < 1 << 31:
+            self._at = self._shown = position
+
+    # --- runs ----------------------------------------------------------------------------------------------------
+
+    def step(self) -> IndexedStep | None:
+        """Return the run of what was read since the last one; None if no transaction is over, and none is large."""
+        one = self._open
+        is_large = one is not None and one.size > HELD_BYTES
+        if not self._done and not is_large:
+            return None
+        found, self._done, self._done_bytes = self._done, [], 0
+        if is_large:
+            assert one is not None
+            found.append(replace(one))
+            # the rest is another run's
+            one.events, one.size, one.is_cut = [], 0, True
+        return self._indexed(found, is_large)
+
+    def _indexed(self, found: list[_Transaction], is_cut: bool) -> IndexedStep:
+        before = self.reached
+        parts = [(place, event) for place, one in enumerate(found) for event in one.events]
+        data, starts, ends = _assembled([event for _, event in parts])
+        transaction_of = np.array([place for place, _ in parts], np.int32)
+        shape = frames.frozen(np.array([event.shape for _, event in parts], np.int32), np.int32)
+        offsets, counts = self._cut(data, starts, ends, shape, [event for _, event in parts])
+        rows, event_of = _messages(counts)
+        number = np.arange(len(rows), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+        version = np.array([event.version for _, event in parts], np.int32)[event_of]
+        op = np.array([event.op for _, event in parts], np.uint8)[event_of]
+        transaction = transaction_of[event_of] if parts else np.empty(0, np.int32)
+        is_change = version != BOUNDARY
+        ordinal, counted = self._ordinals(found, transaction, is_change, op)
+        images, image = _used(self._images, [event.image for _, event in parts])
+        statements, statement = self._used_statements([event.statement for _, event in parts])
+        by_row = RowPlaces(
+            transaction=transaction, ordinal=ordinal,
+            pos=np.array([event.pos for _, event in parts], np.int64)[event_of], row=number.astype(np.int32),
+            image=image[event_of], statement=statement[event_of], images=images, statements=statements,
+        )  # fmt: skip
+        by_row, op, version = self._without_history(data, offsets, rows, by_row, op, version)
+        is_idle, idle = self._unchanged(data, offsets, rows, by_row, op, version)
+        version = np.where(is_idle, UNCAPTURED, version).astype(np.int32)
+        left_out = np.array([one.is_left_out for one in found] or [False], np.bool_)
+        keep = (version != UNCAPTURED) & self._beyond(found, transaction, ordinal)
+        if left_out.any():
+            keep &= ~left_out[transaction] if len(transaction) else keep
+        numbered = self._numbered(found, is_cut, (data, offsets, rows, op, version, by_row))
+        kept = np.flatnonzero(keep)
+        by_row = by_row.part(kept)
+        if numbered is not None:
+            by_row.total_order, by_row.table_order = numbered.total[kept], numbered.table[kept]
+        ended = found[:-1] if is_cut else found
+        transactions = self._transactions(found)
+        run = IndexedRun(
+            data=data, offsets=offsets, rows=rows[kept], op=op[kept], version=version[kept], by_row=by_row,
+            transactions=transactions, counts={} if numbered is None else numbered.counts,
+            marks=np.array([one.mark for one in found], np.int64),
+            ends=np.arange(len(ended), dtype=np.int64),
+            end_rows=np.searchsorted(by_row.transaction, np.arange(len(ended)), "right").astype(np.int64),
+            end_at=np.array([one.end for one in ended], np.int64), end_held=tuple(one.held for one in ended),
+            executed=self._base.copy(), held=self._held_before, server=self._server,
+        )  # fmt: skip
+        for one in ended:
+            if one.source >= 0:
+                self._base.add(self._names[one.source], one.number)
+            self._held_before = one.held
+        if is_cut and self._open is not None:
+            self._open.counted = counted
+        waits = before.position.consumed is not None or (found and found[0].is_cut)
+        is_wanted = bool(len(run) or (waits and len(ended)))
+        after = Reached(
+            run.leads_to(before.position), self._base.copy(), {} if numbered is None else numbered.still_open,
+            before.unchanged + idle,
+        )  # fmt: skip
+        self._statements = {}
+        return IndexedStep(run.compacted() if is_wanted else run, is_wanted, after)
+
+    def _cut(
+        self, data: Bytes, starts: Int64s, ends: Int64s, shape: Int32s, parts: Sequence[_Event]
+    ) -> tuple[Int64s, Int64s]:
+        """Return the offsets of messages, and the number of rows of each event."""
+        if self._arrays is None:
+            self._arrays = (
+                frames.frozen(np.array(self._bounds, np.int32), np.int32),
+                frames.frozen(np.array(self._widths or [0], np.int32), np.int32),
+                frames.frozen(np.array(self._documents or [0], np.int32), np.int32),
+            )
+        bounds, widths, documents = self._arrays
+        counts = np.zeros(len(parts), np.int64)
+        # a row has a byte of null bits at least, and an event a message before its rows
+        room = np.empty(int((ends - starts).sum()) + 3 * len(parts) + 1, np.int64)
+        room[0] = 0
+        good = int(row_kernels.cut_rows(data, starts, ends, shape, bounds, widths, documents, room, counts))
+        if good < len(parts):
+            event = parts[good]
+            name = self.versions[event.version].id if event.version >= 0 else "a table that is not captured"
+            raise DecodeError(f"Rows of {name} at {self._file}:{event.pos} do not have the form that their map says.")
+        messages = int(counts.sum()) + len(parts)
+        return room[: messages + 1].copy(), counts
+
+    def _ordinals(
+        self, found: Sequence[_Transaction], transaction: Int32s, is_change: np.ndarray, op: Bytes
+    ) -> tuple[Int64s, int]:
+        """Return the place of each row in its transaction, and the number of changes of the last one so far.
+
+        A begin stands before the first change, an end has the number of changes.
+        """
+        changes = np.cumsum(is_change)
+        firsts = np.searchsorted(transaction, np.arange(len(found)), "left")
+        before = np.where(firsts > 0, changes[np.maximum(firsts - 1, 0)], 0) if len(changes) else firsts * 0
+        base = np.array([one.counted for one in found], np.int64) - before
+        total = changes + (base[transaction] if len(found) and len(transaction) else 0)
+        counted = (
+            int(total[-1]) if len(total) and transaction[-1] == len(found) - 1 else (found[-1].counted if found else 0)
+        )
+        ordinal = total - np.where(is_change | (op == BEGIN), 1, 0)
+        return ordinal.astype(np.int64), counted
+
+    def _used_statements(self, given: list[int]) -> tuple[tuple[bytes, ...], Int32s]:
+        if not self._with_statements:
+            return (), np.full(len(given), -1, np.int32)
+        return tuple(self._statements), np.array(given, np.int32)
+
+    def _beyond(self, found: Sequence[_Transaction], transaction: Int32s, ordinal: Int64s) -> np.ndarray:
+        """Return a mask of the rows that stand after the position reached."""
+        keep = np.ones(len(transaction), np.bool_)
+        position = self._position
+        if position.consumed is None:
+            return keep
+        for place, one in enumerate(found):
+            if self._by_id:
+                source = self._names[one.source] if one.source >= 0 else ""
+                is_same = bool(source) and f"{source}{self._separator}{one.number}" == position.gtid
+            else:
+                is_same = (self._names[one.file], one.start) == (position.file, position.start)
+            if is_same:
+                keep &= (transaction != place) | (ordinal >= position.consumed)
+        return keep
+
+    def _without_history(
+        self, data: Bytes, offsets: Int64s, rows: Int64s, by_row: RowPlaces, op: Bytes, version: Int32s
+    ) -> tuple[RowPlaces, Bytes, Int32s]:
+        """Leave out the rows of versioned tables that are history; an update that makes a row history deletes it."""
+        for number in np.unique(version[version >= 0]).tolist():
+            table = self.versions[number]
+            column = next((place for place, one in enumerate(table.columns) if one.kind == HISTORY_END), -1)
+            if column < 0:
+                continue
+            mine = np.flatnonzero((version == number) & (op != ord("t")))
+            messages, bounds = frames.gather(data, offsets, rows[mine])
+            was, holds = current(messages, bounds, by_row.part(mine), table, column)
+            is_update = op[mine] == ord("u")
+            gone = np.where(is_update, ~was & ~holds, ~np.where(op[mine] == ord("d"), was, holds))
+            version[mine[gone]] = UNCAPTURED
+            ended = mine[is_update & was & ~holds]
+            if len(ended):
+                images = list(by_row.images)
+                for place in np.unique(by_row.image[ended]).tolist():
+                    images.append(images[place]._replace(op=ord("d"), ends=True))
+                    by_row.image[ended[by_row.image[ended] == place]] = len(images) - 1
+                by_row.images = tuple(images)
+                op[ended] = ord("d")
+        return by_row, op, version
+
+    def _unchanged(
+        self, data: Bytes, offsets: Int64s, rows: Int64s, by_row: RowPlaces, op: Bytes, version: Int32s
+    ) -> tuple[np.ndarray, int]:
+        """Return a mask of the updates that change no column that is shown, and their number."""
+        idle = np.zeros(len(rows), np.bool_)
+        if self._shows is None:
+            return idle, 0
+        for number in np.unique(version[(op == ord("u")) & (version >= 0)]).tolist():
+            places = np.flatnonzero((version == number) & (op == ord("u")))
+            table = self.versions[number]
+            messages, bounds = frames.gather(data, offsets, rows[places])
+            idle[places] = unchanged(messages, bounds, by_row.part(places), table, [*self._shows(table)])
+        return idle, int(idle.sum())
+
+    def _numbered(
+        self,
+        found: Sequence[_Transaction],
+        is_cut: bool,
+        given: tuple[Bytes, Int64s, Int64s, Bytes, Int32s, RowPlaces],
+    ) -> Numbered | None:
+        """Return the numbers of the events of all rows, if they are wanted."""
+        if self._numbering is None:
+            return None
+        data, offsets, rows, op, version, by_row = given
+        # those before the position, too, which come again after a restart
+        left_out = np.array([one.is_left_out for one in found] or [False], np.bool_)
+        counted = np.flatnonzero((version >= 0) & ~left_out[by_row.transaction])
+        changes = [np.empty(0, np.int64)]
+        for number in np.unique(version[counted][op[counted] == ord("u")]).tolist():
+            table = self.versions[number]
+            if table.key:
+                places = np.flatnonzero((version[counted] == number) & (op[counted] == ord("u")))
+                messages, bounds = frames.gather(data, offsets, rows[counted[places]])
+                moved = key_hashes(messages, bounds, by_row.part(counted[places]), table, table.key)[1]
+                changes.append(places[moved])
+        transaction = by_row.transaction[counted].astype(np.int64)
+        carried = dict(self.reached.counts) if found and found[0].is_cut else {}
+        ends = [*range(len(found) - 1 if is_cut else len(found))]
+        numbered = self._numbering.number(
+            op[counted], version[counted], np.concatenate(changes), transaction, len(found), ends, carried
+        )
+        total, table_numbers = np.zeros((2, len(rows)), np.int64)
+        total[counted], table_numbers[counted] = numbered.total, numbered.table
+        return replace(numbered, total=total, table=table_numbers)
+
+    def _transactions(self, found: Sequence[_Transaction]) -> BinlogTransactions:
+        return BinlogTransactions(
+            epoch=np.full(len(found), self._epoch, np.int64),
+            file=np.array([one.file for one in found], np.int32),
+            start=np.array([one.start for one in found], np.int64),
+            commit_us=np.array([one.commit_us for one in found], np.int64),
+            source=np.array([one.source for one in found], np.int32),
+            number=np.array([one.number for one in found], np.int64),
+            thread=np.array([one.thread for one in found], np.int64),
+            server_id=np.array([one.server_id for one in found], np.int64),
+            names=tuple(self._names),
+            separator=self._separator,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """An event's header, where it begins in its file, and its checksum."""
+
+    seconds: int
+    server_id: int
+    behind: int
+    flags: int
+    start: int
+    mark: int
+
+
+def _xid(rest: bytes) -> bytes:
+    """Return an XA id as statements write it, in one form."""
+    found = re.match(rb"\s*(X'[0-9a-f]*')\s*,\s*(X'[0-9a-f]*')\s*,\s*(\d+)", rest, re.IGNORECASE)
+    return b",".join(found.groups()).lower() if found else rest.strip().lower()
+
+
+def _messages(counts: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the message of each row, and its event: a head stands before the rows of each event."""
+    event_of = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    return np.arange(len(event_of), dtype=np.int64) + event_of + 1, event_of
+
+
+def _used(known: Sequence[Image], given: Sequence[int]) -> tuple[tuple[Image, ...], Int32s]:
+    """Return the images that are used, and the place of each event's among them."""
+    places: dict[int, int] = {}
+    found = np.array([places.setdefault(one, len(places)) for one in given], np.int32)
+    # statements have no image, and may come before any is known
+    return tuple(known[one] if one < len(known) else _NO_IMAGE for one in places), found
+
+
+_NO_IMAGE = Image(0, b"", b"")
+
+
+def _assembled(parts: Sequence[_Event]) -> tuple[Bytes, Int64s, Int64s]:
+    """Return the bytes of the parts, one after another, and where each begins and ends.
+
+    Parts of one buffer that follow one another stay together, with what lies between them.
+    """
+    pieces: list[list[object]] = []
+    starts, ends = np.zeros(len(parts), np.int64), np.zeros(len(parts), np.int64)
+    base = 0
+    last: bytes | bytearray | None = None
+    low = high = 0
+    for place, event in enumerate(parts):
+        if event.data is not last or event.start < high:
+            if last is not None:
+                pieces.append([last, low, high])
+                base += high - low
+            last, low, high = event.data, event.start, event.start
+        high = event.end
+        starts[place], ends[place] = base + event.start - low, base + event.end - low
+    if last is not None:
+        pieces.append([last, low, high])
+    views = [np.frombuffer(data, np.uint8)[first:end] for data, first, end in pieces if data]  # type: ignore[call-overload]
+    if len(views) == 1 and 2 * len(views[0]) >= len(pieces[0][0]):  # type: ignore[arg-type]
+        found = views[0].view()
+    else:
+        found = np.concatenate(views) if views else np.empty(0, np.uint8)
+    return frames.frozen(readonly(found), np.uint8), frames.frozen(starts, np.int64), frames.frozen(ends, np.int64)

@@ -1,0 +1,209 @@
+"""BinlogLogSession: the open log, and the ends, offsets, windows and tasks of its batches. Planner."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tailrace.config import Config
+from tailrace.config.processors import processors
+from tailrace.connectors.binlog.log.feed import BinlogFeed
+from tailrace.connectors.binlog.log.indexed_run import Rows, boundaries, schema_changes
+from tailrace.connectors.binlog.log.position import WHOLE, BinlogPosition, ChangeContext, Committed, number_of
+from tailrace.connectors.binlog.log.row_log import BinlogRowLog
+from tailrace.connectors.binlog.offset import BinlogOffset
+from tailrace.connectors.binlog.schema.definitions import Definitions
+from tailrace.connectors.binlog.schema.statement import Place
+from tailrace.events import names
+from tailrace.events.event_settings import EventSettings
+from tailrace.events.mapping import SourceForm
+from tailrace.events.reselection import Reread, RereadRows
+from tailrace.log import contracts
+from tailrace.log.contracts import NO_LIMITS, Limits, Offset, Task
+from tailrace.log.control_tasks import BoundaryTask
+from tailrace.log.reader import LogReader
+from tailrace.log.rows import partitioning
+from tailrace.log.rows.segment import versions_of
+from tailrace.log.rows.tasks import LogTask
+from tailrace.process.runtime import Runtime
+from tailrace.snapshot.progress import Progress
+
+if TYPE_CHECKING:
+    from tailrace.connectors.binlog.log.forms import BinlogTable
+
+# A window of an incremental snapshot is given up if the log has not been read through it within this many seconds.
+WINDOW_SECONDS = 10.0
+# a constant, because the call takes longer than planning a small batch's tasks
+_CORES = os.cpu_count() or 1
+
+
+def parallelism(config: Config) -> int:
+    """Return the number of tasks of a batch that may run in parallel."""
+    return config["event.order.segments"] or _CORES
+
+
+def _place(position: BinlogPosition) -> Place:
+    """Return the place of a position, for the definitions of tables there."""
+    epoch, number, start, _ = position.key
+    return Place(epoch, number, start, WHOLE if position.consumed is None else -1)
+
+
+class Changes:
+    """The rows of a batch, with their table versions, as windows and look-ups need them."""
+
+    def __init__(self, rows: Sequence[Rows], versions: Sequence[BinlogTable]) -> None:
+        self.rows = rows
+        self.versions = versions
+
+
+class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows]):
+    """The log that `feed` reads. `schema_task` makes the task that delivers records of schema changes; `present` reads
+    rows as they are now, for values that the log does not carry."""
+
+    windows: Any = None
+
+    def __init__(
+        self,
+        feed: BinlogFeed,
+        config: Config,
+        settings: EventSettings,
+        form: SourceForm,
+        definitions: Definitions,
+        windows: Any,
+        present: Callable[[], RereadRows] | None,
+        schema_task: Callable[[Sequence[tuple[bytes, ChangeContext]], EventSettings], Task],
+        runtime: Runtime,
+    ) -> None:
+        memory, disk = feed.settings.memory_limit, feed.settings.disk_limit
+        super().__init__(
+            feed, feed.start, memory_limit=memory, disk_limit=disk, name="tailrace-binlog-reader", runtime=runtime
+        )
+        self.feed = feed
+        self.windows = windows
+        self.versions = feed.indexer.versions
+        self._config = config
+        self._settings = settings
+        self._row_log = BinlogRowLog(form)
+        self._definitions = definitions
+        self._present = present
+        self._schema_task = schema_task
+        self._processors = processors(config).processors
+        self._committed = feed.start
+
+    def close(self) -> None:
+        super().close()
+        self.feed.end()
+
+    def acknowledge(self, since: BinlogOffset) -> None:
+        # Spark asks to go on from the position that it has committed
+        self._committed = since.log
+        self._definitions.forget(_place(since.log))
+        self.release(Committed(since.log))
+
+    def has_read(self, target: BinlogPosition) -> bool:
+        return super().has_read(self._aimed(target))
+
+    def plan_upto(
+        self, start: BinlogPosition, upto: BinlogPosition | None, limits: Limits = NO_LIMITS
+    ) -> BinlogPosition:
+        end = super().plan_upto(start, None if upto is None else self._aimed(upto), limits)
+        # go on behind log without captured changes: the next query need not read it
+        return self.idle_position(end) if upto is not None and end != start else end
+
+    def _aimed(self, target: BinlogPosition) -> BinlogPosition:
+        """Return a target, a place in the server's log, as a position of the log that is read."""
+        if target.server and target.server != self.feed.server:
+            # the server was replaced meanwhile: what the new one has had then is the end
+            return self.feed.first_head
+        return replace(target, epoch=self.feed.epoch)
+
+    def is_far(self, start: BinlogPosition, idle: BinlogPosition) -> bool:
+        if idle.key[:2] != start.key[:2]:
+            return True
+        return idle.end - start.end >= contracts.IDLE_BYTES
+
+    def read_through(self, target: BinlogPosition, seconds: float) -> bool:
+        """Wait until everything before `target` has been read; return False if that takes too long.
+
+        Returns False at once when the spool is full. Raises the error that ended the thread before it reached `target`.
+        """
+        deadline = self._runtime.monotonic() + seconds
+        while not self.has_read(target):
+            self._raise()
+            left = deadline - self._runtime.monotonic()
+            if left <= 0 or self.spool.full:
+                return False
+            self._feed.hurry()
+            self.spool.wait(min(left, 0.25))
+        return True
+
+    def window_end(
+        self, progress: Progress, start: BinlogPosition, limits: Limits, target: BinlogPosition | None
+    ) -> BinlogPosition | None:
+        windows = self.windows
+        if windows is None or self.feed.is_behind:
+            return None
+        window = windows.open(progress, start)
+        if window is None:
+            return None
+        if not self.read_through(window.upto, WINDOW_SECONDS):
+            windows.give_up()
+            return None
+        return self.plan_upto(start, window.upto)
+
+    def changes(self, start: BinlogPosition, end: BinlogPosition) -> Changes:
+        return Changes(self.take(start, end) if start.is_before(end) else [], self.versions)
+
+    def offset(self, since: BinlogOffset, end: BinlogPosition, heartbeat_ms: int, progress: Progress) -> BinlogOffset:
+        schemas = self._definitions.upto(_place(end)).to_text()
+        return BinlogOffset(end, schemas=schemas, heartbeat_ms=heartbeat_ms, progress=progress)
+
+    def tasks(self, since: BinlogOffset, until: BinlogOffset, end: Offset, beside: Sequence[Task]) -> list[Task]:
+        settings = self._settings
+        tasks: list[Task] = []
+        rows: list[Rows] = []
+        if since.log.is_before(until.log):
+            rows = self.take(since.log, until.log)
+            again = self._again()
+            # rows of a window may have the keys of changes, and so may tables that are routed into one
+            if settings.blocks and self.windows is None and settings.routing is None:
+                settings = replace(settings, apart=True)
+            groups = self._groups(rows, settings)
+            tasks.extend(LogTask(tuple(group), settings, self._row_log, again) for group in groups)
+            if records := schema_changes(rows):
+                tasks.append(self._schema_task(records, settings))
+            if found := boundaries(rows):
+                tasks.append(BoundaryTask(tuple(found), settings))
+        tasks += beside
+        if self.windows is not None:
+            tasks += self.windows.reads(end, Changes(rows, self.versions))
+        return tasks
+
+    def _again(self) -> Reread | None:
+        """Return the means to reread values that the log does not carry; None if no post-processor asks for them."""
+        present = self._present
+        return Reread(self._processors, present()) if self._processors and present is not None else None
+
+    def _groups(self, rows: Sequence[Rows], settings: EventSettings) -> Sequence[Sequence[Any]]:
+        versions = self.versions
+        shared = names.shared(settings, (versions[number].id for number in versions_of(rows)))
+        return partitioning.tasks(
+            self._row_log,
+            rows,
+            versions,
+            lambda table: shared[table.id],
+            self._config["event.order"] == "key",
+            parallelism(self._config),
+            # Spark's JVM gets the tasks first, and would hold the bytes of rows that workers then leave out
+            self._settings.most_change_bytes,
+        )
+
+    def newest(self) -> BinlogPosition:
+        """Return the newest position that is known to exist."""
+        epoch, number, end = self.feed.head
+        file = self.feed.indexer.read_to[0]
+        if number_of(file) != number:
+            file = f"{file.rpartition('.')[0]}.{number:06d}"
+        return BinlogPosition(file, max(end - 1, 0), end, epoch=epoch)

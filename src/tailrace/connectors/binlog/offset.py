@@ -1,0 +1,49 @@
+"""The offset of a query over the binary log: its position, the definitions of tables there, its snapshot. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tailrace.connectors.binlog.log.position import START, BinlogPosition
+from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
+from tailrace.connectors.checkpoint import ordered, understood
+from tailrace.log.contracts import QueryOffset
+
+
+@dataclass(frozen=True, slots=True)
+class BinlogOffset(QueryOffset):
+    """The offset at the end of a batch.
+
+    `log` is the position read in the log; `schemas` the definitions of tables there, as text that only the schema's
+    package reads ("": they are read from the catalog).
+    """
+
+    log: BinlogPosition = START
+    schemas: str = ""
+    snapshot: SnapshotProgress | None = field(default=None, kw_only=True)
+
+    @property
+    def place(self) -> str:
+        """The place in the log of records that belong to no change."""
+        return self.log.text()
+
+    def to_json(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"log": self.log.to_json()}
+        if self.schemas:
+            fields["schemas"] = self.schemas
+        if self.snapshot is not None:
+            fields["snapshot"] = self.snapshot.to_json()
+        return ordered(fields | self.shared_json())
+
+    @classmethod
+    @understood
+    def from_json(cls, fields: dict[str, Any]) -> BinlogOffset:
+        """Return the offset for a result of `to_json`. Raises PositionLost for anything else."""
+        snapshot = fields.get("snapshot")
+        return cls(
+            BinlogPosition.from_json(fields["log"]),
+            schemas=fields.get("schemas", ""),
+            snapshot=None if snapshot is None else SnapshotProgress.from_json(snapshot),
+            **cls.shared_from(fields),
+        )

@@ -1,0 +1,357 @@
+"""The log engine over MySQL and MariaDB: checks at the start, the first position, and the log. Planner."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tailrace.columns.table import TableSchema
+from tailrace.config import Config, TableFilter
+from tailrace.config.expressions import compile_expression
+from tailrace.connectors.binlog.chunking import BinlogSnapshots
+from tailrace.connectors.binlog.log import faults
+from tailrace.connectors.binlog.log.feed import BinlogFeed, ReaderSettings, Sessions
+from tailrace.connectors.binlog.log.form import form_of
+from tailrace.connectors.binlog.log.identity import identify
+from tailrace.connectors.binlog.log.indexing import Indexer
+from tailrace.connectors.binlog.log.position import BinlogPosition, number_of
+from tailrace.connectors.binlog.log.row_log import BinlogRowLog
+from tailrace.connectors.binlog.log.schema_changes import task as schema_task
+from tailrace.connectors.binlog.log_session import BinlogLogSession, parallelism
+from tailrace.connectors.binlog.offset import BinlogOffset
+from tailrace.connectors.binlog.schema import catalog
+from tailrace.connectors.binlog.schema.opening import initial_state, opened
+from tailrace.connectors.binlog.server.connection import connect, dialect_of, is_gone, rows, server_id
+from tailrace.connectors.binlog.server.errors import explained
+from tailrace.connectors.binlog.snapshot.point import Point
+from tailrace.connectors.binlog.snapshot.row_lookup import PresentRows
+from tailrace.connectors.binlog.snapshot.windows import BinlogWindows, Incremental
+from tailrace.connectors.guardrail import guard_number
+from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError
+from tailrace.events.admission import Admission
+from tailrace.events.event_settings import EventSettings
+from tailrace.log import contracts
+from tailrace.log.contracts import Offset, Task
+from tailrace.log.engine import LogEngine
+from tailrace.log.retrying import Retrying
+from tailrace.process.runtime import THREADS, Runtime
+from tailrace.snapshot.mode import snapshot_mode
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+
+log = logging.getLogger("tailrace")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The planner's outside world: the function that opens sessions, and the runtime with its clock."""
+
+    connect: Callable[..., Connection[Any]] = connect
+    runtime: Runtime = THREADS
+
+
+OUTSIDE = Environment()
+
+
+class BinlogEngine(LogEngine[BinlogOffset, BinlogPosition, BinlogPosition]):
+    """Implements `tailrace.log.contracts.Planner` for MySQL and MariaDB."""
+
+    def __init__(self, config: Config, settings: EventSettings, outside: Environment = OUTSIDE) -> None:
+        source = BinlogSource(config, settings, outside)
+        super().__init__(config, settings, outside.runtime, source, BinlogOffset, _import_reader)
+
+
+class BinlogPlanner(Retrying[BinlogOffset, BinlogPosition, BinlogPosition], BinlogEngine):
+    """The planner that Spark gets: it goes on by itself after its server was unreachable for a while."""
+
+
+Log = contracts.OpenLog[BinlogOffset, BinlogPosition, BinlogPosition]
+
+
+class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition]):
+    """A server and its log. When a call fails, work in progress is given up with its sessions."""
+
+    snapshots: BinlogSnapshots
+
+    def __init__(self, config: Config, settings: EventSettings, outside: Environment) -> None:
+        self._config = config
+        self._settings = settings
+        self._outside = outside
+        self._dialect = dialect_of(config)
+        self._form = form_of(self._dialect)
+        self._tables = TableFilter(config)
+        self._names = Admission(settings, self._form)
+        self._control: Connection[Any] | None = None
+        self._is_prepared = self._is_recovered = False
+        self.incremental = self._incremental()
+        self.snapshots = BinlogSnapshots(
+            config,
+            settings,
+            lambda: outside.connect(config, limited=False),
+            self._names.admit,
+            self._placed,
+            parallelism(config),
+            outside.runtime,
+            lambda: None if self.incremental is None else self.incremental.latest,
+        )
+
+    def _incremental(self) -> Incremental | None:
+        config = self._config
+        if not config["signal.data.collection"] and not set(config["signal.enabled.channels"]) - {"source"}:
+            return None
+        source = BinlogWindows(
+            config,
+            self._settings,
+            connect=lambda: self._outside.connect(config),
+            is_captured=self._tables.includes,
+            list_captured=self._captured,
+            admit=self._names.admit,
+            row_log=BinlogRowLog(self._form),
+            runtime=self._outside.runtime,
+        )
+        return Incremental(config, source, self._outside.runtime)
+
+    def _captured(self) -> list[tuple[str, str]]:
+        """Return the tables that are captured now, with those created since the query began."""
+        listed = [one.id for one in catalog.names(self._connect()) if catalog.holds_rows(one)]
+        return [name for name in listed if self._tables.includes(*name)]
+
+    def called(self, work: Callable[[], contracts.Result]) -> contracts.Result:
+        return explained(work)()
+
+    def has_kept(self) -> bool:
+        self.snapshots.begin_anew()
+        if self.incremental is not None:
+            self.incremental.close()
+        self.incremental = self._incremental()
+        self._end_control()
+        self._is_prepared = False
+        return False
+
+    def _connect(self) -> Connection[Any]:
+        """Return the planner's session; another one if it has ended."""
+        if self._control is not None:
+            try:
+                self._control.ping(reconnect=False)
+            except Exception as error:
+                if not is_gone(error):
+                    raise
+                self._end_control()
+        if self._control is None:
+            self._control = self._outside.connect(self._config)
+        return self._control
+
+    def _end_control(self) -> None:
+        control, self._control = self._control, None
+        if control is not None:
+            control._force_close()
+
+    # --- the start -----------------------------------------------------------------------------------------------
+
+    def prepare(self, since: BinlogOffset) -> None:
+        """Check the server and the captured tables; once."""
+        if self._is_prepared:
+            return
+        session = self._connect()
+        if snapshot_mode(self._config).streams:
+            identify(session)
+        guard_number(self._config, len(self._captured()))
+        self._is_prepared = True
+
+    def lost(self, since: BinlogOffset) -> str:
+        try:
+            self._demand(since.log)
+        except PositionLost as error:
+            return error.message
+        return ""
+
+    def _demand(self, position: BinlogPosition) -> None:
+        """Raise PositionLost if the server no longer has the log from `position` on, or has another log."""
+        session = self._connect()
+        identity = identify(session)
+        is_same = not position.server or position.server == identity.uuid
+        if identity.has_gtids and position.gtids:
+            faults.demand_executed(identity, position, is_same)
+        elif not is_same:
+            raise faults.other_server(position, identity)
+        if is_same and position.file:
+            _demand_file(session, position)
+
+    def first(self) -> BinlogOffset:
+        """Return the offset of a new query: the end of the log, and the tables as they are there."""
+        session = self._connect()
+        refuse_prepared(session)
+        before = initial_state(session, self._config)
+        for _ in range(_TRIES):
+            position = identify(session).position()
+            behind = initial_state(session, self._config)
+            if before == behind:
+                return BinlogOffset(position, schemas=behind.to_text())
+            before = behind
+        raise ConnectionFailed(
+            "Tables were altered each time that their definitions were read.", "Start again when that is over."
+        )
+
+    def _placed(self, point: Point, since: BinlogOffset) -> BinlogPosition:
+        """Return the position behind a point of a snapshot."""
+        identity = identify(self._connect())
+        return BinlogPosition(
+            point.file,
+            point.pos - 1,
+            point.pos,
+            epoch=since.log.epoch,
+            gtids=point.gtids,
+            server=identity.uuid,
+            at_us=point.at_us,
+        )
+
+    def present(self) -> BinlogPosition:
+        return identify(self._connect()).position()
+
+    # --- the log -------------------------------------------------------------------------------------------------
+
+    def open(self, since: BinlogOffset, until: BinlogOffset | None, target: BinlogPosition | None) -> BinlogLogSession:
+        self.prepare(since)
+        config, settings = self._config, self._settings
+        definitions = opened(
+            config, settings, self._schemas(since, until), self._session, later="" if until is None else until.schemas
+        )
+        wants_numbers = settings.provide_transaction_metadata
+        indexer = Indexer(
+            since.log,
+            definitions,
+            self._dialect.name == "mariadb",
+            settings.skipped_operations if wants_numbers else None,
+            config["include.query"],
+            self._takes(),
+            self._shown if config["skip.messages.without.change"] else None,
+        )
+        sessions = Sessions(lambda: self._outside.connect(config, dump=True), identify)
+        reader = replace(ReaderSettings.of(config), server_id=server_id(config))
+        feed = BinlogFeed(reader, sessions, indexer, self._outside.runtime)
+        session = BinlogLogSession(
+            feed, config, settings, self._form, definitions, self.incremental, lambda: PresentRows(config), schema_task,
+            self._outside.runtime,
+        )  # fmt: skip
+        session.start()
+        return session
+
+    def _schemas(self, since: BinlogOffset, until: BinlogOffset | None) -> str:
+        """Return the definitions with which reading begins; "" if they are read from the catalog.
+
+        snapshot.mode=recovery reads them once, at the start, unless a batch is read again.
+        """
+        if self._config["snapshot.mode"] != "recovery" or until is not None or self._is_recovered:
+            return since.schemas
+        self._is_recovered = True
+        log.warning("snapshot.mode=recovery: the tables are taken to have been since the checkpoint what they are now")
+        return ""
+
+    def _session(self) -> Connection[Any]:
+        return self._outside.connect(self._config)
+
+    def _takes(self) -> Callable[[str], bool] | None:
+        """Return which sources' transactions are delivered; None: all."""
+        config = self._config
+        included = [compile_expression(one) for one in config["gtid.source.includes"]]
+        excluded = [compile_expression(one) for one in config["gtid.source.excludes"]]
+        if not config["gtid.source.filter.dml.events"] or not (included or excluded):
+            return None
+
+        def takes(source: str) -> bool:
+            # a tag is no part of the server's name
+            name = source.partition(":")[0]
+            if included:
+                return any(one.fullmatch(name) for one in included)
+            return not any(one.fullmatch(name) for one in excluded)
+
+        return takes
+
+    def _shown(self, table: TableSchema) -> Iterable[str]:
+        """Return the columns of which an update must change one to give an event: those in values, and the key."""
+        shaping = self._settings.shaping
+        return [one.name for one in table.columns if one.name and shaping.shows(table.id, one.name)] + list(table.key)
+
+    def tasks(self, since: BinlogOffset, until: BinlogOffset) -> list[Task]:
+        return self.snapshots.tasks(since, until)
+
+    # --- beside the log ------------------------------------------------------------------------------------------
+
+    def beat(self) -> None:
+        """Run `heartbeat.action.query`."""
+        import pymysql
+
+        query: str | None = self._config["heartbeat.action.query"]
+        if not query:
+            return
+        try:
+            rows(self._connect(), query)
+        except pymysql.err.Error as error:
+            reason = faults.words(error)
+            log.warning("heartbeat.action.query fails: %s; the heartbeat goes on without it", reason)
+
+    def status(self, log: Log | None) -> Offset | None:
+        if not isinstance(log, BinlogLogSession):
+            return None
+        newest = BinlogOffset(log.newest()).to_json()
+        if self._config["skip.messages.without.change"]:
+            newest["unchanged"] = log.feed.indexer.unchanged
+        running = None if self.incremental is None else self.incremental.status()
+        return newest if running is None else newest | {"snapshot": running}
+
+    def close(self) -> None:
+        if self.incremental is not None:
+            self.incremental.close()
+        self.snapshots.close()
+        self._end_control()
+
+
+# Tries to find the tables the same before and after a look at the log's end.
+_TRIES = 5
+
+
+def _demand_file(session: Connection[Any], position: BinlogPosition) -> None:
+    """Raise PositionLost if the server no longer has the file of a position, or has less of it."""
+    origin = position.resumes
+    files = {str(row[0]): int(row[1]) for row in rows(session, "SHOW BINARY LOGS")}
+    if origin.file not in files:
+        first = min(files, key=number_of, default="")
+        what = f"its log begins with {first}" if first else "it has no log"
+        raise PositionLost(
+            f"The server no longer has the log file {origin.file}: {what}.",
+            "Delete the checkpoint to start again with a snapshot, or set snapshot.mode=when_needed.",
+        )
+    if files[origin.file] < origin.start:
+        raise PositionLost(
+            f"The server's log file {origin.file} ends at {files[origin.file]}, before the checkpoint at "
+            f"{origin.start}: the log was begun anew, or this is another server.",
+            "Delete the checkpoint to start again with a snapshot.",
+        )
+
+
+def refuse_prepared(session: Connection[Any]) -> None:
+    """Raise PrerequisiteError if XA transactions are prepared: neither a snapshot nor the log from here on has their
+    rows."""
+    import pymysql
+
+    try:
+        found = rows(session, "XA RECOVER")
+    except pymysql.err.Error:
+        # a user without the right to see them (XA_RECOVER_ADMIN)
+        return
+    if found:
+        raise PrerequisiteError(
+            f"{len(found)} XA transactions are prepared and neither committed nor rolled back; reading that begins now "
+            "would miss their rows.",
+            "Commit them or roll them back (XA RECOVER lists them), then start again.",
+        )
+
+
+def _import_reader() -> None:
+    """Load the driver and the compiled kernels of the planner."""
+    import pymysql  # noqa: F401
+
+    from tailrace.connectors.binlog.log import row_kernels  # noqa: F401

@@ -1,0 +1,1 @@
+"""Definitions of tables: what the log's table maps and statements say of them."""

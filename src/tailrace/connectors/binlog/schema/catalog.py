@@ -1,0 +1,160 @@
+"""The server's catalog: which tables there are, and their definitions as SHOW CREATE TABLE tells them.
+
+Planner and driver. Sessions are those of `server.connection`, which set sql_mode and character set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.binlog.dialect import Dialect
+from tailrace.connectors.binlog.schema.ddl.evolution import resolved_table
+from tailrace.connectors.binlog.schema.ddl.parser import parse
+from tailrace.connectors.binlog.schema.ddl.statements import CreateTable
+from tailrace.connectors.binlog.schema.ddl.tokens import Reading, Unparsable
+from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
+from tailrace.connectors.binlog.schema.tables import schema_of
+from tailrace.connectors.binlog.server.connection import rows
+from tailrace.connectors.binlog.server.errors import number_of
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+
+BUILT_IN = ("mysql", "performance_schema", "sys", "information_schema")
+_NO_TABLE = (1146, 1356, 1051)
+Position = TypeVar("Position")
+
+
+class Listed(NamedTuple):
+    """A table of the server: `kind` is BASE TABLE, VIEW, SEQUENCE or SYSTEM VERSIONED; `size` its estimated rows."""
+
+    database: str
+    table: str
+    engine: str
+    kind: str
+    size: int
+
+    @property
+    def id(self) -> Name:
+        return self.database, self.table
+
+
+class Database(NamedTuple):
+    """A database with its default character set and collation."""
+
+    name: str
+    charset: str
+    collation: str
+
+
+class Created(NamedTuple):
+    """A table's definition, and the text of SHOW CREATE TABLE."""
+
+    table: TableDefinition
+    text: str
+
+
+def names(session: Connection[Any]) -> list[Listed]:
+    """Return the tables and views of all databases but the server's own, sorted by database and name."""
+    built_in = ", ".join(f"'{name}'" for name in BUILT_IN)
+    found = rows(
+        session,
+        "SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE, TABLE_TYPE, TABLE_ROWS FROM information_schema.TABLES "
+        f"WHERE TABLE_SCHEMA NOT IN ({built_in})",
+    )
+    listed = (Listed(database, table, engine or "", kind, size or 0) for database, table, engine, kind, size in found)
+    return sorted(listed, key=lambda one: (one.database, one.table))
+
+
+def holds_rows(listed: Listed) -> bool:
+    """Return True if the log may have rows of it that are a table's."""
+    return listed.kind in ("BASE TABLE", "SYSTEM VERSIONED")
+
+
+def databases(session: Connection[Any]) -> dict[str, Database]:
+    """Return the databases but the server's own, by name, sorted."""
+    found = rows(
+        session,
+        "SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA",
+    )
+    return {
+        name: Database(name, charset, collation) for name, charset, collation in sorted(found) if name not in BUILT_IN
+    }
+
+
+def quoted(*parts: str) -> str:
+    """Return a name in backticks, its parts joined by dots."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def created(session: Connection[Any], names: Iterable[Name], dialect: Dialect) -> dict[Name, Created]:
+    """Return the definitions of these tables as they are now; those that are gone, or are views, are not among them.
+
+    Raises Unparsable, which names the table, for one whose definition is not understood.
+    """
+    found: dict[Name, Created] = {}
+    for name in names:
+        text = _shown(session, name)
+        if text is not None:
+            shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            found[name] = Created(definition(text, name, dialect), shown)
+    return found
+
+
+def _shown(session: Connection[Any], name: Name) -> str | None:
+    import pymysql
+
+    # a default of bytes may be no UTF-8
+    session.use_unicode = False
+    try:
+        shown = rows(session, f"SHOW CREATE TABLE {quoted(*name)}")
+    except pymysql.err.Error as error:
+        if number_of(error) in _NO_TABLE:
+            return None
+        raise
+    finally:
+        session.use_unicode = True
+    text = shown[0][1].decode("utf-8", "surrogateescape")
+    return text if text.upper().startswith("CREATE TABLE") else None
+
+
+def definition(text: str, name: Name, dialect: Dialect) -> TableDefinition:
+    """Return the definition of SHOW CREATE TABLE's text. Raises Unparsable, which names the table."""
+    reading = Reading(mariadb=dialect.name == "mariadb")
+    try:
+        statement = parse(text, name[0], reading)[0][0]
+    except Unparsable as fault:
+        raise Unparsable(f"{name[0]}.{name[1]}: {fault.what}", fault.at) from None
+    assert isinstance(statement, CreateTable)
+    if statement.table is None:
+        raise Unparsable(f"{name[0]}.{name[1]}: a table without columns")
+    return resolved_table(statement.table.renamed(name), None, has_json=dialect.has_json)
+
+
+def schemas(session: Connection[Any], names: Iterable[Name], dialect: Dialect) -> dict[Name, TableSchema]:
+    """Return the TableSchemas of these tables as they are now; those that are gone are not among them."""
+    return {name: schema_of(one.table) for name, one in created(session, names, dialect).items()}
+
+
+def at_one_position(
+    read: Callable[[], Mapping[Name, Created]], position: Callable[[], Position], tries: int = 5
+) -> tuple[Mapping[Name, Created], Position]:
+    """Return what `read` gives, and a position of the log at which it held: tables are read before and behind it.
+
+    Raises Unparsable if tables were altered at each try.
+    """
+    before = read()
+    for _ in range(tries):
+        at = position()
+        behind = read()
+        if before == behind:
+            return behind, at
+        before = behind
+    raise Unparsable("tables were altered each time that their definitions were read")
+
+
+def listed_names(listed: Sequence[Listed]) -> list[Name]:
+    """Return the names of the tables that hold rows."""
+    return [one.id for one in listed if holds_rows(one)]

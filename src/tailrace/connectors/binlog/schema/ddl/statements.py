@@ -1,0 +1,95 @@
+"""Statements as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tailrace.connectors.binlog.schema.definition import ColumnDefinition, Default, Index, Name, TableDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """CREATE TABLE: `table` with columns whose character sets are still those that are written; None if it is made
+    `like` another, or of a query (`selects`)."""
+
+    name: Name
+    table: TableDefinition | None
+    like: Name | None = None
+    selects: bool = False
+    unless_there: bool = False
+    replaces: bool = False
+    temporary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A part of ALTER TABLE.
+
+    `verb` is add, change, drop, rename, default, key, unindex, reindex, charset, convert, comment, version or nothing.
+    """
+
+    verb: str
+    name: str = ""
+    column: ColumnDefinition | None = None
+    keys: tuple[Index, ...] = ()
+    """Of a column: the primary key and unique indexes that it brings; the primary one has the name PRIMARY."""
+    place: str | None = None
+    """The column behind which it comes; "" for the first place; None for its own or the last."""
+    text: str | None = None
+    default: Default | None = None
+    if_there: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable:
+    name: Name
+    actions: tuple[Action, ...]
+    renamed: Name | None = None
+    partitions: bool = False
+    """It works on partitions alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropTables:
+    names: tuple[Name, ...]
+    if_there: bool = False
+    temporary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTables:
+    pairs: tuple[tuple[Name, Name], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTable:
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class IndexChange:
+    """CREATE INDEX or DROP INDEX: `added` is a unique index, if it makes one; `dropped` the name of one that goes."""
+
+    name: Name
+    added: Index | None = None
+    dropped: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseChange:
+    """CREATE, ALTER or DROP DATABASE: `verb` in lower case; `charset` None if none is written."""
+
+    verb: str
+    name: str
+    charset: str | None = None
+    unless_there: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A statement that changes no table: `words` are its first ones."""
+
+    words: str
+
+
+Parsed = CreateTable | AlterTable | DropTables | RenameTables | TruncateTable | IndexChange | DatabaseChange | Other

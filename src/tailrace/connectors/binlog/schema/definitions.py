@@ -1,0 +1,564 @@
+"""Definitions: the tables at each position of the log. Planner; the reader's thread adds, the planner's thread reads.
+
+A table map has the types of a row's columns, and with `binlog_row_metadata=FULL` their names. The rest comes from the
+definitions that the catalog showed at the query's start and that the log's statements have changed since. They are kept
+in the offset, so a restart, a replay and a reader far behind find the same as the first reading. Where the log names
+columns, it is right; where it does not, a map checks what was followed.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import logging
+import threading
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from zlib import compress, decompress
+
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.binlog.dialect import Dialect
+from tailrace.connectors.binlog.schema.changes import TableChange, record
+from tailrace.connectors.binlog.schema.charsets import charset_of
+from tailrace.connectors.binlog.schema.ddl.evolution import altered, resolved_table, with_unique, without_index
+from tailrace.connectors.binlog.schema.ddl.parser import parse
+from tailrace.connectors.binlog.schema.ddl.statements import (
+    AlterTable,
+    CreateTable,
+    DatabaseChange,
+    DropTables,
+    IndexChange,
+    Other,
+    Parsed,
+    RenameTables,
+    TruncateTable,
+)
+from tailrace.connectors.binlog.schema.ddl.tokens import NAME, WORD, Reading, Unparsable, tokens
+from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
+from tailrace.connectors.binlog.schema.fit import described, misfit
+from tailrace.connectors.binlog.schema.statement import NO_OUTCOME, UNCAPTURED, Outcome, Place, Statement
+from tailrace.connectors.binlog.schema.status import Status, status_of
+from tailrace.connectors.binlog.schema.table_map import TableMap
+from tailrace.connectors.binlog.schema.tables import schema_of
+from tailrace.errors import PrerequisiteError
+
+_log = logging.getLogger("tailrace")
+_COMPRESS_FROM = 400
+_DML = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The definitions at one position: tables and the character sets of databases, by name.
+
+    `doubtful` are the tables that a statement has changed which was not understood, with what is known of it.
+    """
+
+    tables: Mapping[Name, TableDefinition] = field(default_factory=dict)
+    databases: Mapping[str, str] = field(default_factory=dict)
+    doubtful: Mapping[Name, str] = field(default_factory=dict)
+
+    def to_text(self) -> str:
+        """Return a deterministic text: JSON, or if it is long `z:` and its compressed form in base 64."""
+        return _to_text(_Key(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> State:
+        return _from_text(text)
+
+    def with_table(self, table: TableDefinition) -> State:
+        doubtful = {name: why for name, why in self.doubtful.items() if name != table.id}
+        return replace(self, tables={**self.tables, table.id: table}, doubtful=doubtful)
+
+    def without(self, gone: Iterable[Name]) -> State:
+        names = set(gone)
+        return replace(
+            self,
+            tables={name: table for name, table in self.tables.items() if name not in names},
+            doubtful={name: why for name, why in self.doubtful.items() if name not in names},
+        )
+
+    def in_doubt(self, name: Name, why: str) -> State:
+        return replace(self, doubtful={**self.doubtful, name: why})
+
+
+class _Key:
+    """A state as a key of a cache: by identity, since states are never changed."""
+
+    __slots__ = ("state",)
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def __hash__(self) -> int:
+        return id(self.state)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and other.state is self.state
+
+
+@functools.lru_cache(maxsize=16)
+def _to_text(key: _Key) -> str:
+    state = key.state
+    fields = {
+        "databases": dict(sorted(state.databases.items())),
+        "doubtful": [[*name, why] for name, why in sorted(state.doubtful.items())],
+        "tables": [table.to_json() for _, table in sorted(state.tables.items())],
+    }
+    text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
+    if len(text) < _COMPRESS_FROM:
+        return text
+    return "z:" + b64encode(compress(text.encode(), 6)).decode()
+
+
+@functools.lru_cache(maxsize=16)
+def _from_text(text: str) -> State:
+    if text.startswith("z:"):
+        text = decompress(b64decode(text[2:])).decode()
+    fields = json.loads(text)
+    tables = (TableDefinition.from_json(one) for one in fields["tables"])
+    return State(
+        {table.id: table for table in tables},
+        fields["databases"],
+        {(database, table): why for database, table, why in fields["doubtful"]},
+    )
+
+
+Catalog = Callable[[Name], TableDefinition | None]
+"""Returns a table's definition as the catalog has it now; None if it is gone, or not understood."""
+
+
+class Definitions:
+    """The definitions of one query while its log is read.
+
+    - `captured` says of database and table whether rows are captured; `told` the same of records of schema changes.
+    - `start` is the state at the position from which the log is read.
+    - `later` is the state at the end of a batch that is planned already: what it says of a table goes before the
+      catalog, so that a replay finds what the first reading found.
+    - `catalog` is asked for what neither the log nor the history has. `rereads` (on.unknown.ddl): for a table that is
+      in doubt, too, though the log names no columns.
+    - `versions` are the tables of rows; it only grows, and rows refer to its places. `keyed` gives a TableSchema the
+      key of message.key.columns.
+    - `tells`: records of schema changes are wanted.
+    - `folds`: the server keeps names in lower case. `unknown_rows` (inconsistent.schema.handling.mode): rows of an
+      unknown form stop the query (`fail`), or are left out, with a warning (`warn`) or without (`skip`).
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        captured: Callable[[str, str], bool],
+        catalog: Catalog,
+        *,
+        start: State,
+        later: State | None = None,
+        told: Callable[[str, str], bool] | None = None,
+        keyed: Callable[[TableSchema], TableSchema] | None = None,
+        tells: bool = True,
+        rereads: bool = False,
+        folds: bool = False,
+        unknown_rows: str = "fail",
+    ) -> None:
+        self.dialect, self.versions = dialect, list[TableSchema]()
+        self._captured, self._catalog, self._later = captured, catalog, later
+        self._told = told or (lambda database, table: True)
+        self._keyed = keyed or (lambda table: table)
+        self._tells, self._rereads, self._folds = tells, rereads, folds
+        self._unknown_rows = unknown_rows
+        self._lock = threading.Lock()
+        self._states: list[tuple[Place | None, State]] = [(None, start)]
+        self._kept = 1
+        self._known: dict[tuple[int, bytes], int] = {}
+
+    # --- states -------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Take back what was learned since `keep`: a run that failed is read again."""
+        with self._lock:
+            del self._states[self._kept :]
+
+    def keep(self) -> None:
+        """Keep what was learned since `begin`: the messages are in the spool."""
+        with self._lock:
+            self._kept = len(self._states)
+
+    @property
+    def now(self) -> State:
+        """Return the state behind everything that was read."""
+        return self._states[-1][1]
+
+    def upto(self, end: Place) -> State:
+        """Return the state at a position: behind everything at or before `end`."""
+        with self._lock:
+            found = self._states[0][1]
+            for place, state in self._states[1:]:
+                if place is not None and place[:4] <= end[:4]:
+                    found = state
+            return found
+
+    def forget(self, position: Place) -> None:
+        """Forget the states before a committed position: nothing before it will be asked for again."""
+        with self._lock:
+            reached = [place for place, _ in self._states[1 : self._kept] if place is not None]
+            gone = sum(1 for place in reached if place[:4] <= position[:4])
+            if gone:
+                self._states[: gone + 1] = [(None, self._states[gone][1])]
+                self._kept -= gone
+
+    def _change(self, at: Place, state: State) -> None:
+        with self._lock:
+            self._states.append((at, state))
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def version(self, given: TableMap, at: Place) -> int:
+        """Return the place in `versions` of the table of the rows that follow a map; UNCAPTURED if none is captured.
+
+        Raises PrerequisiteError if the form of the rows is not known.
+        """
+        name = (given.database, given.table)
+        if not self._captured(*name):
+            return UNCAPTURED
+        try:
+            table = self._fitting(name, given, at)
+        except PrerequisiteError as error:
+            if self._unknown_rows == "fail":
+                raise
+            log = _log.warning if self._unknown_rows == "warn" else _log.debug
+            log("Rows are left out (inconsistent.schema.handling.mode). %s", error.message)
+            return UNCAPTURED
+        found = self._known.get((id(table), given.raw))
+        # a definition's id is its own only as long as the definition is there
+        if found is not None and self._definitions[found] is table:
+            return found
+        number = sum(1 for one in self.versions if (one.id.database, one.id.table) == name) + 1
+        schema = replace(self._keyed(schema_of(table, given)), version=number)
+        self.versions.append(schema)
+        self._definitions[len(self.versions) - 1] = table
+        self._known[id(table), given.raw] = len(self.versions) - 1
+        return len(self.versions) - 1
+
+    @functools.cached_property
+    def _definitions(self) -> dict[int, TableDefinition]:
+        """The definition of which each version was made."""
+        return {}
+
+    def _fitting(self, name: Name, given: TableMap, at: Place) -> TableDefinition:
+        state = self.now
+        known, doubt = state.tables.get(name), state.doubtful.get(name)
+        reason = "its definition is not known" if known is None else misfit(known, given)
+        if known is not None and not reason and (doubt is None or given.names is not None):
+            return known
+        planned = None if self._later is None else self._later.tables.get(name)
+        if planned is not None and not misfit(planned, given):
+            return self._learned(planned, at)
+        if given.names is not None:
+            fresh = self._catalog(name)
+            if fresh is not None and not misfit(fresh, given):
+                return self._learned(fresh, at)
+            _log.warning(
+                "%s.%s: %s. The log names the columns, so its rows are shown by what the log says; defaults and "
+                "comments of columns may be missing.", *name, doubt or reason,
+            )  # fmt: skip
+            others = tuple(one for one in (known, fresh) if one is not None)
+            return self._learned(described(given, others), at)
+        if self._rereads or (known is None and doubt is None):
+            fresh = self._catalog(name)
+            if fresh is not None and not misfit(fresh, given):
+                _log.warning("%s.%s: %s. Its definition was read from the catalog.", *name, doubt or reason)
+                return self._learned(fresh, at)
+        raise PrerequisiteError(
+            f"{name[0]}.{name[1]}: the form of its rows at {at.file}:{at.pos} is not known: {doubt or reason}.",
+            "Set binlog_row_metadata=FULL on the server, so that the log names columns. For rows that are in the log "
+            "already set on.unknown.ddl=reread, if the table was not altered since, or begin anew with a snapshot.",
+        )
+
+    def _learned(self, table: TableDefinition, at: Place) -> TableDefinition:
+        self._change(at, self.now.with_table(table))
+        return table
+
+    # --- statements ---------------------------------------------------------------------------------------------------
+
+    def statement(self, statement: Statement, at: Place) -> Outcome:
+        """Follow a statement, and return what it means for the reader.
+
+        Raises PrerequisiteError for changes of captured tables that the log has as a statement.
+        """
+        if statement.alters in ("start", "rollback"):
+            # the form changes when the statement is committed
+            return NO_OUTCOME
+        status = status_of(statement.status)
+        sql = statement.sql.decode(_codec(status), "replace")
+        reading = Reading(status.ansi_quotes, status.no_backslashes, self.dialect.name == "mariadb")
+        try:
+            if self._is_data(sql, reading):
+                return self._data(sql, statement.database, reading, at)
+            parsed = parse(sql, statement.database, reading)
+        except Unparsable as fault:
+            return self._not_understood(sql, statement, reading, fault, at)
+        truncated: list[int] = []
+        changes: list[bytes] = []
+        names = _names_of(parsed)
+        for one, text in parsed:
+            try:
+                found = self._followed(one, text, statement.database, status, at, names)
+            except Unparsable as fault:
+                found = self._doubted(one, text, fault, at)
+            truncated += found.truncated
+            changes += found.changes
+        return Outcome(tuple(truncated), tuple(changes))
+
+    def _followed(
+        self, one: Parsed, text: str, database: str, status: Status, at: Place, names: tuple[Name, ...]
+    ) -> Outcome:
+        follow: dict[type, Callable[..., list[TableChange] | None]] = {
+            CreateTable: self._create, AlterTable: self._alter, DropTables: self._drop, RenameTables: self._rename,
+            IndexChange: self._index,
+        }  # fmt: skip
+        if isinstance(one, TruncateTable):
+            return self._truncated(one.name, at)
+        if isinstance(one, DatabaseChange):
+            return self._database(one, text, status, at)
+        if isinstance(one, Other):
+            return self._recorded(text, database, (), []) if one.words.startswith("FLUSH TABLES") else NO_OUTCOME
+        if isinstance(one, (CreateTable, DropTables)) and one.temporary:
+            return NO_OUTCOME
+        made = follow[type(one)](one, at)
+        if made is None:
+            # nothing that is known changes
+            return self._recorded(text, _place_of(one, database), (), [])
+        if isinstance(one, DropTables):
+            outcomes = [
+                self._recorded(_drop_text(one, change.name), change.name[0], names, [change]) for change in made
+            ]
+        elif isinstance(one, RenameTables):
+            steps = zip(made, _rename_texts(text), strict=False)
+            outcomes = [self._recorded(step, change.name[0], names, [change]) for change, step in steps]
+        else:
+            outcomes = [self._recorded(text, made[0].name[0], names, made)] if made else []
+        return Outcome((), [bytes_ for outcome in outcomes for bytes_ in outcome.changes])
+
+    def _recorded(self, text: str, database: str, names: tuple[Name, ...], changes: list[TableChange]) -> Outcome:
+        """Return the record of a statement, if records are wanted."""
+        if not self._tells or (names and not any(self._told(*name) for name in names)):
+            return NO_OUTCOME
+        if not names and not self._told(database, ""):
+            return NO_OUTCOME
+        return Outcome((), [record(text, database, names, changes)])
+
+    def _charset(self, database: str) -> str | None:
+        return self.now.databases.get(database)
+
+    def _name(self, name: Name) -> Name:
+        """Return a name as the server keeps it (lower_case_table_names)."""
+        return (name[0].lower(), name[1].lower()) if self._folds else name
+
+    def _create(self, one: CreateTable, at: Place) -> list[TableChange] | None:
+        name = self._name(one.name)
+        if one.unless_there and name in self.now.tables:
+            return None
+        if one.like is not None:
+            model = self.now.tables.get(self._name(one.like))
+            if model is None:
+                raise Unparsable(f"the table {one.like[1]}, which it is made like, is not known")
+            table = replace(model.renamed(name), comment=None)
+        elif one.table is None:
+            raise Unparsable("its columns are those of a query")
+        else:
+            table = resolved_table(one.table.renamed(name), self._charset(name[0]), has_json=self.dialect.has_json)
+        self._change(at, self.now.with_table(table))
+        return [TableChange("CREATE", name, table)]
+
+    def _alter(self, one: AlterTable, at: Place) -> list[TableChange] | None:
+        name = self._name(one.name)
+        if one.partitions and self._captured(*name):
+            _log.warning(
+                "%s.%s: partitions were altered at %s:%d; rows that go with a partition leave no trace in the log, so "
+                "copies may still have them: tailrace verify finds and repairs that.", *name, at.file, at.pos,
+            )  # fmt: skip
+        table = self.now.tables.get(name)
+        if table is None:
+            raise Unparsable(f"the table {name[1]} is not known")
+        table = altered(table, one.actions, self._charset(name[0]), has_json=self.dialect.has_json)
+        state = self.now
+        if one.renamed is not None:
+            state, table = state.without([name]), table.renamed(self._name(one.renamed))
+        self._change(at, state.with_table(table))
+        return [TableChange("ALTER", table.id, table)]
+
+    def _drop(self, one: DropTables, at: Place) -> list[TableChange]:
+        names = [self._name(name) for name in one.names]
+        self._change(at, self.now.without(names))
+        return [TableChange("DROP", name, None) for name in names]
+
+    def _rename(self, one: RenameTables, at: Place) -> list[TableChange]:
+        state = self.now
+        made = []
+        for old, new in one.pairs:
+            before, name = state.tables.get(self._name(old)), self._name(new)
+            doubt = state.doubtful.get(self._name(old))
+            state = state.without([self._name(old), name])
+            if before is not None:
+                state = state.with_table(before.renamed(name))
+            if doubt is not None:
+                state = state.in_doubt(name, doubt)
+            made.append(TableChange("ALTER", name, state.tables.get(name)))
+        self._change(at, state)
+        return made
+
+    def _index(self, one: IndexChange, at: Place) -> list[TableChange] | None:
+        table = self.now.tables.get(self._name(one.name))
+        if table is not None:
+            changed = table
+            if one.added is not None:
+                changed = with_unique(table, one.added)
+            elif one.dropped is not None:
+                changed = without_index(table, one.dropped)
+            if changed != table:
+                self._change(at, self.now.with_table(changed))
+        return None
+
+    def _database(self, one: DatabaseChange, text: str, status: Status, at: Place) -> Outcome:
+        state = self.now
+        databases = dict(state.databases)
+        name = one.name.lower() if self._folds else one.name
+        if one.verb == "drop":
+            databases.pop(name, None)
+            state = state.without([known for known in state.tables if known[0] == name])
+        elif not (one.unless_there and name in databases):
+            default = charset_of(status.server_collation) if status.server_collation else None
+            databases[name] = one.charset or (databases.get(name) if one.verb == "alter" else None) or default or ""
+        self._change(at, replace(state, databases=databases))
+        # the reference names no table of what changes a whole database, and an empty one of what alters it
+        if not self._tells or not self._told(name, ""):
+            return NO_OUTCOME
+        return Outcome((), [record(text, name, () if one.verb == "alter" else None, [])])
+
+    def _truncated(self, name: Name, at: Place) -> Outcome:
+        name = self._name(name)
+        if not self._captured(*name):
+            return NO_OUTCOME
+        table = self.now.tables.get(name)
+        if table is None:
+            table = self._catalog(name)
+            if table is None:
+                return NO_OUTCOME
+            self._learned(table, at)
+        for place, known in self._definitions.items():
+            if known is table:
+                return Outcome((place,))
+        number = sum(1 for one in self.versions if (one.id.database, one.id.table) == name) + 1
+        self.versions.append(replace(self._keyed(schema_of(table)), version=number))
+        self._definitions[len(self.versions) - 1] = table
+        return Outcome((len(self.versions) - 1,))
+
+    # --- what cannot be followed --------------------------------------------------------------------------------------
+
+    def _doubted(self, one: Parsed, text: str, fault: Unparsable, at: Place) -> Outcome:
+        name = getattr(one, "name", None)
+        if name is None:
+            return self._recorded(text, "", (), [])
+        name = self._name(name)
+        self._doubt(name, fault.what, text, at)
+        return self._recorded(text, name[0], (), [])
+
+    def _doubt(self, name: Name, why: str, text: str, at: Place) -> None:
+        state = self.now
+        if name not in state.tables and not self._captured(*name):
+            return
+        self._change(at, state.in_doubt(name, f"a statement at {at.file}:{at.pos} was not followed: {why}"))
+        if self._captured(*name):
+            _log.warning("%s.%s: a statement at %s:%d was not followed: %s.", *name, at.file, at.pos, why)
+
+    def _not_understood(
+        self, sql: str, statement: Statement, reading: Reading, fault: Unparsable, at: Place
+    ) -> Outcome:
+        """Put every table in doubt that a statement names which is not understood."""
+        for name in self._mentioned(sql, statement.database, reading):
+            self._doubt(name, fault.what, sql, at)
+        first = sql.lstrip()[:12].upper()
+        if not first.startswith(("CREATE TABLE", "ALTER TABLE", "DROP TABLE", "RENAME TABLE")):
+            return NO_OUTCOME
+        return self._recorded(sql.strip(), statement.database, (), [])
+
+    def _mentioned(self, sql: str, database: str, reading: Reading) -> list[Name]:
+        """Return the known or captured tables whose names stand in a text, whatever it does with them."""
+        try:
+            found = [one for one in tokens(sql, reading) if one.kind in (NAME, WORD)]
+        except Unparsable:
+            # not even its words are known: each table of the database may be meant
+            return [name for name in self.now.tables if name[0] == database]
+        words = {one.text if one.kind == NAME else one.raw for one in found}
+        if self._folds:
+            words = {word.lower() for word in words}
+        return [name for name in self.now.tables if name[1] in words and (name[0] == database or name[0] in words)]
+
+    @staticmethod
+    def _is_data(sql: str, reading: Reading) -> bool:
+        first = tokens(sql, reading)[0]
+        return first.kind == WORD and first.text in _DML
+
+    def _data(self, sql: str, database: str, reading: Reading, at: Place) -> Outcome:
+        """Return the outcome of a statement that changes rows: DELETE of a whole table is a truncate."""
+        found = tokens(sql, reading)
+        words = [one.text for one in found]
+        if words[:2] == ["DELETE", "FROM"] and len(found) in (4, 6):
+            names = [one.text if one.kind == NAME else one.raw for one in found[2:-1:2]]
+            return self._truncated((names[0], names[1]) if len(names) == 2 else (database, names[0]), at)
+        for name in self._mentioned(sql, database, reading):
+            if self._captured(*name):
+                raise PrerequisiteError(
+                    f"{name[0]}.{name[1]}: a statement at {at.file}:{at.pos} has changed its rows, and the log has the "
+                    "statement instead of the rows.",
+                    "Set binlog_format=ROW, globally and in every session. The copies lack these changes: go on behind "
+                    "the statement with tailrace signal set-binlog-position and repair with tailrace verify, or begin "
+                    "anew with a snapshot.",
+                )
+        return NO_OUTCOME
+
+
+def _codec(status: Status) -> str:
+    charset = charset_of(status.client_collation) if status.client_collation else "utf8mb4"
+    return {"latin1": "cp1252", "gbk": "gbk", "big5": "big5", "sjis": "shift_jis", "cp932": "cp932", "ujis": "euc_jp",
+            "euckr": "euc_kr", "gb2312": "gb2312", "gb18030": "gb18030", "cp1251": "cp1251", "cp1250": "cp1250",
+            "latin2": "iso8859_2", "greek": "iso8859_7", "koi8r": "koi8_r"}.get(charset or "", "utf-8")  # fmt: skip
+
+
+def _names_of(parsed: list[tuple[Parsed, str]]) -> tuple[Name, ...]:
+    """Return the names of the tables that statements make, change or drop, as their records list them."""
+    names: list[Name] = []
+    for one, _ in parsed:
+        if isinstance(one, CreateTable):
+            names.append(one.name)
+        elif isinstance(one, AlterTable):
+            names.append(one.renamed or one.name)
+        elif isinstance(one, DropTables):
+            names += one.names
+        elif isinstance(one, RenameTables):
+            names += [new for _, new in one.pairs]
+    return tuple(dict.fromkeys(names))
+
+
+def _place_of(one: Parsed, database: str) -> str:
+    """Return the database of a statement on a table."""
+    name = getattr(one, "name", None)
+    return name[0] if isinstance(name, tuple) else database
+
+
+def _drop_text(one: DropTables, name: Name) -> str:
+    quoted = ".".join("`" + part.replace("`", "``") + "`" for part in name)
+    return f"DROP TABLE {'IF EXISTS ' if one.if_there else ''}{quoted}"
+
+
+def _rename_texts(text: str) -> list[str]:
+    """Return the text of each step of RENAME TABLE."""
+    found = tokens(text, Reading())
+    steps, begin = [], found[2].start
+    for token, following in itertools.pairwise(found[2:]):
+        if token.text == "," or following.kind == "end":
+            end = token.start if token.text == "," else token.end
+            steps.append(f"RENAME TABLE {text[begin:end].strip()}")
+            begin = token.end
+    return steps

@@ -1,0 +1,241 @@
+"""Table maps beside definitions: whether a definition can be that of a map, and columns that only a map describes.
+
+The check is strict where the log is: kinds, lengths of numbers and fractions, nullability, and, if the log has them,
+names, signs, character sets and labels. A definition that was followed wrongly rarely passes it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from tailrace.connectors.binlog.schema.charsets import canonical, charset_of
+from tailrace.connectors.binlog.schema.definition import ColumnDefinition, TableDefinition
+from tailrace.connectors.binlog.schema.table_map import TableMap, Type
+
+_VARIABLE = {Type.VARCHAR, Type.VAR_STRING, Type.VARCHAR_COMPRESSED}
+_LONG = {Type.BLOB, Type.TINY_BLOB, Type.MEDIUM_BLOB, Type.LONG_BLOB, Type.BLOB_COMPRESSED}
+_FIXED = {Type.STRING}
+_BY_WORD: dict[str, set[Type]] = {}
+for _words, _types in (
+    ("TINYINT INT1 BOOL BOOLEAN", {Type.TINY}),
+    ("SMALLINT INT2", {Type.SHORT}),
+    ("MEDIUMINT MIDDLEINT INT3", {Type.INT24}),
+    ("INT INTEGER INT4", {Type.LONG}),
+    ("BIGINT INT8 SERIAL", {Type.LONGLONG}),
+    ("FLOAT FLOAT4", {Type.FLOAT, Type.DOUBLE}),
+    ("DOUBLE FLOAT8", {Type.DOUBLE}),
+    # REAL_AS_FLOAT makes it a FLOAT
+    ("REAL", {Type.DOUBLE, Type.FLOAT}),
+    ("DECIMAL DEC NUMERIC FIXED NUMBER", {Type.NEWDECIMAL, Type.DECIMAL, Type.DOUBLE}),
+    ("BIT", {Type.BIT}),
+    ("YEAR", {Type.YEAR}),
+    ("DATE", {Type.DATE, Type.NEWDATE}),
+    ("TIME", {Type.TIME, Type.TIME2}),
+    ("DATETIME", {Type.DATETIME, Type.DATETIME2}),
+    ("TIMESTAMP", {Type.TIMESTAMP, Type.TIMESTAMP2}),
+    ("ENUM", {Type.ENUM}),
+    ("SET", {Type.SET}),
+    ("JSON", {Type.JSON} | _LONG),
+    ("VECTOR", {Type.VECTOR} | _LONG | _VARIABLE),
+    ("UUID INET4 INET6", _FIXED),
+    ("GEOMETRY POINT LINESTRING POLYGON MULTIPOINT MULTILINESTRING MULTIPOLYGON GEOMETRYCOLLECTION GEOMCOLLECTION",
+     {Type.GEOMETRY}),
+    # without strict mode the server makes a TEXT or BLOB of what is too long
+    ("CHAR CHARACTER NCHAR BINARY", _FIXED | _VARIABLE | _LONG),
+    ("VARCHAR VARCHARACTER NVARCHAR VARCHAR2 VARBINARY RAW NATIONAL", _VARIABLE | _LONG | _FIXED),
+    ("TINYTEXT TEXT MEDIUMTEXT LONGTEXT CLOB LONG TINYBLOB BLOB MEDIUMBLOB LONGBLOB XMLTYPE", _LONG),
+):  # fmt: skip
+    _BY_WORD |= dict.fromkeys(_words.split(), _types)
+
+_MOST_BYTES = {
+    "utf8mb4": 4, "utf8mb3": 3, "utf16": 4, "utf16le": 4, "utf32": 4, "ucs2": 2, "gb18030": 4, "ujis": 3, "eucjpms": 3,
+    "big5": 2, "sjis": 2, "cp932": 2, "euckr": 2, "gb2312": 2, "gbk": 2,
+}  # fmt: skip
+_SHORT = ("CHAR", "CHARACTER", "NCHAR", "BINARY", "VARCHAR", "VARCHARACTER", "NVARCHAR", "VARBINARY", "NATIONAL")
+_INTEGERS = (Type.TINY, Type.SHORT, Type.INT24, Type.LONG, Type.LONGLONG)
+# columns of functional indexes of MySQL before 8.0.17 have a hash as their name
+_FUNCTIONAL = re.compile(r"[0-9a-f]{32}")
+_HIDDEN = (Type.LONGLONG, Type.TIMESTAMP2)
+
+
+def misfit(table: TableDefinition, given: TableMap, *, checks_null: bool = True) -> str:
+    """Return why a definition cannot be that of a map, in words; "" if it can."""
+    names = given.names
+    if names is not None:
+        return _named_misfit(table, given, names)
+    extra = len(given) - len(table.columns)
+    if extra != table.hidden and not (extra > 0 and all(kind in _HIDDEN for kind in given.types[-extra:])):
+        return f"the log has {len(given)} columns, and the definition {len(table.columns)}"
+    for place, column in enumerate(table.columns):
+        reason = _column_misfit(column, given, place, checks_null)
+        if reason:
+            return reason
+    return ""
+
+
+def _named_misfit(table: TableDefinition, given: TableMap, names: tuple[str, ...]) -> str:
+    shown = [column.name for column in table.columns]
+    visible = [name for name in names if name in set(shown)]
+    if visible != shown:
+        return f"the log has the columns {', '.join(names)}, and the definition {', '.join(shown)}"
+    for column in table.columns:
+        reason = _column_misfit(column, given, names.index(column.name), False)
+        if reason:
+            return reason
+    hidden = [name for name in names if name not in set(shown)]
+    return "" if all(_is_hidden(name, table) for name in hidden) else f"the log has a column {hidden[0]} too"
+
+
+def _is_hidden(name: str, table: TableDefinition) -> bool:
+    """Return True for a column that the server adds and no definition shows."""
+    if name.startswith(("DB_ROW_HASH_", "!hidden!")) or _FUNCTIONAL.fullmatch(name):
+        return True
+    return table.versioned and name in ("row_start", "row_end")
+
+
+def hidden_places(table: TableDefinition, given: TableMap) -> dict[int, str]:
+    """Return the places of columns that no definition shows, with `end` for the one that says until when a row held,
+    `start` for its begin, else ""."""
+    if given.names is not None:
+        shown = {column.name for column in table.columns}
+        ends = {"row_start": "start", "row_end": "end"}
+        return {
+            place: ends.get(name, "") if table.versioned else ""
+            for place, name in enumerate(given.names)
+            if name not in shown
+        }
+    places = range(len(table.columns), len(given))
+    if not table.versioned:
+        return dict.fromkeys(places, "")
+    times = [place for place in places if given.types[place] in (Type.TIMESTAMP2, Type.LONGLONG)]
+    return dict.fromkeys(places, "") | dict(zip(times[:2], ("start", "end"), strict=False))
+
+
+def _column_misfit(column: ColumnDefinition, given: TableMap, place: int, checks_null: bool) -> str:
+    kind, meta = given.types[place], given.meta[place]
+    where = f"the column {column.name}"
+    if kind not in _BY_WORD.get(column.base, {kind}):
+        return f"{where} is {column.words} by its definition, and {kind.name} in the log"
+    if kind in _LONG and column.base in _SHORT:
+        # a TEXT or BLOB, which the server makes of what is too long for its type
+        most = 1 if column.charset is None else _MOST_BYTES.get(canonical(column.charset), 1)
+        if (column.length or 1) * most < 256:
+            return f"{where} is {column.words} by its definition, and {kind.name} in the log"
+    # a period's columns and those of a primary key are nullable nowhere
+    if checks_null and column.nullable and not given.nullable[place] and column.base not in ("TIMESTAMP", "SERIAL"):
+        return f"{where} may be null by its definition, and not in the log"
+    if checks_null and not column.nullable and given.nullable[place]:
+        return f"{where} may not be null by its definition, and may in the log"
+    said = given.unsigned[place] if given.unsigned else None
+    if said is not None and said != column.unsigned and kind in _INTEGERS:
+        return f"{where} has another sign in the log"
+    collation = given.collations[place] if given.collations else None
+    if collation is not None and column.charset is not None and kind not in (Type.JSON,):
+        found = charset_of(collation)
+        if (
+            found is not None
+            and found != canonical(column.charset)
+            and not (found == "binary" and column.base == "JSON")
+        ):
+            return f"{where} has the character set {column.charset} by its definition, and {found} in the log"
+    labels = given.labels[place] if given.labels else None
+    if labels is not None and len(labels) != len(column.labels):
+        return f"{where} has {len(labels)} labels in the log, and {len(column.labels)} by its definition"
+    return _length_misfit(column, kind, meta, where)
+
+
+def _length_misfit(column: ColumnDefinition, kind: Type, meta: int, where: str) -> str:
+    expected: int | None = None
+    if kind is Type.NEWDECIMAL:
+        expected = (column.length or 10) << 8 | (column.scale or 0)
+    elif kind in (Type.TIME2, Type.DATETIME2, Type.TIMESTAMP2):
+        expected = column.length or 0
+    elif kind is Type.BIT:
+        expected = 1 if column.length is None else column.length
+    elif kind in (Type.VARCHAR, Type.STRING) and column.length is not None:
+        most = 1 if column.charset is None else _MOST_BYTES.get(canonical(column.charset), 1)
+        expected = column.length * most
+    elif kind is Type.ENUM:
+        expected = 1 if len(column.labels) < 256 else 2
+    elif kind is Type.SET:
+        size = (len(column.labels) + 7) // 8
+        expected = 8 if size > 4 else size
+    if expected is not None and meta != expected:
+        return f"{where} has another length in the log"
+    return ""
+
+
+# --- definitions of maps ----------------------------------------------------------------------------------------------
+
+_WORDS = {
+    Type.TINY: "TINYINT", Type.SHORT: "SMALLINT", Type.INT24: "MEDIUMINT", Type.LONG: "INT", Type.LONGLONG: "BIGINT",
+    Type.FLOAT: "FLOAT", Type.DOUBLE: "DOUBLE", Type.NEWDECIMAL: "DECIMAL", Type.BIT: "BIT", Type.YEAR: "YEAR",
+    Type.DATE: "DATE", Type.NEWDATE: "DATE", Type.TIME: "TIME", Type.TIME2: "TIME", Type.DATETIME: "DATETIME",
+    Type.DATETIME2: "DATETIME", Type.TIMESTAMP: "TIMESTAMP", Type.TIMESTAMP2: "TIMESTAMP", Type.ENUM: "ENUM",
+    Type.SET: "SET", Type.JSON: "JSON", Type.VECTOR: "VECTOR",
+}  # fmt: skip
+_GEOMETRIES = (
+    "GEOMETRY", "POINT", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION",
+)  # fmt: skip
+_TEXTS = {1: "TINYTEXT", 2: "TEXT", 3: "MEDIUMTEXT", 4: "LONGTEXT"}
+_BYTES = {1: "TINYBLOB", 2: "BLOB", 3: "MEDIUMBLOB", 4: "LONGBLOB"}
+
+
+def described(given: TableMap, known: tuple[TableDefinition, ...]) -> TableDefinition:
+    """Return the definition of a map that names its columns.
+
+    What the map lacks of a column (its default, its comment, how its type is spelled) comes from the first of `known`
+    in which a column of that name fits the map.
+    """
+    assert given.names is not None
+    found = []
+    for place, name in enumerate(given.names):
+        fitting = (
+            column
+            for table in known
+            for column in table.columns
+            if column.name == name and not _column_misfit(column, given, place, False)
+        )
+        nullable = given.nullable[place]
+        found.append(replace(next(fitting, None) or _of_map(given, place, name), nullable=nullable))
+    base = next(iter(known), None)
+    key = tuple(given.names[place] for place, _ in given.key or ())
+    if base is None:
+        return TableDefinition(given.database, given.table, tuple(found), key)
+    shown = {column.name for column in base.columns}
+    visible = tuple(column for column in found if column.name in shown or not _is_hidden(column.name, base))
+    names = {column.name for column in visible}
+    unique = tuple(index for index in base.unique if all(name in names for name in index.columns))
+    return replace(base, columns=visible, primary=tuple(name for name in key if name in names), unique=unique)
+
+
+def _of_map(given: TableMap, place: int, name: str) -> ColumnDefinition:
+    kind, meta = given.types[place], given.meta[place]
+    collation = given.collations[place] if given.collations else None
+    charset = None if collation is None else charset_of(collation)
+    charset = None if charset == "binary" else charset
+    column = ColumnDefinition(name, _WORDS.get(kind, ""), charset=charset)
+    if kind in (Type.TINY, Type.SHORT, Type.INT24, Type.LONG, Type.LONGLONG) and given.unsigned[place]:
+        return replace(column, words=f"{column.words} UNSIGNED")
+    if kind is Type.NEWDECIMAL:
+        return replace(column, length=meta >> 8, scale=meta & 255)
+    if kind in (Type.TIME2, Type.DATETIME2, Type.TIMESTAMP2):
+        return replace(column, length=meta or None)
+    if kind is Type.BIT:
+        return replace(column, length=meta)
+    if kind in (Type.ENUM, Type.SET):
+        labels = tuple(label.decode("utf-8", "replace") for label in given.labels[place] or ())
+        literals = tuple("'" + label.replace("'", "''") + "'" for label in labels)
+        return replace(column, labels=labels, literals=literals)
+    if kind is Type.GEOMETRY:
+        shape = given.geometry_types[place] if given.geometry_types else None
+        return replace(column, words=_GEOMETRIES[shape] if shape is not None and shape < 8 else "GEOMETRY")
+    if kind in _LONG:
+        return replace(column, words=(_BYTES if charset is None else _TEXTS).get(meta, "BLOB"))
+    if kind in _VARIABLE or kind is Type.STRING:
+        short = kind is Type.STRING
+        words = ("BINARY" if short else "VARBINARY") if charset is None else ("CHAR" if short else "VARCHAR")
+        most = 1 if charset is None else _MOST_BYTES.get(charset, 1)
+        return replace(column, words=words, length=meta // most)
+    return column

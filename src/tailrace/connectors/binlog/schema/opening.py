@@ -1,0 +1,130 @@
+"""The definitions of a query as it begins or goes on: from the catalog, or from the text in its offset. Planner."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tailrace.config import Config
+from tailrace.config.filters import TableFilter
+from tailrace.connectors.binlog.dialect import Dialect
+from tailrace.connectors.binlog.schema import catalog
+from tailrace.connectors.binlog.schema.catalog import Created, Listed
+from tailrace.connectors.binlog.schema.ddl.tokens import Unparsable
+from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
+from tailrace.connectors.binlog.schema.definitions import Definitions, State
+from tailrace.connectors.binlog.server.connection import dialect_of, variables
+from tailrace.connectors.binlog.server.errors import explained
+from tailrace.events.event_settings import EventSettings
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+
+_log = logging.getLogger("tailrace")
+_ONLY = "schema.history.internal.store.only.captured"
+
+
+def told(config: Config) -> Callable[[str, str], bool]:
+    """Return whether records of schema changes tell of a database and table; of the database alone if that is ""."""
+    filters = TableFilter(config)
+    if config[f"{_ONLY}.tables.ddl"]:
+        return lambda database, table: not table or filters.includes(database, table)
+    if config[f"{_ONLY}.databases.ddl"]:
+        return lambda database, table: filters.includes_schema(database)
+    return lambda database, table: database not in catalog.BUILT_IN
+
+
+def wanted(config: Config) -> Callable[[str, str], bool]:
+    """Return whether the definition of a database's table is kept: of captured ones, and of those that are told of."""
+    captured = TableFilter(config).includes
+    if not config["include.schema.changes"]:
+        return captured
+    tells = told(config)
+    return lambda database, table: captured(database, table) or tells(database, table)
+
+
+def read_tables(
+    session: Connection[Any], config: Config, listed: Sequence[Listed] | None = None
+) -> tuple[dict[Name, Created], dict[Name, str]]:
+    """Return the definitions of all wanted tables as they are now, and why captured ones were not understood."""
+    dialect, keeps, captured = dialect_of(config), wanted(config), TableFilter(config).includes
+    found: dict[Name, Created] = {}
+    doubtful: dict[Name, str] = {}
+    for one in catalog.names(session) if listed is None else listed:
+        if not catalog.holds_rows(one) or not keeps(*one.id):
+            continue
+        try:
+            found |= catalog.created(session, [one.id], dialect)
+        except Unparsable as fault:
+            if captured(*one.id):
+                doubtful[one.id] = f"its definition is not understood: {fault.what}"
+            _log.info("The definition of %s.%s is not understood: %s.", *one.id, fault.what)
+    return found, doubtful
+
+
+def initial_state(session: Connection[Any], config: Config) -> State:
+    """Return the definitions as they are now, for the position at which nothing alters tables."""
+    found, doubtful = read_tables(session, config)
+    return state_of(found, doubtful, catalog.databases(session))
+
+
+def state_of(found: dict[Name, Created], doubtful: dict[Name, str], databases: dict[str, catalog.Database]) -> State:
+    """Return the state of definitions that were read."""
+    return State(
+        {name: one.table for name, one in found.items()},
+        {name: one.charset for name, one in databases.items()},
+        doubtful,
+    )
+
+
+def opened(
+    config: Config,
+    settings: EventSettings,
+    text: str,
+    connect: Callable[[], Connection[Any]],
+    *,
+    later: str = "",
+) -> Definitions:
+    """Return the definitions from a position on.
+
+    `text` is that of the state at the position; "" means the catalog as it is now. `later` is the text at the end of a
+    batch that is planned already, if there is one. `connect` opens a session. Raises TailraceError.
+    """
+    dialect = dialect_of(config)
+    session = connect()
+    try:
+        folds = explained(variables)(session, "lower_case_table_names").get("lower_case_table_names") == "1"
+        start = State.from_text(text) if text else explained(initial_state)(session, config)
+    finally:
+        session.close()
+    return Definitions(
+        dialect,
+        TableFilter(config).includes,
+        _asking(connect, dialect),
+        start=start,
+        later=State.from_text(later) if later else None,
+        told=told(config),
+        keyed=settings.shaping.keyed,
+        tells=config["include.schema.changes"] and settings.typed is None and not settings.copies,
+        rereads=config["on.unknown.ddl"] == "reread",
+        folds=folds,
+        unknown_rows=config["inconsistent.schema.handling.mode"],
+    )
+
+
+def _asking(connect: Callable[[], Connection[Any]], dialect: Dialect) -> Callable[[Name], TableDefinition | None]:
+    """Return a function that asks the catalog for a table, in a session of its own."""
+
+    def ask(name: Name) -> TableDefinition | None:
+        session = connect()
+        try:
+            found = explained(catalog.created)(session, [name], dialect).get(name)
+        except Unparsable as fault:
+            _log.info("The definition of %s.%s is not understood: %s.", *name, fault.what)
+            return None
+        finally:
+            session.close()
+        return None if found is None else found.table
+
+    return ask

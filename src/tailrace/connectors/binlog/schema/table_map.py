@@ -1,0 +1,279 @@
+"""TABLE_MAP: what the log says of a table before its rows. Planner.
+
+A map has the types of all columns of the row image, and, as far as `binlog_row_metadata` says, their names, signs,
+collations, labels and the key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from tailrace.errors import DecodeError
+
+
+class Type(IntEnum):
+    """Types of columns in the log."""
+
+    DECIMAL = 0
+    TINY = 1
+    SHORT = 2
+    LONG = 3
+    FLOAT = 4
+    DOUBLE = 5
+    NULL = 6
+    TIMESTAMP = 7
+    LONGLONG = 8
+    INT24 = 9
+    DATE = 10
+    TIME = 11
+    DATETIME = 12
+    YEAR = 13
+    NEWDATE = 14
+    VARCHAR = 15
+    BIT = 16
+    TIMESTAMP2 = 17
+    DATETIME2 = 18
+    TIME2 = 19
+    TYPED_ARRAY = 20
+    BLOB_COMPRESSED = 140
+    VARCHAR_COMPRESSED = 141
+    VECTOR = 242
+    JSON = 245
+    NEWDECIMAL = 246
+    ENUM = 247
+    SET = 248
+    TINY_BLOB = 249
+    MEDIUM_BLOB = 250
+    LONG_BLOB = 251
+    BLOB = 252
+    VAR_STRING = 253
+    STRING = 254
+    GEOMETRY = 255
+
+
+_ONE = {
+    Type.FLOAT, Type.DOUBLE, Type.BLOB, Type.TINY_BLOB, Type.MEDIUM_BLOB, Type.LONG_BLOB, Type.JSON, Type.GEOMETRY,
+    Type.VECTOR, Type.TIMESTAMP2, Type.DATETIME2, Type.TIME2, Type.BLOB_COMPRESSED,
+}  # fmt: skip
+_TWO = {
+    Type.VARCHAR, Type.BIT, Type.NEWDECIMAL, Type.VAR_STRING, Type.STRING, Type.ENUM, Type.SET,
+    Type.VARCHAR_COMPRESSED,
+}  # fmt: skip
+_NUMERIC = {
+    Type.TINY, Type.SHORT, Type.INT24, Type.LONG, Type.LONGLONG, Type.FLOAT, Type.DOUBLE, Type.NEWDECIMAL, Type.DECIMAL
+}  # fmt: skip
+_TEXT = {
+    Type.VARCHAR, Type.STRING, Type.VAR_STRING, Type.BLOB, Type.TINY_BLOB, Type.MEDIUM_BLOB, Type.LONG_BLOB,
+    Type.BLOB_COMPRESSED, Type.VARCHAR_COMPRESSED,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TableMap:
+    """A table as a TABLE_MAP event describes it.
+
+    `types` are the columns' real types (ENUM and SET, too, which the log calls STRING), `meta` their parameters:
+    bytes of the length (BLOB, JSON, GEOMETRY, VECTOR), of the number (ENUM, SET), bytes of the text (VARCHAR, STRING),
+    digits of fractions (TIME2, DATETIME2, TIMESTAMP2), bits (BIT), precision * 256 + scale (NEWDECIMAL).
+
+    What `binlog_row_metadata` adds is by column, None where the log does not say it: `unsigned`, `collations` (ids, of
+    texts, ENUM and SET), `names`, `labels` (of ENUM and SET), `geometry_types`, `dimensions` (of vectors), `visible`.
+    `key` has the places of the primary key's columns, with the length of each prefix in characters (0: whole); None if
+    the log does not say whether there is one. `raw` are the event's bytes behind the table's id: equal maps have equal
+    ones.
+    """
+
+    database: str
+    table: str
+    types: tuple[Type, ...]
+    meta: tuple[int, ...]
+    nullable: tuple[bool, ...]
+    raw: bytes
+    unsigned: tuple[bool | None, ...] = ()
+    collations: tuple[int | None, ...] = ()
+    names: tuple[str, ...] | None = None
+    labels: tuple[tuple[bytes, ...] | None, ...] = ()
+    geometry_types: tuple[int | None, ...] = ()
+    dimensions: tuple[int | None, ...] = ()
+    visible: tuple[bool, ...] | None = None
+    key: tuple[tuple[int, int], ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.types)
+
+    @property
+    def is_full(self) -> bool:
+        """True if the log names the columns (`binlog_row_metadata=FULL`)."""
+        return self.names is not None
+
+
+def parse(body: bytes, is_mariadb: bool) -> TableMap:
+    """Return the table of a TABLE_MAP event's body behind the table's id. Raises DecodeError."""
+    try:
+        return _parse(body, is_mariadb)
+    except (IndexError, ValueError) as error:
+        raise DecodeError("A table map event does not follow the protocol.") from error
+
+
+def _parse(body: bytes, is_mariadb: bool) -> TableMap:
+    at = 2
+    names = []
+    for _ in range(2):
+        length = body[at]
+        # the server writes names in its system's character set, utf8mb3
+        names.append(body[at + 1 : at + 1 + length].decode())
+        if body[at + 1 + length]:
+            raise ValueError
+        at += length + 2
+    count, at = packed(body, at)
+    given = body[at : at + count]
+    if len(given) != count:
+        raise ValueError
+    at += count
+    size, at = packed(body, at)
+    described = body[at : at + size]
+    at += size
+    types, meta = _described(given, described)
+    bits = body[at : at + (count + 7) // 8]
+    if len(bits) != (count + 7) // 8:
+        raise ValueError
+    nullable = tuple(bool(bits[place >> 3] >> (place & 7) & 1) for place in range(count))
+    optional = _optional(body[at + len(bits) :], types, is_mariadb)
+    return TableMap(names[0], names[1], types, meta, nullable, bytes(body), **optional)
+
+
+def _described(given: bytes, described: bytes) -> tuple[tuple[Type, ...], tuple[int, ...]]:
+    """Return the real types and their parameters."""
+    types, meta, at = [], [], 0
+    for code in given:
+        try:
+            kind = Type(code)
+        except ValueError:
+            raise DecodeError(f"A column of the log has the type {code}, which is not known.") from None
+        found = 0
+        if kind in _ONE:
+            found = described[at]
+            at += 1
+        elif kind in _TWO:
+            first, second = described[at], described[at + 1]
+            at += 2
+            if kind in (Type.STRING, Type.ENUM, Type.SET):
+                # the real type is in the first byte; of a long text, two bits of the length too
+                if first and first & 0x30 != 0x30:
+                    kind, found = Type(first | 0x30), second | ((first & 0x30) ^ 0x30) << 4
+                else:
+                    kind, found = Type(first) if first else kind, second
+            elif kind is Type.NEWDECIMAL:
+                found = first << 8 | second
+            elif kind is Type.BIT:
+                found = second * 8 + first
+            else:
+                found = first | second << 8
+        elif kind is Type.TYPED_ARRAY:
+            raise DecodeError("A column of the log is an array (of a multi-valued index), which cannot be read.")
+        types.append(kind)
+        meta.append(found)
+    if at != len(described):
+        raise ValueError
+    return tuple(types), tuple(meta)
+
+
+def _optional(body: bytes, types: tuple[Type, ...], is_mariadb: bool) -> dict[str, Any]:
+    """Return the fields that `binlog_row_metadata` adds."""
+    count = len(types)
+    # MariaDB has a sign of YEARs, MySQL has not
+    numeric = [place for place, kind in enumerate(types) if kind in _NUMERIC or (is_mariadb and kind is Type.YEAR)]
+    # MariaDB takes shapes for texts, of the collation `binary`
+    texts = [place for place, kind in enumerate(types) if kind in _TEXT or (is_mariadb and kind is Type.GEOMETRY)]
+    labelled = [place for place, kind in enumerate(types) if kind in (Type.ENUM, Type.SET)]
+    unsigned: list[bool | None] = [None] * count
+    collations: list[int | None] = [None] * count
+    labels: list[tuple[bytes, ...] | None] = [None] * count
+    geometry: list[int | None] = [None] * count
+    dimensions: list[int | None] = [None] * count
+    found: dict[str, Any] = {}
+    has_key = False
+    at = 0
+    while at < len(body):
+        tag = body[at]
+        length, at = packed(body, at + 1)
+        value = body[at : at + length]
+        if len(value) != length:
+            raise ValueError
+        at += length
+        if tag == 1:
+            for number, place in enumerate(numeric):
+                unsigned[place] = bool(value[number >> 3] << (number & 7) & 0x80)
+        elif tag in (2, 10):
+            default, *pairs = _numbers(value)
+            exceptions = dict(zip(pairs[::2], pairs[1::2], strict=True))
+            for number, place in enumerate(texts if tag == 2 else labelled):
+                collations[place] = exceptions.get(number, default)
+        elif tag in (3, 11):
+            for place, one in zip(texts if tag == 3 else labelled, _numbers(value), strict=True):
+                collations[place] = one
+        elif tag == 4:
+            found["names"] = tuple(text.decode() for text in _texts(value, count))
+        elif tag in (5, 6):
+            kind, place = Type.SET if tag == 5 else Type.ENUM, 0
+            for column in (column for column in labelled if types[column] is kind):
+                several, place = packed(value, place)
+                listed = []
+                for _ in range(several):
+                    size, place = packed(value, place)
+                    listed.append(value[place : place + size])
+                    place += size
+                labels[column] = tuple(listed)
+        elif tag == 7:
+            places = [place for place, kind in enumerate(types) if kind is Type.GEOMETRY]
+            for place, one in zip(places, _numbers(value), strict=True):
+                geometry[place] = one
+        elif tag == 8:
+            found["key"], has_key = tuple((place, 0) for place in _numbers(value)), True
+        elif tag == 9:
+            flat = _numbers(value)
+            found["key"], has_key = tuple(zip(flat[::2], flat[1::2], strict=True)), True
+        elif tag == 12:
+            found["visible"] = tuple(bool(value[place >> 3] << (place & 7) & 0x80) for place in range(count))
+        elif tag == 13:
+            places = [place for place, kind in enumerate(types) if kind is Type.VECTOR]
+            for place, one in zip(places, _numbers(value), strict=True):
+                dimensions[place] = one
+    if "names" in found and not has_key:
+        found["key"] = ()
+    return found | {
+        "unsigned": tuple(unsigned), "collations": tuple(collations), "labels": tuple(labels),
+        "geometry_types": tuple(geometry), "dimensions": tuple(dimensions),
+    }  # fmt: skip
+
+
+def _numbers(value: bytes) -> list[int]:
+    found, at = [], 0
+    while at < len(value):
+        one, at = packed(value, at)
+        found.append(one)
+    return found
+
+
+def _texts(value: bytes, count: int) -> list[bytes]:
+    found, at = [], 0
+    for _ in range(count):
+        length, at = packed(value, at)
+        found.append(value[at : at + length])
+        at += length
+    if at != len(value):
+        raise ValueError
+    return found
+
+
+def packed(body: bytes, at: int) -> tuple[int, int]:
+    """Return the length-encoded number at `at`, and the place behind it. Raises IndexError."""
+    first = body[at]
+    if first < 251:
+        return first, at + 1
+    size = {252: 2, 253: 3, 254: 8}.get(first)
+    if size is None or at + 1 + size > len(body):
+        raise IndexError(at)
+    return int.from_bytes(body[at + 1 : at + 1 + size], "little"), at + 1 + size

@@ -1,0 +1,206 @@
+"""Sessions with a server of MySQL or MariaDB: how they are opened, and what each of them sets. Planner and worker."""
+
+from __future__ import annotations
+
+import random
+import ssl
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tailrace.connectors import stores
+from tailrace.connectors.binlog.dialect import DIALECTS, MARIADB, MYSQL, Dialect
+from tailrace.connectors.binlog.server.errors import explain, number_of, text_of
+from tailrace.errors import PrerequisiteError
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+
+_JKS = b"\xfe\xed\xfe\xed"
+
+# A server, its init_connect or a user's initial statements may set these otherwise, and results would differ or end.
+_SETTINGS: tuple[tuple[str, str], ...] = (
+    ("sql_mode", "''"),
+    ("time_zone", "'+00:00'"),
+    ("autocommit", "1"),
+    ("sql_select_limit", "DEFAULT"),
+    ("sql_big_selects", "1"),
+    ("sql_quote_show_create", "1"),
+    ("sql_auto_is_null", "0"),
+    ("net_write_timeout", "3600"),
+    ("net_read_timeout", "3600"),
+    ("wait_timeout", "2147483"),
+    # the causes of failures are told by English texts
+    ("lc_messages", "'en_US'"),
+)
+_UNKNOWN_VARIABLE = 1193
+_ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+
+
+def dialect_of(config: Mapping[str, Any]) -> Dialect:
+    """Return the dialect of a configuration."""
+    return DIALECTS[config.traits.connector]  # type: ignore[attr-defined]
+
+
+def settings(dialect: Dialect, limit_ms: int = 0) -> list[str]:
+    """Return the statements that a session begins with. A statement of it may take `limit_ms`; 0: without limit."""
+    name, units = dialect.statement_timeout
+    limit = limit_ms * units
+    fixed = ", ".join(f"SESSION {variable} = {value}" for variable, value in _SETTINGS)
+    number = f"{limit:.3f}" if units < 1 else str(int(limit))
+    return ["SET NAMES utf8mb4", f"SET {fixed}", _ISOLATION, f"SET SESSION {name} = {number}"]
+
+
+def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = True) -> Connection[Any]:
+    """Return a session in autocommit mode, whose texts are UTF-8 and whose time zone is UTC.
+
+    It has run `database.initial.statements`, and then what each session sets. With `limited` a statement may take
+    `database.query.timeout.ms`. With `dump` it is one that reads the log: without initial statements and without any
+    limit. Raises ConnectionFailed when the server cannot be reached or refuses the login, and PrerequisiteError when
+    the user may not log in so, a store cannot be read, or an initial statement fails.
+    """
+    import pymysql
+
+    dialect = dialect_of(config)
+    # a socket without an answer for longer than the server may take has no server
+    limit_ms = config["database.query.timeout.ms"] if limited and not dump else 0
+    patience = limit_ms / 1000 + 30 if limit_ms else None
+    try:
+        session: Connection[Any] = pymysql.connect(
+            host=config["database.hostname"],
+            port=config["database.port"],
+            user=config["database.user"],
+            password=config["database.password"] or "",
+            charset="utf8mb4",
+            autocommit=True,
+            connect_timeout=max(1, -(-config["connect.timeout.ms"] // 1000)),
+            read_timeout=patience,
+            write_timeout=patience,
+            program_name="tailrace",
+            **_tls(config, dialect),
+        )
+    except (pymysql.err.Error, OSError, EOFError) as error:
+        raise explain(error, config, dialect.tls_modes) from None
+    try:
+        _demand_dialect(session, dialect)
+        with session.cursor() as cursor:
+            for statement in () if dump else config["database.initial.statements"]:
+                try:
+                    cursor.execute(statement)
+                except pymysql.err.Error as error:
+                    raise PrerequisiteError(
+                        f"A statement of database.initial.statements fails: {text_of(error)}.",
+                        "Correct the statement: every session runs it.",
+                    ) from None
+            for statement in settings(dialect, limit_ms):
+                try:
+                    cursor.execute(statement)
+                except pymysql.err.OperationalError as error:
+                    # MySQL 5.6 has no limit for statements
+                    if number_of(error) != _UNKNOWN_VARIABLE or statement != settings(dialect, limit_ms)[-1]:
+                        raise
+            for name in ("write", "read") if dump else ():
+                if seconds := config[f"binlog.net.{name}.timeout"]:
+                    cursor.execute(f"SET SESSION net_{name}_timeout = {seconds}")
+    except (pymysql.err.Error, OSError, EOFError) as error:
+        session.close()
+        raise explain(error, config, dialect.tls_modes) from None
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def _demand_dialect(session: Connection[Any], dialect: Dialect) -> None:
+    """Raise PrerequisiteError if the server is the other dialect's."""
+    version = session.get_server_info()
+    actual = MARIADB if "mariadb" in version.lower() else MYSQL
+    if actual is not dialect:
+        raise PrerequisiteError(
+            f"The server is {actual.title} ({version}), and the connector that of {dialect.title}.",
+            f"Name the connector of {actual.title}: connector.class={actual.class_name}.",
+        )
+
+
+def rows(session: Connection[Any], statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    """Return the rows of a statement; `values` are put in the place of its `%s`."""
+    with session.cursor() as cursor:
+        cursor.execute(statement, values or None)
+        return list(cursor.fetchall())
+
+
+def variables(session: Connection[Any], *names: str) -> dict[str, str]:
+    """Return global variables as text; those that the server does not have are not among them."""
+    listed = ", ".join(f"'{name}'" for name in names)
+    return {name.lower(): str(value) for name, value in rows(
+        session, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")}  # fmt: skip
+
+
+def is_gone(error: Exception) -> bool:
+    """Return True if a failure of PyMySQL says that the session has ended."""
+    return number_of(error) in (0, 2006, 2013, 2014)
+
+
+@cache
+def _random_id() -> int:
+    return random.SystemRandom().randrange(1 << 16, 1 << 31)
+
+
+def server_id(config: Mapping[str, Any]) -> int:
+    """Return the number of this replica: the given one, or one that this process has drawn."""
+    given: int | None = config["database.server.id"]
+    return _random_id() if given is None else given
+
+
+# --- TLS --------------------------------------------------------------------------------------------------------------
+
+
+def _tls(config: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+    """Return PyMySQL's arguments for `database.ssl.mode`. Raises PrerequisiteError for a store that cannot be used."""
+    use = dialect.tls_modes[config["database.ssl.mode"]]
+    if use == "off":
+        return {"ssl_disabled": True}
+    keys = config["database.ssl.keystore"]
+    if use == "prefer" and not keys:
+        return {}
+    return {"ssl": _context(config, use)}
+
+
+def _context(config: Mapping[str, Any], use: str) -> ssl.SSLContext:
+    trusted, keys = config["database.ssl.truststore"], config["database.ssl.keystore"]
+    secret, key_secret = (config[f"database.ssl.{name}.password"] or "" for name in ("truststore", "keystore"))
+    found = ssl.create_default_context()
+    found.check_hostname = use == "name"
+    found.verify_mode = ssl.CERT_REQUIRED if use in ("authority", "name") else ssl.CERT_NONE
+    # certificates that MySQL itself makes lack what strict checks demand
+    found.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    try:
+        if trusted:
+            found.load_verify_locations(trusted if _is_pem(trusted) else stores.authorities(trusted, secret))
+        if keys and _is_pem(keys):
+            found.load_cert_chain(keys, password=key_secret or None)
+        elif keys:
+            found.load_cert_chain(stores.client_certificate(keys, key_secret))
+    except (OSError, ssl.SSLError) as error:
+        raise PrerequisiteError(
+            f"A store of database.ssl.* cannot be used: {error.strerror or type(error).__name__}.",
+            "Check the paths, passwords and contents of database.ssl.keystore and database.ssl.truststore.",
+        ) from None
+    return found
+
+
+def _is_pem(path: str) -> bool:
+    """Return True for a PEM file, False for a file that may be of PKCS12. Raises PrerequisiteError for a JKS store."""
+    try:
+        begin = Path(path).read_bytes()[:64]
+    except OSError as error:
+        raise PrerequisiteError(
+            f"The store {path} cannot be read: {error.strerror}.", "Check its path and who may read it."
+        ) from None
+    if begin.startswith(_JKS):
+        raise PrerequisiteError(
+            f"The store {path} has the type JKS, which Java alone reads.",
+            "Convert it: keytool -importkeystore -deststoretype PKCS12.",
+        )
+    return begin.lstrip().startswith(b"-----BEGIN")

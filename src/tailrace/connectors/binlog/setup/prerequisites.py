@@ -1,0 +1,406 @@
+"""What a server needs for capture, checked one by one. Driver; only reads.
+
+`check` opens its own session; `demand` raises the errors among the findings as one exception, at the start of a
+pipeline.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from tailrace.config import Config, TableFilter
+from tailrace.config.files import checkpoint_directory
+from tailrace.config.filters import table_name
+from tailrace.connectors import advice, findings
+from tailrace.connectors.binlog.dialect import MYSQL
+from tailrace.connectors.binlog.log.position import BinlogPosition
+from tailrace.connectors.binlog.offset import BinlogOffset
+from tailrace.connectors.binlog.schema import catalog
+from tailrace.connectors.binlog.schema.catalog import Listed, quoted
+from tailrace.connectors.binlog.schema.ddl.tokens import Unparsable
+from tailrace.connectors.binlog.schema.tables import table_id
+from tailrace.connectors.binlog.server.connection import connect, dialect_of, rows, variables
+from tailrace.connectors.binlog.server.errors import explained, number_of
+from tailrace.connectors.checkpoint import stored_offset
+from tailrace.connectors.findings import Finding, demanded, listed
+from tailrace.errors import PositionLost, TailraceError
+from tailrace.events.event_settings import EventSettings
+from tailrace.snapshot.mode import snapshot_mode
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+
+CHECKPOINT = "checkpoint"
+_VARIABLES = (
+    "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "server_id", "gtid_mode",
+    "log_slave_updates", "log_replica_updates", "binlog_expire_logs_seconds", "expire_logs_days",
+    "binlog_rows_query_log_events", "binlog_annotate_row_events", "innodb_autoinc_lock_mode",
+)  # fmt: skip
+_TRANSACTIONAL = ("INNODB", "NDB", "NDBCLUSTER", "ROCKSDB", "TOKUDB", "")
+_DENIED = (1142, 1143, 1044, 1227)
+# a statement or function that the server does not know
+_UNKNOWN = (1064, 1047, 1305, 1046)
+_DAY = 86_400
+
+
+def check(config: Config) -> list[Finding]:
+    """Return all findings, in the order of the checks, followed by advice.
+
+    Raises ConnectionFailed or PrerequisiteError if there is no connection: then nothing can be checked.
+    """
+    with closing(connect(config)) as session:
+        return [*_Inspection(config, session).run(), *_encryption(config, session)]
+
+
+def demand(config: Config) -> list[Finding]:
+    """Return the findings without the advice. Raises PrerequisiteError with all errors among them if there are any.
+
+    Findings on the checkpoint are left to the planner, which raises PositionLost for lost changes.
+    """
+    with closing(connect(config)) as session:
+        found = _Inspection(config, session).run()
+    return demanded([finding for finding in found if finding.subject != CHECKPOINT])
+
+
+def _encryption(config: Config, session: Connection[Any]) -> Iterator[Finding]:
+    host = config["database.hostname"]
+    cipher = rows(session, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+    if advice.is_elsewhere(host) and not (cipher and cipher[0][1]):
+        words = {meaning: word for word, meaning in dialect_of(config).tls_modes.items()}
+        yield advice.in_the_clear(
+            host, f"Set database.ssl.mode={words['name']} and database.ssl.truststore, and switch TLS on in the server."
+        )
+
+
+class _Inspection:
+    """The checks of one server, over one session."""
+
+    def __init__(self, config: Config, session: Connection[Any]) -> None:
+        self.config, self.session, self.dialect = config, session, dialect_of(config)
+        self.mode = snapshot_mode(config)
+        self.user = config["database.user"]
+        self.of = explained(variables)(session, *_VARIABLES)
+
+    def run(self) -> list[Finding]:
+        found = list(self._server())
+        if any(one.level == "error" for one in found):
+            return found
+        for part in (self._log, self._rights, self._tables, self._signals, self._checkpoint):
+            try:
+                found += part()
+            except TailraceError as error:
+                found.append(Finding("error", "server", error.message, error.remedy))
+        return found
+
+    def _server(self) -> Iterator[Finding]:
+        version = str(explained(rows)(self.session, "SELECT VERSION()")[0][0])
+        number = tuple(map(int, re.findall(r"\d+", version)[:2]))
+        oldest = (5, 6) if self.dialect is MYSQL else (10, 3)
+        if number < oldest:
+            yield Finding(
+                "warning",
+                "server",
+                f"{self.dialect.title} {version} is older than all versions that were tried.",
+                f"Use {self.dialect.title} {'.'.join(map(str, oldest))} or newer.",
+            )
+        else:
+            yield Finding("ok", "server", f"{self.dialect.title} {version}.")
+
+    # --- the log ------------------------------------------------------------------------------------------------------
+
+    def _log(self) -> Iterator[Finding]:
+        if not self.mode.streams:
+            return
+        if self.of.get("log_bin") != "ON":
+            yield Finding(
+                "error", "log", "The server writes no binary log.",
+                "Set log_bin, server_id and binlog_format=ROW in its configuration, and restart it.",
+            )  # fmt: skip
+            return
+        if self.of.get("binlog_format", "ROW").upper() != "ROW":
+            yield Finding(
+                "error", "log",
+                f"binlog_format is {self.of['binlog_format']}: the log has statements instead of rows.",
+                "SET GLOBAL binlog_format = ROW, and in the configuration; sessions that are open keep theirs.",
+            )  # fmt: skip
+        else:
+            yield Finding("ok", "log", "The binary log has rows.")
+        yield from self._images()
+        yield from self._ids()
+        yield from self._retention()
+        if self.config["include.query"]:
+            yield from self._queries()
+        if (self.of.get("log_slave_updates") or self.of.get("log_replica_updates")) == "OFF":
+            yield Finding(
+                "warning", "log",
+                "log_replica_updates is OFF: on a replica, the log lacks what the replica gets from its source.",
+                "Switch it on if the server is a replica.",
+            )  # fmt: skip
+
+    def _images(self) -> Iterator[Finding]:
+        image = self.of.get("binlog_row_image", "FULL").upper()
+        if image != "FULL":
+            yield Finding(
+                "warning", "log",
+                f"binlog_row_image is {image}: rows of the log lack columns, and events show the placeholder for them.",
+                "SET GLOBAL binlog_row_image = FULL; sessions that are open keep theirs.",
+            )  # fmt: skip
+        metadata = self.of.get("binlog_row_metadata")
+        if metadata is None:
+            yield Finding(
+                "warning", "definitions",
+                "The server cannot write columns' names into its log: they come from the statements of the log, and a "
+                "statement that cannot be followed stops the pipeline.",
+                "See on.unknown.ddl. MySQL 8.0 and MariaDB 10.5 write names: binlog_row_metadata.",
+            )  # fmt: skip
+        elif metadata.upper() != "FULL":
+            yield Finding(
+                "warning", "definitions",
+                f"binlog_row_metadata is {metadata}: columns' names come from the statements of the log, and a "
+                "statement that cannot be followed stops the pipeline.",
+                "SET GLOBAL binlog_row_metadata = FULL, and in the configuration.",
+            )  # fmt: skip
+        else:
+            yield Finding("ok", "definitions", "The log names the columns of rows.")
+
+    def _ids(self) -> Iterator[Finding]:
+        if self.dialect is MYSQL and self.of.get("gtid_mode", "OFF").upper() != "ON":
+            yield Finding(
+                "warning", "transactions",
+                "Transactions have no ids (gtid_mode): after a failover the place in another server's log is unknown.",
+                "Switch GTIDs on: enforce_gtid_consistency=ON, then gtid_mode step by step to ON.",
+            )  # fmt: skip
+        own = self.of.get("server_id", "")
+        given = self.config["database.server.id"]
+        if own == "0":
+            yield Finding("error", "log", "server_id is 0, so nobody may read the log.", "Set server_id.")
+        if given is not None and str(given) == own:
+            yield Finding(
+                "error", "replica", f"database.server.id = {given} is the server's own number.",
+                "Choose another one, or leave the option out.",
+            )  # fmt: skip
+
+    def _retention(self) -> Iterator[Finding]:
+        seconds = float(self.of.get("binlog_expire_logs_seconds") or 0)
+        seconds = seconds or float(self.of.get("expire_logs_days") or 0) * _DAY
+        if 0 < seconds < _DAY:
+            yield Finding(
+                "warning", "retention",
+                f"The server purges its log after {seconds / 3600:.1f} hours: a pipeline that stands still for longer "
+                "loses changes.",
+                "Raise binlog_expire_logs_seconds; on RDS: mysql.rds_set_configuration('binlog retention hours', …).",
+            )  # fmt: skip
+        else:
+            kept = f"{seconds / _DAY:.0f} days" if seconds else "until it is purged by hand"
+            yield Finding("ok", "retention", f"The log is kept for {kept}." if seconds else f"The log is kept {kept}.")
+
+    def _queries(self) -> Iterator[Finding]:
+        name = "binlog_rows_query_log_events" if self.dialect is MYSQL else "binlog_annotate_row_events"
+        if self.of.get(name) == "OFF":
+            yield Finding(
+                "warning", "statements",
+                f"include.query is true, and {name} is OFF: the log has no statements.",
+                f"SET GLOBAL {name} = ON, and in the configuration.",
+            )  # fmt: skip
+
+    # --- rights -------------------------------------------------------------------------------------------------------
+
+    def _rights(self) -> Iterator[Finding]:
+        if not self.mode.streams:
+            return
+        if not self._may("SHOW MASTER STATUS") and not self._may("SHOW BINARY LOG STATUS"):
+            yield self._lacks(self.dialect.log_right)
+        if "REPLICATION SLAVE" not in (granted := self._granted()) and "ALL PRIVILEGES" not in granted:
+            yield self._lacks("REPLICATION SLAVE")
+        prepared = self._prepared()
+        if prepared:
+            yield Finding(
+                "warning", "transactions", f"{prepared} XA transactions are prepared and not over.",
+                "Nothing of them is delivered before they are committed; one that nobody remembers holds up the log: "
+                "XA RECOVER.",
+            )  # fmt: skip
+
+    def _lacks(self, right: str) -> Finding:
+        return Finding(
+            "error", "rights", f"The user {self.user} may not read the log: it lacks {right}.",
+            f"GRANT {right} ON *.* TO '{self.user}'@'…'.",
+        )  # fmt: skip
+
+    def _may(self, statement: str) -> bool:
+        import pymysql
+
+        try:
+            rows(self.session, statement)
+        except pymysql.err.Error as error:
+            if number_of(error) in (*_DENIED, *_UNKNOWN):
+                return False
+            raise
+        return True
+
+    def _granted(self) -> str:
+        """Return all rights of the user, with those of its roles, as one text."""
+        import pymysql
+
+        texts = [str(row[0]) for row in rows(self.session, "SHOW GRANTS")]
+        roles = [row[0] for row in rows(self.session, "SELECT CURRENT_ROLE()")] if self._may(
+            "SELECT CURRENT_ROLE()") else []  # fmt: skip
+        for role in roles:
+            if not role or role == "NONE":
+                continue
+            using = f"SHOW GRANTS FOR CURRENT_USER() USING {role}"
+            try:
+                texts += [str(row[0]) for row in rows(self.session, using if self.dialect is MYSQL else "SHOW GRANTS")]
+            except pymysql.err.Error:
+                continue
+        return "\n".join(texts).upper().replace("REPLICATION REPLICA", "REPLICATION SLAVE")
+
+    def _prepared(self) -> int:
+        import pymysql
+
+        try:
+            return len(rows(self.session, "XA RECOVER"))
+        except pymysql.err.Error:
+            # MySQL 8.0 wants a right of its own for it
+            return 0
+
+    # --- tables -------------------------------------------------------------------------------------------------------
+
+    def _tables(self) -> Iterator[Finding]:
+        includes = TableFilter(self.config).includes
+        captured = [one for one in catalog.names(self.session) if catalog.holds_rows(one) and includes(*one.id)]
+        if not captured:
+            yield Finding(
+                "warning", "tables", "No table is captured.",
+                "Check database.include.list, table.include.list and the exclude lists; the user sees only tables for "
+                "which it has a right.",
+            )  # fmt: skip
+            return
+        yield Finding(
+            "ok", "tables", f"{len(captured)} tables are captured: {listed([_shown(one) for one in captured])}."
+        )
+        yield from findings.collisions(EventSettings.from_options(self.config), [table_id(one.id) for one in captured])
+        yield from self._definitions(captured)
+        yield from self._engines(captured)
+        yield from self._cascades(captured)
+
+    def _definitions(self, captured: Sequence[Listed]) -> Iterator[Finding]:
+        import pymysql
+
+        keyless, denied, unknown = [], [], []
+        for one in captured:
+            try:
+                rows(self.session, f"SELECT 1 FROM {quoted(*one.id)} LIMIT 0")
+                found = catalog.created(self.session, [one.id], self.dialect)
+            except Unparsable as fault:
+                unknown.append(fault.what)
+                continue
+            except pymysql.err.Error as error:
+                if number_of(error) not in _DENIED:
+                    raise
+                denied.append(_shown(one))
+                continue
+            if one.id in found and not found[one.id].table.key():
+                keyless.append(_shown(one))
+        if denied:
+            yield Finding(
+                "error", "rights", f"The user {self.user} may not read {listed(denied)}.",
+                f"GRANT SELECT ON {denied[0].partition('.')[0]}.* TO '{self.user}'@'…'.",
+            )  # fmt: skip
+        if unknown:
+            yield Finding(
+                "warning", "definitions", f"Definitions of tables are not understood: {listed(unknown)}.",
+                "Set binlog_row_metadata=FULL, or leave the tables out.",
+            )  # fmt: skip
+        if keyless:
+            yield Finding(
+                "warning", "keys", f"Tables without a key: {listed(keyless)}. Their records have none.",
+                "Add a primary key, or name columns in message.key.columns.",
+            )  # fmt: skip
+
+    def _engines(self, captured: Sequence[Listed]) -> Iterator[Finding]:
+        others = [f"{_shown(one)} ({one.engine})" for one in captured if one.engine.upper() not in _TRANSACTIONAL]
+        if others:
+            yield Finding(
+                "warning", "tables",
+                f"Tables of engines without transactions: {listed(others)}. A snapshot of them is of no one moment.",
+                "ALTER TABLE … ENGINE = InnoDB.",
+            )  # fmt: skip
+
+    def _cascades(self, captured: Sequence[Listed]) -> Iterator[Finding]:
+        ruled = rows(
+            self.session,
+            "SELECT CONSTRAINT_SCHEMA, TABLE_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS "
+            "WHERE DELETE_RULE NOT IN ('RESTRICT', 'NO ACTION') OR UPDATE_RULE NOT IN ('RESTRICT', 'NO ACTION')",
+        )
+        names = {one.id for one in captured}
+        found = sorted({f"{database}.{table}" for database, table in ruled if (database, table) in names})
+        if found:
+            yield Finding(
+                "warning", "tables",
+                f"Foreign keys change rows by cascades: {listed(found)}. The log has no row of such a change.",
+                "Copies keep these rows as they were: tailrace verify finds and repairs them.",
+            )  # fmt: skip
+
+    def _signals(self) -> Iterator[Finding]:
+        named = self.config["signal.data.collection"]
+        if not named:
+            return
+        name = table_name(named)
+        found = rows(
+            self.session,
+            "SELECT DATA_TYPE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s "
+            "ORDER BY ORDINAL_POSITION",
+            *name,
+        )
+        statement = (
+            f"CREATE TABLE {quoted(*name)} (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048))"
+        )
+        if not found:
+            yield Finding("error", "signals", f"There is no signal table {named}.", f"{statement}.")
+        elif len(found) < 3 or not all(kind in ("varchar", "char", "text", "longtext") for (kind,) in found[:3]):
+            yield Finding(
+                "error",
+                "signals",
+                f"The first three columns of the signal table {named} are no texts.",
+                f"{statement}.",
+            )
+        else:
+            yield Finding("ok", "signals", f"{named} is the signal table.")
+
+    # --- the checkpoint -----------------------------------------------------------------------------------------------
+
+    def _checkpoint(self) -> Iterator[Finding]:
+        stored = stored_offset(checkpoint_directory(self.config))
+        if stored is None or not self.mode.streams:
+            return
+        try:
+            reached = BinlogOffset.from_json(stored).log
+        except PositionLost as error:
+            yield Finding("error", CHECKPOINT, error.message, error.remedy)
+            return
+        if not reached.file:
+            return
+        if self._is_there(reached):
+            yield Finding("ok", CHECKPOINT, f"The server has the log from the checkpoint on, {reached}.")
+            return
+        mends = self.mode.mends
+        remedy = "Start with a new checkpoint, or with snapshot.mode=when_needed; let the server keep its log longer."
+        yield Finding(
+            "warning" if mends else "error", CHECKPOINT,
+            f"The server no longer has the log from the checkpoint on: {reached}.",
+            "A new snapshot will be taken." if mends else remedy,
+        )  # fmt: skip
+
+    def _is_there(self, reached: BinlogPosition) -> bool:
+        if self.dialect is MYSQL and reached.gtids:
+            question = "SELECT GTID_SUBSET(@@GLOBAL.gtid_purged, %s)"
+            return bool(explained(rows)(self.session, question, reached.gtids)[0][0])
+        files = [str(row[0]) for row in explained(rows)(self.session, "SHOW BINARY LOGS")]
+        return reached.resumes.file in files or bool(reached.gtids)
+
+
+def _shown(one: Listed) -> str:
+    return f"{one.database}.{one.table}"

@@ -1,0 +1,422 @@
+"""A running snapshot: its point, the selected tables and their definitions, its plan, and the tasks of each batch.
+
+Planner. Definitions are read before the point is taken and again behind it: if both are the same, they hold at it. A
+table's metadata is kept from being altered only while its query runs, so nobody waits for the snapshot; each query
+looks first whether the table is still what it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tailrace.columns.table import TableSchema
+from tailrace.config import Config, TableFilter
+from tailrace.connectors.binlog.log.schema_changes import snapshot_records
+from tailrace.connectors.binlog.schema import catalog, opening
+from tailrace.connectors.binlog.schema.catalog import Created
+from tailrace.connectors.binlog.schema.definition import Name
+from tailrace.connectors.binlog.schema.definitions import State
+from tailrace.connectors.binlog.schema.tables import schema_of
+from tailrace.connectors.binlog.server.connection import dialect_of
+from tailrace.connectors.binlog.server.errors import number_of
+from tailrace.connectors.binlog.snapshot import division
+from tailrace.connectors.binlog.snapshot.keys import Key, key_columns, literal, qualified, where, within
+from tailrace.connectors.binlog.snapshot.point import HeldPoint, Origin, Point, PointTaking
+from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
+from tailrace.connectors.binlog.snapshot.reads import select_list
+from tailrace.connectors.binlog.snapshot.relay import Query, Relay, text_of_rows
+from tailrace.connectors.binlog.snapshot.result import rows, run
+from tailrace.connectors.binlog.snapshot.tasks import Consecutive, SnapshotTask, is_exact, override_error
+from tailrace.errors import ConfigError, PrerequisiteError
+from tailrace.events.event_settings import EventSettings
+from tailrace.log.contracts import Task
+from tailrace.process.runtime import Runtime
+from tailrace.snapshot.plan import Chunk, PlannedTable, SnapshotPlan
+from tailrace.snapshot.selection import by_row_count, overrides, selected
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+
+log = logging.getLogger("tailrace")
+
+# The most attempts to take a point whose tables are not altered before they are read.
+_ATTEMPTS = 5
+# Chunks are so large that a snapshot has about so many batches: a crash costs one.
+BATCHES = 12
+_CHANGED = (1412, 1054, 1146, 1049, 1051)
+# A blocking snapshot reads the tables that its signal names, whatever this option says.
+_ALL: dict[str, Any] = {"snapshot.include.collection.list": []}
+_FORM = (
+    "select ordinal_position, column_name, column_type, coalesce(character_set_name, ''), extra "
+    "from information_schema.columns where table_schema = {0} and table_name = {1} order by ordinal_position"
+)
+
+
+class Snapshots:
+    """The snapshots of one query, at most one at a time.
+
+    `connect` opens a session without a limit for its statements; `admit` checks a schema and gives it its events' key.
+    All methods raise TailraceError and the driver's errors.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        settings: EventSettings,
+        connect: Callable[[], Connection[Any]],
+        admit: Callable[[TableSchema], TableSchema],
+        parallelism: int,
+        runtime: Runtime,
+    ) -> None:
+        self._config, self._settings = config, settings
+        self._connect, self._admit = connect, admit
+        self._parallelism = parallelism
+        self._exact = is_exact(settings)
+        self._captured = TableFilter(config).includes
+        self._dialect = dialect_of(config)
+        self._taking = PointTaking(
+            connect, self._dialect, config["snapshot.locking.mode"], config["snapshot.lock.timeout.ms"], runtime
+        )
+        self._held: HeldPoint | None = None
+        self._relay: Relay | None = None
+        # the definitions at the point, and the captured tables among them by `database.table`
+        self.state: State | None = None
+        self._created: dict[Name, Created] = {}
+        self._tables: dict[str, TableSchema] = {}
+        self._forms: dict[str, str] = {}
+        self._statements: dict[str, str] = {}
+        self._chosen: Mapping[str, str | None] | None = None
+        self._planned: list[str] = []
+        self._counts: dict[str, int] = {}
+        # tables that a signal has asked for and whose SQL fails
+        self.failing: list[tuple[str, str]] = []
+
+    def choose(self, statements: Mapping[str, str | None] | None) -> None:
+        """Read only these tables, by `database.table`, each by its statement if it has one; None: as options say."""
+        self._chosen = statements
+
+    @property
+    def point(self) -> Point:
+        assert self._held is not None
+        return self._held.point
+
+    @property
+    def _session(self) -> Connection[Any]:
+        assert self._held is not None
+        return self._held.sessions[0]
+
+    def start(self) -> tuple[SnapshotPlan, tuple[tuple[Key, ...], ...]]:
+        """Take a point, and return the plan of the selected tables and the bounds of each.
+
+        Tables whose SQL a signal has brought and whose SQL fails are logged, left out, and listed in `failing`.
+        """
+        self._open()
+        names = self._selected()
+        if self._config["snapshot.tables.order.by.row.count"] != "disabled":
+            counts = {name: division.estimate(self._session, self._tables[name])[0] for name in names}
+            names = by_row_count(self._config, names, counts)
+        self._counts = {}
+        faults = {name: fault for name in names if name in self._statements and (fault := self._fault(name))}
+        for name, fault in faults.items():
+            log.warning("%s is left out of the blocking snapshot: its statement %s", name, fault)
+        self.failing = [(self._tables[name].id.schema, self._tables[name].id.table) for name in faults]
+        self._planned = names = [name for name in names if name not in faults]
+        if faults and not names:
+            raise ConfigError("the statements of all its tables fail.", "Send the signal again with other statements.")
+        planned: list[PlannedTable] = []
+        bounds: list[tuple[Key, ...]] = []
+        first = True
+        for place, name in enumerate(names):
+            table = self._tables[name]
+            if not self._has_rows(name):
+                first = first and place > 0
+                continue
+            found = () if name in self._statements else tuple(self._bounds(table))
+            planned.append(PlannedTable(table.id.schema, table.id.table, len(found) + 1))
+            bounds.append(found)
+        self._begin_relay()
+        return SnapshotPlan(tuple(planned), 1, first), tuple(bounds)
+
+    def _bounds(self, table: TableSchema) -> list[Key]:
+        _, size = division.estimate(self._session, table)
+        most = max(1, min(division.MOST_CHUNKS, -(-size // division.LEAST_CHUNK_BYTES)))
+        chunks = max(-(-size // division.CHUNK_BYTES), min(most, BATCHES * self._parallelism))
+        run(self._session, "savepoint tailrace")
+        try:
+            return division.bounds(self._session, table, min(chunks, division.MOST_CHUNKS))
+        finally:
+            run(self._session, "rollback to savepoint tailrace")
+
+    def _begin_relay(self) -> None:
+        assert self._held is not None
+        self._relay = Relay(self._held.sessions, self._connect, self._taking.later, releases=self._taking.releases)
+
+    # --- tables at the point -----------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Take a point at which the definitions of all tables are known."""
+        control = self._connect()
+        try:
+            before = opening.read_tables(control, self._config)
+            for _ in range(_ATTEMPTS):
+                self.close()
+                found, doubtful = before
+                captured = {name: one for name, one in found.items() if self._captured(*name)}
+                self._demand(doubtful)
+                chosen = self._names(captured)
+                self._held = self._taking.take(self._parallelism, chosen)
+                before = opening.read_tables(control, self._config)
+                if _same(before, (found, doubtful)):
+                    schemas = (self._admit(schema_of(one.table)) for one in captured.values())
+                    self._tables = {str(one.id): one for one in schemas}
+                    self._statements = self._overrides()
+                    self._created = found
+                    self.state = opening.state_of(found, doubtful, catalog.databases(control))
+                    if self._hold(chosen):
+                        return
+                log.warning("tables were altered while the snapshot began: it is taken again")
+        finally:
+            control.close()
+        self.close()
+        raise PrerequisiteError(
+            f"Tables were altered at each of {_ATTEMPTS} attempts to take a snapshot of them.",
+            "Start again when no schema change is running.",
+        )
+
+    def _demand(self, doubtful: Mapping[Name, str]) -> None:
+        for name, why in doubtful.items():
+            raise PrerequisiteError(
+                f"The table {'.'.join(name)} cannot be read: {why}.",
+                "Leave it out with table.exclude.list, and report its definition.",
+            )
+
+    def _overrides(self) -> dict[str, str]:
+        found = overrides(self._config, list(self._tables))
+        for name, statement in (self._chosen or {}).items():
+            if statement is not None:
+                found[name] = statement.strip().rstrip(";").rstrip()
+        return found
+
+    def _names(self, captured: Mapping[Name, Any]) -> list[Name]:
+        """Return the tables to read, in order."""
+        by_text = {".".join(name): name for name in sorted(captured)}
+        if self._chosen is None:
+            return [by_text[name] for name in selected(self._config, list(by_text))]
+        # in the order of an initial snapshot, not of the signal; the signal table too, if it is asked for
+        rest = [name for name in by_text if name in self._chosen]
+        ordered = [name for name in selected({**self._config, **_ALL}, list(by_text)) if name in self._chosen]
+        return [by_text[name] for name in (*ordered, *(name for name in rest if name not in ordered))]
+
+    def _selected(self) -> list[str]:
+        return [
+            ".".join(name)
+            for name in self._names({(one.id.schema, one.id.table): one for one in self._tables.values()})
+        ]
+
+    def _hold(self, names: Sequence[Name]) -> bool:
+        """Note the form of each table to read, as it is at the point; return False if one was altered since."""
+        import pymysql
+
+        self._forms = {}
+        for name in names:
+            table = self._tables[".".join(name)]
+            run(self._session, "savepoint tailrace")
+            try:
+                run(self._session, _held(table))
+                self._forms[str(table.id)] = text_of_rows(self._session, _form(table))
+            except pymysql.err.MySQLError as error:
+                if number_of(error) not in _CHANGED:
+                    raise
+                return False
+            finally:
+                # releases the table
+                run(self._session, "rollback to savepoint tailrace")
+        return True
+
+    def _has_rows(self, name: str) -> bool:
+        known = self._counts.get(name)
+        if known is not None:
+            return known > 0
+        return bool(self._passing(f"select 1 from {self._source(name)} limit 1"))
+
+    def _passing(self, query: str) -> list[tuple[str | None, ...]]:
+        """Return the rows of a query, and let go of its tables."""
+        run(self._session, "savepoint tailrace")
+        try:
+            return rows(self._session, query)
+        finally:
+            run(self._session, "rollback to savepoint tailrace")
+
+    def _source(self, name: str) -> str:
+        if name in self._statements:
+            return f"({self._statements[name]}\n) as tailrace_rows"
+        return qualified(self._tables[name])
+
+    def _fault(self, name: str) -> str:
+        """Return why the statement of a signal for a table fails, as the rest of a sentence; empty if it does not.
+
+        Its rows are counted, because a failure in a task would end the query, and would come again in the same batch at
+        each start. Raises ConfigError for a failing statement of the options.
+        """
+        import pymysql
+
+        is_asked = self._is_asked(name)
+        select = self._select(name)
+        try:
+            if is_asked:
+                ((count,),) = self._passing(f"select count(*) from ({select}\n) as tailrace_read")
+                self._counts[name] = int(count or 0)
+            else:
+                self._passing(f"select * from ({select}\n) as tailrace_read limit 0")
+        except pymysql.err.MySQLError as error:
+            fault = f"fails with error {number_of(error)}"
+            if is_asked:
+                return fault
+            raise override_error(self._tables[name].id, fault) from None
+        return ""
+
+    def _is_asked(self, name: str) -> bool:
+        """Return True if a signal has brought the table's statement."""
+        return self._chosen is not None and self._chosen.get(name) is not None
+
+    # --- chunks ------------------------------------------------------------------------------------------------------
+
+    def tasks(self, progress: SnapshotProgress, first: int, most: int, *, once: bool = False) -> list[Task]:
+        """Return the tasks of the chunks `[first, done)` of `progress`, about `most` at most.
+
+        After a restart the remaining chunks are read in a later state, and the log makes them converge. A table that
+        was dropped meanwhile has no more rows.
+        """
+        if self._relay is None:
+            self._open()
+            self._begin_relay()
+            if any(not self._tables[name].key for name in self._tables):
+                log.info("tables without a key that are read now may show rows twice: the log brings changes again")
+        tasks: list[SnapshotTask] = []
+        for chunk in progress.plan.chunks(first, progress.done):
+            name = str(chunk.table)
+            if name not in self._forms:
+                log.warning("the table %s was dropped while its snapshot was running: left out", name)
+                continue
+            tasks.append(self._task(progress, chunk, once))
+        return _gathered(tasks, most)
+
+    def _task(self, progress: SnapshotProgress, chunk: Chunk, once: bool) -> SnapshotTask:
+        assert self._relay is not None
+        name = str(chunk.table)
+        table, point = self._shown(name), progress.point
+        is_whole = name in self._statements
+        query = Query(
+            self._select(name) if is_whole else self._ranged(name, progress, chunk),
+            "" if is_whole else _held(table),
+            "" if is_whole else _form(table),
+            "" if is_whole else self._forms[name],
+            once or not self._tables[name].key,
+        )
+        return SnapshotTask(
+            self._relay.route,
+            table,
+            chunk,
+            query,
+            progress.origin or Origin(point.file, point.pos, point.at_us, progress.epoch),
+            self._settings,
+            self._config,
+            self._config["snapshot.fetch.size"],
+            is_whole,
+            self._is_asked(name),
+            once,
+        )
+
+    def _shown(self, name: str) -> TableSchema:
+        """Return the table as its reads show it: without columns that no event needs."""
+        return self._settings.shaping.read(self._tables[name])
+
+    def _ranged(self, name: str, progress: SnapshotProgress, chunk: Chunk) -> str:
+        table, shown = self._tables[name], self._shown(name)
+        own = progress.range_of(chunk)
+        conditions = within(key_columns(table, table.key), own) if own.after or own.upto else []
+        return f"select {select_list(shown.columns, exact=self._exact)} from {qualified(table)}{where(conditions)}"
+
+    def _select(self, name: str) -> str:
+        """Return the query of a table that has a statement of its own."""
+        columns = select_list(self._shown(name).columns, exact=self._exact)
+        return f"select {columns} from {self._source(name)}"
+
+    def records(self) -> list[bytes]:
+        """Return the records of all definitions, for the topic of schema changes."""
+        control = self._connect()
+        try:
+            return told_records(control, self._config, self._created or opening.read_tables(control, self._config)[0])
+        finally:
+            control.close()
+
+    def planned(self) -> list[TableSchema]:
+        """Return the tables of the running snapshot, also those without rows, as their reads show them."""
+        return [self._shown(name) for name in self._planned]
+
+    def count(self) -> dict[tuple[str, str], int]:
+        """Count the rows of each planned table at the point, in the order of reading; this reads all rows."""
+        found = {}
+        with self._taking_turn() as session:
+            for name in self._planned:
+                known = self._counts.get(name)
+                if known is None:
+                    ((text,),) = rows(session, f"select count(*) from {self._source(name)}")
+                    known = int(text or 0)
+                table = self._tables[name].id
+                found[table.schema, table.table] = known
+        return found
+
+    def _taking_turn(self) -> Any:
+        assert self._relay is not None
+        return self._relay.borrowed()
+
+    @property
+    def is_reading(self) -> bool:
+        """True while a task reads through the relay."""
+        return self._relay is not None and self._relay.is_reading
+
+    def close(self) -> None:
+        """End the snapshot, if one is running."""
+        if self._relay is not None:
+            self._relay.close()
+        if self._held is not None:
+            self._held.close()
+        self._relay = self._held = None
+        self._tables, self._forms = {}, {}
+
+
+def told_records(session: Connection[Any], config: Config, created: Mapping[Name, Created]) -> list[bytes]:
+    """Return the records of the definitions that records tell of, in Debezium's order."""
+    tells = opening.told(config)
+    ((charset, collation),) = rows(session, "select @@global.character_set_server, @@global.collation_server")
+    found = {name: one for name, one in created.items() if tells(*name)}
+    return snapshot_records(found, catalog.databases(session), str(charset), str(collation))
+
+
+def _held(table: TableSchema) -> str:
+    """Return the query that keeps a table from being altered, and fails if it was rebuilt since the point."""
+    return f"select 1 from {qualified(table)} limit 1"
+
+
+def _form(table: TableSchema) -> str:
+    """Return the query of a table's columns as they are now."""
+    return _FORM.format(literal(table.id.schema), literal(table.id.table))
+
+
+def _same(
+    one: tuple[Mapping[Name, Any], Mapping[Name, str]], other: tuple[Mapping[Name, Any], Mapping[Name, str]]
+) -> bool:
+    tables, more = ({name: found.table for name, found in each[0].items()} for each in (one, other))
+    return tables == more and one[1] == other[1]
+
+
+def _gathered(tasks: Sequence[SnapshotTask], most: int) -> list[Task]:
+    """Group successive tasks so that about `most` are left."""
+    if not tasks:
+        return []
+    share = -(-len(tasks) // max(most, 1))
+    groups = [tasks[place : place + share] for place in range(0, len(tasks), share)]
+    return [group[0] if len(group) == 1 else Consecutive(tuple(group)) for group in groups]

@@ -1,0 +1,1 @@
+"""Columns and values of MySQL and MariaDB: their schemas, conversions and defaults."""

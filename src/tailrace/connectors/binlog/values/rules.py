@@ -1,0 +1,40 @@
+"""ValueRules: the options of these connectors that change how values are shown. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tailrace.connectors.binlog.values.converters import Converter, converters
+
+if TYPE_CHECKING:
+    from tailrace.events.event_settings import EventSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRules:
+    """- `wraps`: BIGINT UNSIGNED is an int64, else a decimal (bigint.unsigned.handling.mode).
+    - `adjusts_years`: years below 100 are those of 1970 to 2069 (enable.time.adjuster).
+    - `converters`: those that the configuration names.
+    """
+
+    wraps: bool = True
+    adjusts_years: bool = True
+    converters: tuple[Converter, ...] = ()
+
+
+def rules_of_options(values: Mapping[str, Any]) -> ValueRules:
+    """Return the rules of a configuration without faults."""
+    return ValueRules(
+        values["bigint.unsigned.handling.mode"] == "long", values["enable.time.adjuster"], converters(values)
+    )
+
+
+_DEFAULT = ValueRules()
+
+
+def rules(settings: EventSettings) -> ValueRules:
+    """Return the rules of event settings."""
+    found = settings.own
+    return found if isinstance(found, ValueRules) else _DEFAULT

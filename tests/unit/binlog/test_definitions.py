@@ -1,0 +1,224 @@
+"""Definitions at each position of the log: what they learn, keep, doubt and refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tailrace.connectors.binlog.dialect import MARIADB, MYSQL
+from tailrace.connectors.binlog.schema import catalog
+from tailrace.connectors.binlog.schema.changes import record_of
+from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
+from tailrace.connectors.binlog.schema.definitions import Definitions, State
+from tailrace.connectors.binlog.schema.statement import NO_OUTCOME, UNCAPTURED, Outcome, Place, Statement
+from tailrace.connectors.binlog.schema.status import status_of
+from tailrace.connectors.binlog.schema.table_map import TableMap, Type
+from tailrace.errors import PrerequisiteError
+
+T: Name = ("d", "t")
+
+
+def table(sql: str, name: Name = T) -> TableDefinition:
+    return catalog.definition(sql, name, MYSQL)
+
+
+TWO = table(
+    "CREATE TABLE `t` (`id` int NOT NULL, `v` varchar(3) DEFAULT NULL, PRIMARY KEY (`id`)) DEFAULT CHARSET=utf8mb4"
+)
+
+
+def at(pos: int, start: int = 0) -> Place:
+    return Place(0, 1, start or pos, pos, "binlog.000001")
+
+
+def statement(sql: str, database: str = "d", **more: bytes) -> Statement:
+    return Statement(database, sql.encode(), more.get("status", b""), 1, 0)
+
+
+def given(*columns: tuple[str, Type, int, bool], named: bool = False, name: Name = T) -> TableMap:
+    """Return a map of columns: name, type, parameter, nullable."""
+    count = len(columns)
+    return TableMap(
+        *name,
+        tuple(one[1] for one in columns),
+        tuple(one[2] for one in columns),
+        tuple(one[3] for one in columns),
+        repr((name, columns, named)).encode(),
+        unsigned=(None,) * count,
+        collations=(None,) * count,
+        names=tuple(one[0] for one in columns) if named else None,
+        labels=(None,) * count,
+        geometry_types=(None,) * count,
+        dimensions=(None,) * count,
+        key=((0, 0),) if named else None,
+    )
+
+
+ID, V = ("id", Type.LONG, 0, False), ("v", Type.VARCHAR, 12, True)
+
+
+def definitions(
+    start: TableDefinition | None = TWO,
+    catalog: Callable[[Name], TableDefinition | None] = lambda name: None,
+    rereads: bool = False,
+    later: State | None = None,
+) -> Definitions:
+    state = State({} if start is None else {start.id: start}, {"d": "utf8mb4"})
+    return Definitions(
+        MYSQL, lambda database, name: name != "left_out", catalog, start=state, rereads=rereads, later=later
+    )
+
+
+def names(found: Definitions, version: int) -> list[str]:
+    return [column.name for column in found.versions[version].columns]
+
+
+def test_rows_of_one_form_have_one_version() -> None:
+    found = definitions()
+    assert found.version(given(ID, V), at(1)) == found.version(given(ID, V), at(2)) == 0
+    assert found.version(given(ID, V, name=("d", "left_out")), at(3)) == UNCAPTURED
+    found.statement(statement("alter table t add w int"), at(4))
+    assert found.version(given(ID, V, ("w", Type.LONG, 0, True)), at(5)) == 1
+    assert [one.version for one in found.versions] == [1, 2]
+
+
+def test_a_definition_that_does_not_fit_stops_where_the_log_names_no_columns() -> None:
+    found = definitions(catalog=lambda name: TWO)
+    for wrong in (
+        given(ID, V, ("w", Type.LONG, 0, True)),
+        given(V, ID),
+        given(ID, ("v", Type.VARCHAR, 16, True)),
+        given(ID, ("v", Type.VARCHAR, 12, False)),
+    ):
+        with pytest.raises(PrerequisiteError, match=r"d\.t: the form of its rows at binlog\.000001:7 is not known"):
+            found.version(wrong, at(7))
+
+
+def test_rows_of_an_unknown_form_are_left_out_if_that_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    start = State({T: TWO})
+    found = Definitions(MYSQL, lambda *name: True, lambda name: None, start=start, unknown_rows="warn")
+    assert found.version(given(V, ID), at(7)) == UNCAPTURED
+    assert "Rows are left out" in caplog.text
+
+
+def test_a_statement_that_is_not_understood_puts_its_table_in_doubt() -> None:
+    found = definitions(catalog=lambda name: TWO)
+    found.statement(statement("alter table t frobnicate v"), at(4))
+    with pytest.raises(PrerequisiteError, match=r"a statement at binlog\.000001:4 was not followed"):
+        found.version(given(ID, V), at(5))
+    reread = definitions(catalog=lambda name: TWO, rereads=True)
+    reread.statement(statement("alter table t frobnicate v"), at(4))
+    assert names(reread, reread.version(given(ID, V), at(5))) == ["id", "v"]
+    reread.statement(statement("alter table t frobnicate v"), at(6))
+    with pytest.raises(PrerequisiteError, match="not known"):
+        reread.version(given(ID, ("v", Type.BLOB, 2, True)), at(7))
+
+
+def test_where_the_log_names_columns_it_is_right() -> None:
+    newer = table(
+        "CREATE TABLE `t` (`id` int NOT NULL, `v` varchar(9) DEFAULT 'x', `w` int DEFAULT '4', PRIMARY KEY (`id`))"
+    )
+    found = definitions(catalog=lambda name: newer)
+    seen = given(ID, ("v", Type.VARCHAR, 16, True), ("w", Type.LONG, 0, True), ("z", Type.TINY, 0, True), named=True)
+    version = found.versions[found.version(seen, at(5))]
+    assert [(one.name, one.type_name, one.default) for one in version.columns] == [
+        ("id", "int", None), ("v", "varbinary(16)", None), ("w", "int", '["text", "4", "4"]'), ("z", "tinyint", None)
+    ]  # fmt: skip
+    assert version.key == ("id",)
+    # what was learned is kept in the state
+    assert found.upto(at(5)).tables[T].columns[3].name == "z"
+
+
+def test_a_replay_finds_what_the_first_reading_found() -> None:
+    asked: list[Name] = []
+
+    def ask(name: Name) -> TableDefinition | None:
+        asked.append(name)
+        return None
+
+    found = definitions(None, ask, later=State({T: TWO}))
+    assert names(found, found.version(given(ID, V, named=True), at(5))) == ["id", "v"]
+    assert asked == []
+
+
+def test_states_are_those_of_positions() -> None:
+    found = definitions()
+    found.begin()
+    found.statement(statement("alter table t add w int"), at(10))
+    found.keep()
+    found.begin()
+    found.statement(statement("drop table t"), at(20))
+    assert [len(found.upto(at(pos)).tables.get(T, TWO).columns) for pos in (9, 10, 19)] == [2, 3, 3]
+    assert T not in found.upto(at(20)).tables
+    # a run that failed is read again
+    found.begin()
+    assert T in found.upto(at(99)).tables
+    found.forget(at(15))
+    assert len(found.upto(at(1)).tables[T].columns) == 3
+    assert State.from_text(found.now.to_text()).tables == found.now.tables
+
+
+def records(outcome: Outcome) -> list[tuple[str, str, list[tuple[str, str]] | None, list[tuple[str, str]]]]:
+    found = [record_of(content) for content in outcome.changes]
+    return [
+        (
+            one.ddl,
+            one.database,
+            None if one.names is None else list(one.names),
+            [(c.kind, c.name[1]) for c in one.changes],
+        )
+        for one in found
+    ]
+
+
+def test_records_tell_what_each_statement_changes() -> None:
+    found = definitions()
+    tell = lambda sql: records(found.statement(statement(sql), at(5)))  # noqa: E731
+    assert tell("rename table t to a, a to b.c") == [
+        ("RENAME TABLE t to a", "d", [("d", "a"), ("b", "c")], [("ALTER", "a")]),
+        ("RENAME TABLE a to b.c", "b", [("d", "a"), ("b", "c")], [("ALTER", "c")]),
+    ]
+    assert tell("drop table if exists x, b.c") == [
+        ("DROP TABLE IF EXISTS `d`.`x`", "d", [("d", "x"), ("b", "c")], [("DROP", "x")]),
+        ("DROP TABLE IF EXISTS `b`.`c`", "b", [("d", "x"), ("b", "c")], [("DROP", "c")]),
+    ]
+    assert tell("create database e") == [("create database e", "e", None, [])]
+    assert tell("create index i on t (v)") == [("create index i on t (v)", "d", [], [])]
+    assert tell("create view v as select 1") == tell("grant select on *.* to x") == tell("analyze table t") == []
+    assert tell("create temporary table x (a int)") == tell("drop temporary table x") == []
+
+
+def test_rows_that_a_statement_has_changed_stop_the_query() -> None:
+    found = definitions()
+    with pytest.raises(PrerequisiteError, match=r"d\.t: a statement at binlog\.000001:5 has changed its rows"):
+        found.statement(statement("update t set v = 1"), at(5))
+    assert found.statement(statement("insert into left_out values (1)"), at(6)) == NO_OUTCOME
+    assert found.statement(statement("delete from mysql.user where user = 'x'"), at(6)) == NO_OUTCOME
+    # what a MEMORY table has lost at a restart
+    version = found.version(given(ID, V), at(7))
+    assert found.statement(statement("DELETE FROM `d`.`t` /* generated by server */"), at(8)).truncated == (version,)
+    assert found.statement(statement("truncate t"), at(9)).truncated == (version,)
+
+
+def test_status_variables_give_modes_and_collations() -> None:
+    status = bytes([0]) + bytes(4) + bytes([1]) + (1 << 2 | 1 << 20).to_bytes(8, "little")
+    status += bytes([6, 3]) + b"std" + bytes([4, 8, 0, 8, 0, 45, 0, 99])
+    found = status_of(status)
+    assert (found.ansi_quotes, found.no_backslashes, found.client_collation, found.server_collation) == (
+        True,
+        True,
+        8,
+        45,
+    )
+    ansi = definitions(None)
+    ansi.statement(statement('create table "x y" ("a b" int)', status=status), at(1))
+    assert ("d", "x y") in ansi.now.tables
+
+
+def test_an_alter_in_two_phases_counts_when_it_is_committed() -> None:
+    found = Definitions(MARIADB, lambda *name: True, lambda name: None, start=State({T: TWO}))
+    for phase, columns in (("start", 2), ("rollback", 2), ("start", 2), ("commit", 3)):
+        altered = Statement("d", b"alter table t add w int", b"", 1, 0, phase)
+        found.statement(altered, at(4))
+        assert len(found.now.tables[T].columns) == columns

@@ -1,0 +1,297 @@
+"""Events of the binary log from made bytes, among them those that no server of the tests writes."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+
+from tailrace.columns.table import Column, TableId, TableSchema
+from tailrace.connectors.binlog.log import events
+from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
+from tailrace.connectors.binlog.log.indexed_run import IndexedRun
+from tailrace.connectors.binlog.log.indexing import Indexer, Replaced
+from tailrace.connectors.binlog.log.position import BinlogPosition
+from tailrace.connectors.binlog.schema.statement import NO_OUTCOME, Outcome, Place, Statement
+from tailrace.connectors.binlog.schema.table_map import TableMap
+from tailrace.errors import DecodeError, PositionLost, PrerequisiteError
+
+SOURCE = "00112233-4455-6677-8899-aabbccddeeff"
+START = BinlogPosition("binlog.000001", 153, 154)
+
+
+class Tables:
+    """One table of an integer, `d.t`, whose definition never changes."""
+
+    def __init__(self) -> None:
+        column = Column("id", "int", 0, nullable=False)
+        self.versions = [TableSchema(TableId("d", "d", "t"), (column,), ("id",))]
+        self.statements: list[bytes] = []
+
+    def begin(self) -> None:
+        return
+
+    def keep(self) -> None:
+        return
+
+    def version(self, given: TableMap, at: Place) -> int:
+        return 0
+
+    def statement(self, given: Statement, at: Place) -> Outcome:
+        self.statements.append(given.sql)
+        return NO_OUTCOME
+
+
+class Log:
+    """Writes the events of one file, one behind another."""
+
+    def __init__(self) -> None:
+        self.at = START.end
+        self.buffer = bytearray()
+        self.spans: list[tuple[int, int]] = []
+        self.add(
+            15,
+            struct.pack("<H50sIB", 4, b"8.0.36", 0, 19) + bytes(34) + bytes([0, 0, 0, 0, 8, 0, 8, 1]),
+            end=0,
+            summed=True,
+        )
+
+    def add(self, kind: int, body: bytes, *, end: int | None = None, flags: int = 0, summed: bool = False) -> None:
+        length = 19 + len(body) + 4
+        if end is None:
+            self.at += length
+        head = struct.pack("<IBIIIH", 1_700_000_000, kind, 7, length, self.at if end is None else end, flags)
+        self.raw(head + body + zlib.crc32(head + body).to_bytes(4, "little"))
+
+    def raw(self, event: bytes) -> None:
+        self.spans.append((len(self.buffer), len(self.buffer) + len(event)))
+        self.buffer += event
+
+    def gtid(self, number: int) -> None:
+        self.add(33, bytes([0]) + UUID(SOURCE).bytes + struct.pack("<q", number) + bytes([2]) + bytes(16))
+
+    def query(self, sql: bytes) -> None:
+        self.add(2, query(sql))
+
+    def transaction(self, number: int, *rows: int) -> None:
+        self.gtid(number)
+        self.query(b"BEGIN")
+        self.add(19, TABLE_MAP)
+        self.add(30, rows_event(*rows))
+        self.add(16, bytes(8))
+
+
+TABLE_MAP = (9).to_bytes(6, "little") + b"\x01\x00" + b"\x01d\x00" + b"\x01t\x00" + b"\x01\x03\x00\x00"
+
+
+def query(sql: bytes) -> bytes:
+    return struct.pack("<IIBHH", 5, 0, 1, 0, 0) + b"d\x00" + sql
+
+
+def rows_event(*rows: int) -> bytes:
+    head = (9).to_bytes(6, "little") + b"\x01\x00" + b"\x02\x00" + b"\x01\x01"
+    return head + b"".join(b"\x00" + row.to_bytes(4, "little") for row in rows)
+
+
+def bare(kind: int, body: bytes) -> bytes:
+    """Return an event within a compressed transaction: without checksum, its place says nothing."""
+    return struct.pack("<IBIIIH", 1_700_000_000, kind, 7, 19 + len(body), 0, 0) + body
+
+
+def field(number: int, value: int) -> bytes:
+    encoded = bytes([value]) if value < 251 else b"\xfc" + value.to_bytes(2, "little")
+    return bytes([number, len(encoded)]) + encoded
+
+
+def payload(inner: bytes, *, compressed: bool) -> bytes:
+    data = pa.Codec("zstd").compress(inner, asbytes=True) if compressed else inner
+    return field(1, len(data)) + field(2, 0 if compressed else 255) + field(3, len(inner)) + b"\x00" + data
+
+
+def read(log: Log, tables: Tables | None = None, position: BinlogPosition = START) -> IndexedRun | None:
+    indexer = Indexer(position, tables or Tables(), is_mariadb=False)
+    indexer.add(log.buffer, log.spans)
+    step = indexer.step()
+    return None if step is None else step.run
+
+
+def values(run: IndexedRun | None) -> list[int]:
+    assert run is not None
+    messages = [run.data[run.offsets[row] : run.offsets[row + 1]].tobytes() for row in run.rows]
+    return [int.from_bytes(message[1:], "little") for message in messages]
+
+
+def test_a_transaction_is_read_with_its_places() -> None:
+    log = Log()
+    log.transaction(1, 10, 11)
+    log.transaction(2, 12)
+    run = read(log)
+    assert values(run) == [10, 11, 12]
+    assert run is not None
+    assert run.by_row.ordinal.tolist() == [0, 1, 0]
+    assert run.transactions.gtids().to_pylist() == [f"{SOURCE}:1", f"{SOURCE}:2"]
+    reached = run.leads_to(START)
+    assert (reached.end, reached.gtids) == (log.at, f"{SOURCE}:1-2")
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_a_compressed_transaction_is_read_whole(compressed: bool) -> None:
+    log = Log()
+    log.gtid(1)
+    inner = bare(2, query(b"BEGIN")) + bare(19, TABLE_MAP) + bare(30, rows_event(1, 2)) + bare(16, bytes(8))
+    log.add(40, payload(inner, compressed=compressed))
+    log.transaction(2, 3)
+    run = read(log)
+    assert values(run) == [1, 2, 3]
+    assert run is not None
+    assert run.by_row.pos[0] == run.by_row.pos[1] < run.by_row.pos[2]
+
+
+def test_a_compressed_transaction_that_is_damaged_is_refused() -> None:
+    whole = payload(bare(16, bytes(8)), compressed=True)
+    for broken in (whole[:-1], whole[:-4] + bytes(4), field(2, 0) + b"\x00" + b"xx", field(2, 9) + b"\x00"):
+        log = Log()
+        log.gtid(1)
+        log.add(40, broken)
+        with pytest.raises(DecodeError):
+            read(log)
+
+
+def test_an_id_with_a_tag_is_read() -> None:
+    def varied(value: int) -> bytes:
+        if value < 128:
+            return bytes([value << 1])
+        return (value << 2 | 1).to_bytes(2, "little")
+
+    fields = varied(0) + varied(1) + varied(1)
+    fields += b"".join(varied(byte) for byte in UUID(SOURCE).bytes)
+    fields += varied(2) + varied(7 << 1) + varied(3) + varied(5) + b"blues"
+    body = varied(1) + varied(len(fields) + 3) + varied(12) + fields
+    found = events.tagged_gtid(body)
+    assert (found.source, found.number) == (f"{SOURCE}:blues", 7)
+
+
+def test_a_wrong_checksum_is_refused() -> None:
+    log = Log()
+    log.transaction(1, 1)
+    log.buffer[log.spans[3][0] + 30] ^= 1
+    with pytest.raises(DecodeError, match="wrong checksum"):
+        read(log)
+
+
+def test_places_beyond_4_gib_wrap_in_headers_and_not_here() -> None:
+    start = (1 << 32) - 60
+    log = Log()
+    log.at = start
+    log.spans.clear()
+    log.buffer.clear()
+    log.add(15, struct.pack("<H50sIB", 4, b"8.0.36", 0, 19) + bytes(34) + bytes([0, 0, 0, 0, 8, 0, 8, 1]), end=0)
+
+    def added(kind: int, body: bytes) -> None:
+        length = 19 + len(body) + 4
+        log.at += length
+        head = struct.pack("<IBIIIH", 1_700_000_000, kind, 7, length, log.at & 0xFFFFFFFF, 0)
+        log.raw(head + body + zlib.crc32(head + body).to_bytes(4, "little"))
+
+    added(33, bytes([0]) + UUID(SOURCE).bytes + struct.pack("<q", 1) + bytes([2]) + bytes(16))
+    added(2, query(b"BEGIN"))
+    added(19, TABLE_MAP)
+    added(30, rows_event(1))
+    added(16, bytes(8))
+    run = read(log, position=BinlogPosition("binlog.000001", start - 1, start))
+    assert run is not None
+    assert run.leads_to(START).end == log.at > 1 << 32
+
+
+def test_a_place_that_does_not_add_up_is_refused() -> None:
+    log = Log()
+    log.gtid(1)
+    log.add(2, query(b"BEGIN"), end=200)
+    with pytest.raises(DecodeError, match="but the events up to it"):
+        read(log)
+
+
+def test_missing_events_and_statements_instead_of_rows_end_the_reading() -> None:
+    log = Log()
+    log.add(26, b"\x01\x00\x04lost")
+    with pytest.raises(PositionLost, match="INCIDENT"):
+        read(log)
+    log = Log()
+    log.gtid(1)
+    log.query(b"BEGIN")
+    log.add(5, bytes(9))
+    with pytest.raises(PrerequisiteError, match="binlog_format"):
+        read(log)
+
+
+def test_a_statement_without_a_commit_is_a_transaction_of_its_own() -> None:
+    log, tables = Log(), Tables()
+    log.gtid(1)
+    log.query(b"ALTER TABLE t ADD n INT")
+    log.transaction(2, 5)
+    run = read(log, tables)
+    assert tables.statements == [b"ALTER TABLE t ADD n INT"]
+    assert run is not None
+    assert len(run.ends) == 2
+
+
+def test_the_transaction_of_the_checkpoint_is_recognized() -> None:
+    log = Log()
+    log.transaction(1, 5)
+    run = read(log)
+    assert run is not None
+    reached = run.leads_to(START)
+    again = Log()
+    again.transaction(1, 5)
+    again.transaction(2, 6)
+    assert values(read(again, position=reached)) == [6]
+    other = Log()
+    other.transaction(4, 5)
+    with pytest.raises(Replaced):
+        read(other, position=reached)
+
+
+def test_a_transaction_that_has_no_end_is_refused() -> None:
+    log = Log()
+    log.gtid(1)
+    log.query(b"BEGIN")
+    log.add(19, TABLE_MAP)
+    log.add(30, rows_event(1))
+    log.transaction(2, 2)
+    with pytest.raises(DecodeError, match="has no end"):
+        read(log)
+
+
+# --- sets of ids ------------------------------------------------------------------------------------------------------
+
+
+def test_a_set_of_mysql_is_written_as_the_server_writes_it() -> None:
+    found = MysqlGtids(f"{SOURCE}:1-3:5,{SOURCE}:blues:1")
+    found.add(SOURCE, 4)
+    found.add(f"{SOURCE}:blues", 2)
+    assert str(found) == f"{SOURCE}:1-5:blues:1-2"
+    assert str(MysqlGtids(str(found))) == str(found)
+    assert found.has(SOURCE, 5)
+    assert not found.has(SOURCE, 6)
+    assert found.contains(MysqlGtids(f"{SOURCE}:2-4"))
+    assert not found.contains(MysqlGtids(f"{SOURCE}:2-7"))
+    assert str(MysqlGtids(f"{SOURCE}:1-9").without(MysqlGtids(f"{SOURCE}:3-4:8"))) == f"{SOURCE}:1-2:5-7:9"
+
+
+def test_a_set_is_encoded_for_the_dump() -> None:
+    plain = MysqlGtids(f"{SOURCE}:1-3:5").encoded()
+    assert plain == struct.pack("<Q", 1) + UUID(SOURCE).bytes + struct.pack("<Qqqqq", 2, 1, 4, 5, 6)
+    tagged = MysqlGtids(f"{SOURCE}:blues:1").encoded()
+    assert tagged[:8] == bytes([1, 1, 0, 0, 0, 0, 0, 1])
+    assert tagged[24:30] == bytes([10]) + b"blues"
+
+
+def test_a_set_of_mariadb_has_the_last_of_each_domain() -> None:
+    found = MariadbGtids("0-1-5,2-7-3")
+    found.add("0-9", 6)
+    assert str(found) == "0-9-6,2-7-3"
+    assert found.contains(MariadbGtids("0-1-5"))
+    assert not found.contains(MariadbGtids("1-1-1"))
