@@ -76,7 +76,7 @@ PARTS: Sequence[Part] = (
     ),
     Part("spark", ("spark",)),
     Part("golden", ("golden", "e2e")),
-    Part("databases", ("integration/mongodb", "integration/changetables", "extending")),
+    Part("databases", ("integration/mongodb", "integration/changetables", "integration/binlog", "extending")),
     Part("integration", ("integration",)),
     Part("units"),
     Part("chaos", ("chaos", "fuzz")),
