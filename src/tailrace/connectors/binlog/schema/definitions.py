@@ -512,8 +512,8 @@ class Definitions:
                 raise PrerequisiteError(
                     f"{name[0]}.{name[1]}: a statement at {at.file}:{at.pos} has changed its rows, and the log has the "
                     "statement instead of the rows.",
-                    "Set binlog_format=ROW, globally and in every session; then begin anew with another checkpoint and a "
-                    "snapshot, since these changes are in no row of the log.",
+                    "Set binlog_format=ROW, globally and in every session; then begin anew with another checkpoint and "
+                    "a snapshot, since these changes are in no row of the log.",
                 )
         return NO_OUTCOME
 
