@@ -136,7 +136,8 @@ class Reasons:
 
     def of_schema(self, wanted: object, got: object) -> str | None:
         """Return why a piece of a schema may differ; None if it may not."""
-        if self._case.path.name == "types_synonyms" and (str(wanted), str(got)) == ('"int32"', '"int64"'):
+        kinds = (('"int32"', '"int64"'), ('"double"', '"float"'))
+        if self._case.path.name == "types_synonyms" and (str(wanted), str(got)) in kinds:
             return SYNONYM
         return _default(self._case, Place(), wanted, got)
 

@@ -23,6 +23,19 @@ KNOWN = runner.expected_failures()
 SHOWN = behaviours.golden()
 
 
+CHOSEN = frozenset(
+    {
+        "mysql-3/ddl_alter",
+        "mysql-3/restart",
+        "mysql-3/tutorial",
+        "mysql-3/types_numbers",
+        "mariadb-3/compressed_events",
+        "mariadb-3/transactions",
+        "mariadb-3/types_uuid",
+    }
+)
+"""The cases of MySQL and MariaDB in a short run."""
+
 THROUGH_SPARK = frozenset(
     {
         # Each connector.
@@ -54,6 +67,12 @@ A worker of Spark writes events in a format or an encoding in the same way as th
 def of(database: str) -> list[object]:
     """Return the cases of one kind, with the ids of the behaviours that they show."""
     return [pytest.param(case, id=case.name, marks=seeds(case)) for case in ALL if case.database == database]
+
+
+def chosen(database: str) -> list[object]:
+    """Return the cases of one kind; those outside of `CHOSEN` run only in a full run."""
+    found = [case for case in ALL if case.database == database]
+    return [pytest.param(case, id=case.name, marks=[] if case.name in CHOSEN else [pytest.mark.full]) for case in found]
 
 
 def seeds(case: cases.Case) -> list[pytest.MarkDecorator]:
@@ -103,7 +122,7 @@ def test_the_events_are_those_of_the_document_of_db2(case: cases.Case, derby_ser
     judge(runner.run_db2(case, derby_server))
 
 
-@pytest.mark.parametrize("case", [*of("mysql"), *of("mariadb")])
+@pytest.mark.parametrize("case", [*chosen("mysql"), *chosen("mariadb")])
 def test_the_events_are_those_that_debezium_wrote_of_mysql(
     case: cases.Case, mysql_servers: Callable[[Version], MySqlServer]
 ) -> None:

@@ -215,6 +215,13 @@ def test_a_replica_that_has_the_transactions_takes_the_servers_place(
     second.server.execute("create table t (id int primary key)", "insert into t values (2), (3)", database=first.name)
     replica = MySqlDatabase(second.server, first.name)
     try:
+        end = offset["log"]["end"]
+        planned = {**offset, "log": {**offset["log"], "start": end, "end": end + 300}}
+        with (
+            driven(replica, offset, snapshot_mode="no_data") as planner,
+            pytest.raises(PositionLost, match="has to be read again"),
+        ):
+            planner.planner.partitions(offset, planned)
         with driven(replica, offset, snapshot_mode="no_data") as planner:
             planner.until(lambda: ids(planner) == [2, 3])
             assert planner.offset["log"]["epoch"] == 1

@@ -231,7 +231,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         )
         sessions = Sessions(lambda: self._outside.connect(config, dump=True), identify)
         reader = replace(ReaderSettings.of(config), server_id=server_id(config))
-        feed = BinlogFeed(reader, sessions, indexer, self._outside.runtime)
+        feed = BinlogFeed(reader, sessions, indexer, self._outside.runtime, None if until is None else until.log)
         session = BinlogLogSession(
             feed, config, settings, self._form, definitions, self.incremental, lambda: PresentRows(config), schema_task,
             self._outside.runtime,

@@ -86,12 +86,15 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
         sessions: Sessions,
         indexer: Indexer,
         runtime: Runtime = THREADS,
+        replayed: BinlogPosition | None = None,
     ) -> None:
+        """`replayed` is the end of a batch that was planned before a restart and is read again."""
         self.settings = settings
         self.start = indexer.position
         self.runtime = runtime
         self.indexer = indexer
         self._sessions = sessions
+        self._replayed = replayed
         self._bell = runtime.bell()
         self._dump: Dump | None = None
         self.server = self.start.server
@@ -131,6 +134,10 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
         if identity.has_gtids and position.gtids:
             faults.demand_executed(identity, position, is_same)
         by_id = not is_same and has_ids
+        replayed = self._replayed
+        if by_id and replayed is not None and position.is_before(replayed) and replayed.epoch == position.epoch:
+            # the end of the batch has no place on this server
+            raise faults.planned_elsewhere(replayed)
         if not is_same and not by_id:
             raise faults.other_server(position, identity)
         origin = position.resumes

@@ -512,9 +512,8 @@ class Definitions:
                 raise PrerequisiteError(
                     f"{name[0]}.{name[1]}: a statement at {at.file}:{at.pos} has changed its rows, and the log has the "
                     "statement instead of the rows.",
-                    "Set binlog_format=ROW, globally and in every session. The copies lack these changes: go on behind "
-                    "the statement with tailrace signal set-binlog-position and repair with tailrace verify, or begin "
-                    "anew with a snapshot.",
+                    "Set binlog_format=ROW, globally and in every session; then begin anew with another checkpoint and "
+                    "a snapshot, since these changes are in no row of the log.",
                 )
         return NO_OUTCOME
 

@@ -78,7 +78,7 @@ _REACHING: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"certificate verify failed|self.signed certificate",
-        "TLS with {place} fails: no authority of database.ssl.truststore vouches for its certificate, or the "
+        "TLS with {place} fails: no authority of database.ssl.truststore has signed its certificate, or the "
         "certificate has expired.",
         "Name the file of the server's authority in database.ssl.truststore.",
     ),
@@ -202,7 +202,7 @@ def refused(error: Exception) -> TailraceError:
         return ConnectionFailed(f"The session with the server failed: {_words(error)}.", _AGAIN)
     if number in _CUT_OFF:
         return StatementCutOff(
-            f"A statement was cut off (error {number}).",
+            f"A statement was cancelled (error {number}).",
             "See what holds it up (SHOW PROCESSLIST), or raise database.query.timeout.ms; 0: no limit.",
             is_lasting=number != 1317,
         )

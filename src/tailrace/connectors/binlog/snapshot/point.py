@@ -259,7 +259,7 @@ class PointTaking:
             if number == _QUIET_TRIES - 1:
                 log.warning(
                     "the snapshot begins without a lock, while others write: rows may show changes that the log brings "
-                    "again. Rows with a key come out right; of tables without one, some may come twice. The mend: "
+                    "again. Rows with a key come out right; of tables without one, some may come twice. The remedy: "
                     "grant RELOAD, or LOCK TABLES on the captured tables, to the user"
                 )
                 return HeldPoint(

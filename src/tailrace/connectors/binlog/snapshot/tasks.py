@@ -199,7 +199,7 @@ def failure(table: TableId, error: ServerError, *, once: bool = False) -> Tailra
         )
     if error.code in _CUT:
         return PrerequisiteError(
-            f"The server has cut off the read of {table} (error {error.code}).",
+            f"The server has cancelled the read of {table} (error {error.code}).",
             "Let the user's statements take their time: see max_execution_time and max_statement_time.",
         )
     if error.code in _STOPPED:

@@ -11,8 +11,8 @@ from tailrace.config.option import split_list
 from tailrace.connectors.binlog.values import numbers
 from tailrace.connectors.binlog.values.converters import SINK, TINYINT, ZERO_DATE, Converter
 from tailrace.connectors.binlog.values.rules import ValueRules, rules
+from tailrace.connectors.binlog.values.sql_types import TEXTS, SqlType, sql_type
 from tailrace.connectors.binlog.values.temporal import is_partial, without_adjustment
-from tailrace.connectors.binlog.values.types import TEXTS, SqlType, sql_type
 from tailrace.events.event_settings import EventSettings
 from tailrace.values import floats
 from tailrace.values.conversion import Conversion

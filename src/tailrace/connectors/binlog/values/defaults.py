@@ -10,8 +10,8 @@ from tailrace.columns import Column
 from tailrace.columns.logical import ABSENT
 from tailrace.connectors.binlog.schema.definition import Default
 from tailrace.connectors.binlog.schema.tables import default_of
+from tailrace.connectors.binlog.values.sql_types import BYTES, INTEGERS, SqlType, sql_type
 from tailrace.connectors.binlog.values.temporal import is_partial
-from tailrace.connectors.binlog.values.types import BYTES, INTEGERS, SqlType, sql_type
 from tailrace.events.event_settings import EventSettings
 from tailrace.values.conversion import Conversion, plain_value
 from tailrace.values.json_text import Verbatim
