@@ -14,6 +14,9 @@ from hypothesis import settings
 
 from tests import extent
 
+# No run of a test makes a class archive in the background.
+os.environ["TAILRACE_ARCHIVE"] = "off"
+
 # The time of an example depends more on the machine than on the product.
 settings.register_profile("tailrace", settings(), deadline=None)
 settings.load_profile("tailrace")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 from tailrace.command import reachable, room
 from tailrace.command.phases import Phases
 from tailrace.command.stop_request import StopRequest
+from tailrace.command.warming import Warming
 from tailrace.config.files import RunConfig
 from tailrace.connectors.checkpoint import stored_offset
 from tailrace.connectors.registry import find
+from tailrace.process import temporary
 from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ def run(
         from tailrace.monitoring.monitor import Monitor
         from tailrace.pipeline import Pipeline
         from tailrace.spark.cluster import is_local
+        from tailrace.spark.startup.compiling import MARK
 
         # The query's error is reported here, so Spark's log would only repeat it.
         pipeline = Pipeline(configured, log_level="warn" if debug else "off", master=master, conf=conf)
@@ -48,11 +52,13 @@ def run(
             log.log(
                 logging.WARNING if finding.remedy else logging.INFO, "%s", f"{finding.text} {finding.remedy}".strip()
             )
+        os.environ[MARK] = os.path.join(temporary.folder("tailrace-run-"), "compiling")
         phases = Phases(find(configured.source.connector).load_describe())
         try:
             phases.watch()
             began = time.monotonic()
             # Spark's JVM starts while the server is checked. Most checks fail within a second, and end the JVM.
+            phases.begin("starting Spark")
             pipeline.begin()
             # from here on the checkpoint is this run's, and with it the status in it
             with Monitor(configured) as monitor:
@@ -165,9 +171,13 @@ def _follow(pipeline: Pipeline, once: bool, stop: StopRequest, shown: tuple[Phas
     monitor.follow(lambda: bool(tracker.getActiveJobsIds()))
     observation = monitor.observation
 
+    given = pipeline.spark.sparkContext.getConf().get("spark.driver.extraJavaOptions", "")
+    warming = Warming(given or "")
+
     def idle() -> None:
         phases.idle()
         observation.tick()
+        warming.start()
 
     updates = (phases.progress, line.update, observation.update)
     with observed(pipeline.spark, *updates, idle=idle, wake=stop.wake) as ended:
@@ -187,6 +197,8 @@ def _follow(pipeline: Pipeline, once: bool, stop: StopRequest, shown: tuple[Phas
     failure = query.exception()
     if failure is not None and not stop.asked:
         raise process_lost(query) or failure
+    if not stop.asked:
+        warming.start()
 
 
 def _await(started: Future[Any], stop: StopRequest, doing: str, end: Callable[[], None] | None = None) -> Any:

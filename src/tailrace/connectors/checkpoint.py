@@ -22,21 +22,52 @@ from tailrace.snapshot.table_commands import NO_COMMANDS, TableCommands, settled
 _Offset = TypeVar("_Offset", bound=Any)
 
 
+FORM = 1
+"""The form of the offsets that this version writes, and the newest that it reads.
+
+A version that writes what an earlier one must not ignore raises the number, and writes it as the field `form`. Offsets
+of the form 1 have no such field: equal offsets have equal text in every version.
+"""
+_FORM = "form"
+_BACK = (
+    "Install the newer version again. This one can only begin anew: with another checkpoint, and for PostgreSQL "
+    "another slot."
+)
+
+
 def understood(call: Callable[..., _Offset]) -> Callable[..., _Offset]:
-    """Decorate `call`, which makes an offset of its JSON: for anything that is no offset it raises PositionLost."""
+    """Decorate `call`, which makes an offset of its JSON, its last argument: it raises PositionLost for anything else.
+
+    That includes offsets of a newer form, and offsets with a field that the one made of them would not write: a newer
+    version has written them, and to ignore the field could lose changes.
+    """
 
     @functools.wraps(call)
     def guarded(*args: Any) -> _Offset:
+        fields = args[-1]
         try:
+            form = fields.get(_FORM, 1)
+            if not 1 <= form <= FORM:
+                raise PositionLost(
+                    f"A newer tailrace has written the checkpoint: its offsets have the form {int(form)}, and this "
+                    f"version reads up to {FORM}.",
+                    _BACK,
+                )
             found = call(*args)
             # an offset with a wrong value cannot be written
-            found.to_json()
+            unknown = sorted({str(name) for name in fields} - set(found.to_json()) - {_FORM})
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, zlib.error):
             raise PositionLost(
                 "The checkpoint has an offset that is not understood.",
-                "It was edited by hand or written by a newer version: restore the file, or delete the checkpoint "
-                "to start again with a snapshot.",
+                "It was edited by hand or damaged: restore the file, or delete the checkpoint to start again with a "
+                "snapshot.",
             ) from None
+        if unknown:
+            raise PositionLost(
+                f"A newer tailrace has written the checkpoint: this version does not know the field {unknown[0]} of "
+                "its offsets.",
+                _BACK,
+            )
         return found
 
     return guarded

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-from pathlib import Path
 from typing import TextIO
 
 NAME = "tailrace"
@@ -18,7 +17,6 @@ FORMS = ("text", "json")
 """The choices of log.format."""
 
 _VARIABLE = "TAILRACE_LOG"
-_ONCE = "TAILRACE_LOG_ONCE"
 _TIME = "%Y-%m-%d %H:%M:%S"
 # Priorities of sd-daemon(3).
 _PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
@@ -115,22 +113,3 @@ def hide_stacks(*, hidden: bool) -> None:
     """Let PySpark report an error of this process without Python's stack trace, if `hidden`. Planner, worker."""
     if hidden and not logging.getLogger(NAME).isEnabledFor(logging.DEBUG):
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-
-
-def share(folder: str) -> None:
-    """Let `is_first` of this process, and of those that it will start, keep its marks in a directory. Driver."""
-    os.environ[_ONCE] = folder
-
-
-def is_first(word: str) -> bool:
-    """Return True for the first call with this word among the processes of a run; always if `share` was not called."""
-    folder = os.environ.get(_ONCE, "")
-    if not folder:
-        return True
-    try:
-        Path(folder, word).touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    except OSError:
-        pass
-    return True

@@ -58,10 +58,10 @@ class HeldSnapshot:
         self._name = f"tailrace_read_{secrets.token_hex(8)}"
         self._is_told_apart = is_told_apart
         self._hypertables = HypertableCatalog(config, settings, connections.connect)
-        self._control: psycopg.Connection[Any] = connections.connect(config)
-        names = Admission(settings, FORM)
         # a read for a pipeline's copies has the pipeline's tables
         tables = TableFilter(config) if is_told_apart else table_filter(config)
+        self._control: psycopg.Connection[Any] = connections.connect(config)
+        names = Admission(settings, FORM)
         self._snapshots = Snapshots(config, settings, tables, OUTSIDE, lambda: self._control, names.admit)
         try:
             refuse_standby(self._control)

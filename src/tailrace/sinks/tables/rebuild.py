@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 REBUILT, CONTINUED = "tailrace.rebuilt", "tailrace.continued"
 """Properties: the origin of a rebuilt table; on the positions of a log, the path where its pipeline has continued."""
 
+FORM = "tailrace.form"
+"""The property of the table of positions with the form of all tables under a path; tables of the form 1 have none."""
+
 _COPIED = ("tailrace.", "delta.feature.", "delta.enable")
 _MAPPING = "delta.columnMapping.mode"
 _COMMITS = 1000
@@ -126,6 +129,13 @@ def demand_sound(spark: SparkSession, path: str, pipeline: str) -> None:
     if positions is None:
         return
     told = positions.properties()
+    form = told.get(FORM, "1")
+    if form != "1":
+        raise SinkError(
+            f"A newer tailrace has written the tables under {path}: they have the form {form}, and this version reads "
+            "the form 1.",
+            "Install the newer version again, or begin anew with another path and another checkpoint.",
+        )
     if CONTINUED in told:
         raise SinkError(
             f"The log under {path} has ended: its pipeline has continued with {told[CONTINUED]}.", "Name that path."
