@@ -90,8 +90,7 @@ def _connection(dialect: Dialect) -> tuple[Option, ...]:
         Option("database.query.timeout.ms", Kind.INTEGER,
                "Longest time of a statement, in ms; 0: no limit. Neither the log nor the chunks of a snapshot are "
                "limited.", 600_000, check=at_least(0)),
-        Option("connect.timeout.ms", Kind.INTEGER, "Longest time to connect, in ms.", 30_000, check=at_least(1),
-               aliases=("connection.validation.timeout.ms",)),
+        relational.TIMEOUT,
         Option("connect.keep.alive", Kind.BOOLEAN, "Whether a thread connects again.", True, notice=_RETRIES,
                neutral=(False,)),
         Option("connect.keep.alive.interval.ms", Kind.INTEGER,

@@ -74,7 +74,7 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
             password=config["database.password"] or "",
             charset="utf8mb4",
             autocommit=True,
-            connect_timeout=max(1, -(-config["connect.timeout.ms"] // 1000)),
+            connect_timeout=max(1, -(-config["connection.validation.timeout.ms"] // 1000)),
             read_timeout=patience,
             write_timeout=patience,
             program_name="tailrace",
