@@ -9,7 +9,7 @@ from pathlib import Path
 from tailrace import sinks
 from tailrace.columns import COLUMNS
 from tailrace.config.files import SERVER_SINKS
-from tailrace.config.signals import CHANNELS
+from tailrace.config.signals import CHANNELS, SINKS
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "src" / "tailrace"
@@ -50,10 +50,10 @@ def test_a_sink_touches_one_file_outside_its_own() -> None:
 
 
 def test_no_shared_room_knows_a_sink_by_its_word() -> None:
-    """Exceptions are `kafka` and `file`, which are also channels of signals, `tables`, which offsets and findings have,
-    Debezium Server's own list of names, and the scheme of addresses for which proxies are named."""
-    words = set(sinks.KNOWN.places).difference(CHANNELS, {"tables"})
-    listed = {("config/files.py", word) for word in SERVER_SINKS} | {("spark/startup/proxies.py", "http")}
+    """Exceptions are `kafka` and `file`, which are also channels of signals, `http`, which is one of notifications,
+    `tables`, which offsets and findings have, and Debezium Server's own list of names."""
+    words = set(sinks.KNOWN.places).difference(CHANNELS, SINKS, {"tables"})
+    listed = {("config/files.py", word) for word in SERVER_SINKS}
     found = {
         (name, node.value)
         for name, tree in modules()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Iterator
@@ -92,7 +93,7 @@ def test_it_is_one_of_the_connectors(installed: None, log: Path) -> None:
 def test_its_options_are_judged_like_all_others(installed: None, log: Path) -> None:
     with pytest.raises(ConfigError, match=r"log.flie is not an option; the nearest is log.file"):
         registry.from_entries(entries(log, debezium__source__log__flie="x"))
-    with pytest.raises(ConfigError, match=r"known are: Db2, MongoDB, PostgreSQL, SQL Server, Toylog"):
+    with pytest.raises(ConfigError, match=r"known are: Db2, MariaDB, MongoDB, MySQL, PostgreSQL, SQL Server, Toylog"):
         registry.from_entries(entries(log, debezium__source__connector__class="nothing"))
 
 
@@ -114,11 +115,12 @@ def test_signal_writes_to_it(installed: None, log: Path, file: str, capsys: pyte
     assert json.loads(log.read_text().splitlines()[-1])["after"] == {"id": "s", "type": "pause-snapshot", "data": None}
 
 
-def test_the_status_line_speaks_its_words(installed: None, capsys: pytest.CaptureFixture[str]) -> None:
-    line = StatusLine(registry.find("toylog").load_describe())
+def test_the_status_line_speaks_its_words(installed: None) -> None:
+    out = io.StringIO()
+    line = StatusLine(registry.find("toylog").load_describe(), out)
     line.update({"batchId": 3, "numInputRows": 5, "sources": [{"endOffset": {"line": 5}, "latestOffset": {"line": 5}}]})
     line.close()
-    assert capsys.readouterr().err == "0 events/s · 5 in all · lag 0.0 s · batch 3 · at line 5\n"
+    assert out.getvalue() == "0 events/s · 5 in all · lag 0.0 s · batch 3 · at line 5\n"
 
 
 def test_a_pipeline_delivers_its_changes(session: SparkSession, log: Path) -> None:
