@@ -309,7 +309,7 @@ FLOW = (
 
 OWN = (
     Option("event.format", Kind.TEXT, "Debezium whose events are written.", choices=("3",)),
-    *connector.OWN,
+    *_replacing(connector.OWN, (), "connect.timeout.ms"),
 )  # fmt: skip
 
 
