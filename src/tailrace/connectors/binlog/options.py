@@ -309,7 +309,7 @@ FLOW = (
 
 OWN = (
     Option("event.format", Kind.TEXT, "Debezium whose events are written.", choices=("3",)),
-    *_replacing(connector.OWN, (), "connect.timeout.ms"),
+    *connector.OWN,
 )  # fmt: skip
 
 
