@@ -340,7 +340,7 @@ def test_protobuf_of_a_server_is_confluents(tmp_path: Path, monkeypatch: pytest.
         ("debezium.source.row.columns=topic", "row.columns is for spark.readStream: here the sink says which"),
         ("debezium.something=1", "is not an entry of Debezium Server"),
         ("debzium.source.slot.name=x", "does not begin with debezium.source."),
-        ("debezium.source.connector.class=io.debezium.connector.mysql.MySqlConnector", "is not supported"),
+        ("debezium.source.connector.class=io.debezium.connector.oracle.OracleConnector", "is not supported"),
         ("debezium.source.connector.class=com.example.Mine", "is not a known connector"),
     ],
 )
