@@ -30,8 +30,8 @@ of the form 1 have no such field: equal offsets have equal text in every version
 """
 _FORM = "form"
 _BACK = (
-    "Install the newer version again. This one can only begin anew: with another checkpoint, and for PostgreSQL "
-    "another slot."
+    "Install the newer version again. This one can only begin anew: with another checkpoint, and another slot if the "
+    "database has slots."
 )
 
 

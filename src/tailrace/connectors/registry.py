@@ -187,10 +187,10 @@ def _foreign(descriptor: Descriptor) -> config.Foreign:
 
 
 def _has(option: Option, name: str) -> bool:
-    """Return True if another connector's option has the name. Options of drivers are too general to tell a
-    connector."""
+    """Return True if another connector's option has the name. Options of drivers, and families that
+    begin with any name, are too general to tell a connector."""
     names = (option.name, *option.aliases, *option.deprecated_names)
-    return name in map(str.lower, names) or (not option.name.startswith("driver.") and option.matches(name))
+    return name in map(str.lower, names) or (not option.name.startswith(("driver.", "<")) and option.matches(name))
 
 
 def read(

@@ -19,6 +19,8 @@ NEEDED = {
     "mysql": {"database.hostname": "h", "database.user": "u", "topic.prefix": "p"},
     "mariadb": {"database.hostname": "h", "database.user": "u", "topic.prefix": "p"},
     "mongodb": {"mongodb.connection.string": "mongodb://h:27017", "topic.prefix": "p"},
+    "mysql": {"database.hostname": "h", "database.user": "u", "topic.prefix": "p"},
+    "mariadb": {"database.hostname": "h", "database.user": "u", "topic.prefix": "p"},
 }
 
 

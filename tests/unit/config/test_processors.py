@@ -16,6 +16,8 @@ NEEDED = {
     "sqlserver": {"database.hostname": "h", "database.user": "u", "database.names": "d", "topic.prefix": "p"},
     "db2": {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"},
     "mongodb": {"mongodb.connection.string": "mongodb://h", "topic.prefix": "p"},
+    "mysql": {"database.hostname": "h", "database.user": "u", "topic.prefix": "p"},
+    "mariadb": {"database.hostname": "h", "database.user": "u", "topic.prefix": "p"},
 }
 OPTIONS = {
     "type": RESELECT,

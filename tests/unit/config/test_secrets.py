@@ -26,6 +26,8 @@ REQUIRED = {
     "sqlserver": {"database.hostname": "db", "database.user": "u", "database.names": "d", "topic.prefix": "p"},
     "db2": {"database.hostname": "db", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"},
     "mongodb": {"mongodb.connection.string": "mongodb://h/", "topic.prefix": "p"},
+    "mysql": {"database.hostname": "db", "database.user": "u", "topic.prefix": "p"},
+    "mariadb": {"database.hostname": "db", "database.user": "u", "topic.prefix": "p"},
 }
 # Names of families: those of other products, and invented ones.
 FAMILIES = [

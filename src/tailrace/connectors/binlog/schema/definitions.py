@@ -130,10 +130,15 @@ Catalog = Callable[[Name], TableDefinition | None]
 """Returns a table's definition as the catalog has it now; None if it is gone, or not understood."""
 
 
+def _every(database: str, table: str) -> bool:
+    return True
+
+
 class Definitions:
     """The definitions of one query while its log is read.
 
-    - `captured` says of database and table whether rows are captured; `told` the same of records of schema changes.
+    - `captured` says of database and table whether rows are captured; `told` the same of records of schema changes,
+      None if none are wanted.
     - `start` is the state at the position from which the log is read.
     - `later` is the state at the end of a batch that is planned already: what it says of a table goes before the
       catalog, so that a replay finds what the first reading found.
@@ -141,7 +146,6 @@ class Definitions:
       in doubt, too, though the log names no columns.
     - `versions` are the tables of rows; it only grows, and rows refer to its places. `keyed` gives a TableSchema the
       key of message.key.columns.
-    - `tells`: records of schema changes are wanted.
     - `folds`: the server keeps names in lower case. `unknown_rows` (inconsistent.schema.handling.mode): rows of an
       unknown form stop the query (`fail`), or are left out, with a warning (`warn`) or without (`skip`).
     """
@@ -154,18 +158,17 @@ class Definitions:
         *,
         start: State,
         later: State | None = None,
-        told: Callable[[str, str], bool] | None = None,
+        told: Callable[[str, str], bool] | None = _every,
         keyed: Callable[[TableSchema], TableSchema] | None = None,
-        tells: bool = True,
         rereads: bool = False,
         folds: bool = False,
         unknown_rows: str = "fail",
     ) -> None:
         self.dialect, self.versions = dialect, list[TableSchema]()
         self._captured, self._catalog, self._later = captured, catalog, later
-        self._told = told or (lambda database, table: True)
+        self._told = told
         self._keyed = keyed or (lambda table: table)
-        self._tells, self._rereads, self._folds = tells, rereads, folds
+        self._rereads, self._folds = rereads, folds
         self._unknown_rows = unknown_rows
         self._lock = threading.Lock()
         self._states: list[tuple[Place | None, State]] = [(None, start)]
@@ -342,7 +345,7 @@ class Definitions:
 
     def _recorded(self, text: str, database: str, names: tuple[Name, ...], changes: list[TableChange]) -> Outcome:
         """Return the record of a statement, if records are wanted."""
-        if not self._tells or (names and not any(self._told(*name) for name in names)):
+        if self._told is None or (names and not any(self._told(*name) for name in names)):
             return NO_OUTCOME
         if not names and not self._told(database, ""):
             return NO_OUTCOME
@@ -432,7 +435,7 @@ class Definitions:
             databases[name] = one.charset or (databases.get(name) if one.verb == "alter" else None) or default or ""
         self._change(at, replace(state, databases=databases))
         # the reference names no table of what changes a whole database, and an empty one of what alters it
-        if not self._tells or not self._told(name, ""):
+        if self._told is None or not self._told(name, ""):
             return NO_OUTCOME
         return Outcome((), [record(text, name, () if one.verb == "alter" else None, [])])
 

@@ -98,15 +98,15 @@ def opened(
         start = State.from_text(text) if text else explained(initial_state)(session, config)
     finally:
         session.close()
+    tells = config["include.schema.changes"] and settings.typed is None and not settings.copies
     return Definitions(
         dialect,
         TableFilter(config).includes,
         _asking(connect, dialect),
         start=start,
         later=State.from_text(later) if later else None,
-        told=told(config),
+        told=told(config) if tells else None,
         keyed=settings.shaping.keyed,
-        tells=config["include.schema.changes"] and settings.typed is None and not settings.copies,
         rereads=config["on.unknown.ddl"] == "reread",
         folds=folds,
         unknown_rows=config["inconsistent.schema.handling.mode"],
