@@ -16,8 +16,6 @@ NEEDED = {
     "postgres": {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"},
     "sqlserver": {"database.hostname": "h", "database.user": "u", "database.names": "d", "topic.prefix": "p"},
     "db2": {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"},
-    "mysql": {"database.hostname": "h", "database.user": "u", "topic.prefix": "p"},
-    "mariadb": {"database.hostname": "h", "database.user": "u", "topic.prefix": "p"},
     "mongodb": {"mongodb.connection.string": "mongodb://h:27017", "topic.prefix": "p"},
     "mysql": {"database.hostname": "h", "database.user": "u", "topic.prefix": "p"},
     "mariadb": {"database.hostname": "h", "database.user": "u", "topic.prefix": "p"},
