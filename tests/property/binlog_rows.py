@@ -166,7 +166,7 @@ class Rows:
         offsets = np.cumsum([0, *(len(message) for message, _ in self.rows)]).astype(np.int64)
         one = np.zeros(1, np.int64)
         transactions = BinlogTransactions(
-            one, one.astype(np.int32), one, one, one.astype(np.int32) - 1, one, one - 1, one, ("binlog.000001",)
+            one, one.astype(np.int32), one, one, one, one.astype(np.int32) - 1, one, one - 1, one, ("binlog.000001",)
         )
         return Segment(self.table, np.frombuffer(data or b"\0", np.uint8)[: len(data)], offsets, by_row, transactions)
 

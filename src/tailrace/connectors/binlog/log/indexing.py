@@ -121,7 +121,8 @@ class _Event:
 
 @dataclass(slots=True)
 class _Transaction:
-    """A transaction as far as it has been read. `counted` are its rows in runs before."""
+    """A transaction as far as it has been read. `counted` are its rows in runs before, `begin` is where its BEGIN stands
+    (-1: it has none)."""
 
     file: int
     start: int
@@ -131,6 +132,7 @@ class _Transaction:
     commit_us: int
     server_id: int
     thread: int = -1
+    begin: int = -1
     begun: bool = False
     is_alone: bool = False
     alters: str = ""
@@ -464,7 +466,7 @@ class Indexer:
         one = self._open
         assert one is not None
         if not one.begun:
-            one.begun, one.thread = True, thread
+            one.begun, one.begin, one.thread = True, self._shown, thread
             if self._numbering is not None:
                 self._add(one, _Event(b"", 0, 0, -1, BOUNDARY, BEGIN, self._shown))
 
@@ -967,6 +969,7 @@ class Indexer:
             epoch=np.full(len(found), self._epoch, np.int64),
             file=np.array([one.file for one in found], np.int32),
             start=np.array([one.start for one in found], np.int64),
+            begin=np.array([one.start if one.begin < 0 else one.begin for one in found], np.int64),
             commit_us=np.array([one.commit_us for one in found], np.int64),
             source=np.array([one.source for one in found], np.int32),
             number=np.array([one.number for one in found], np.int64),

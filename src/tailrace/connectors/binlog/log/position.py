@@ -171,7 +171,8 @@ class RowPlaces(ByRow):
 class BinlogTransactions:
     """The transactions of a log, in its order.
 
-    `file` is the place of the file's name in `names`, `start` where the transaction begins in it. `source` is the place
+    `file` is the place of the file's name in `names`, `start` where the transaction begins in it, `begin` where its
+    BEGIN stands. `source` is the place
     of its id's source in `names` (-1: it has no id), `number` the id's number. `thread` is the session, -1 if the log
     does not say it; `server_id` the server that has written the transaction first; `commit_us` the time of its commit.
     `names` only grows within a planner. `separator` stands between source and number.
@@ -180,6 +181,7 @@ class BinlogTransactions:
     epoch: Int64s
     file: Int32s
     start: Int64s
+    begin: Int64s
     commit_us: Int64s
     source: Int32s
     number: Int64s
@@ -189,7 +191,7 @@ class BinlogTransactions:
     separator: str = ":"
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (
-        "epoch", "file", "start", "commit_us", "source", "number", "thread", "server_id",
+        "epoch", "file", "start", "begin", "commit_us", "source", "number", "thread", "server_id",
     )  # fmt: skip
 
     def __len__(self) -> int:
@@ -226,8 +228,8 @@ class BinlogTransactions:
         return pc.binary_join_element_wise(sources, pa.array(self.number).cast(pa.string()), self.separator)
 
     def ids(self) -> pa.Array:
-        """Return each transaction's name in events: its id, else the place of its beginning."""
-        places = pc.binary_join_element_wise("file=", self.files(), ",pos=", pa.array(self.start).cast(pa.string()), "")
+        """Return each transaction's name in events: its id, else the place of its BEGIN."""
+        places = pc.binary_join_element_wise("file=", self.files(), ",pos=", pa.array(self.begin).cast(pa.string()), "")
         return pc.coalesce(self.gtids(), places)
 
     def positions(self) -> pa.Array:
@@ -242,7 +244,7 @@ class BinlogTransactions:
 
     def id(self, place: int) -> str:
         """Return a transaction's name in events."""
-        return self.gtid(place) or f"file={self.names[self.file[place]]},pos={int(self.start[place])}"
+        return self.gtid(place) or f"file={self.names[self.file[place]]},pos={int(self.begin[place])}"
 
     def position(self, place: int) -> str:
         return position_text(int(self.epoch[place]), self.names[self.file[place]], int(self.start[place]))

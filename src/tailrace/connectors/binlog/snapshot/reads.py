@@ -57,6 +57,7 @@ def as_reads(
         file=np.zeros(1, np.int32),
         # before the log's first transaction, which begins at `pos`
         start=one(max(origin.pos - 1, 0) if origin.start < 0 else origin.start),
+        begin=one(origin.pos),
         commit_us=one(origin.at_us),
         source=np.full(1, 1 if origin.source else -1, np.int32),
         number=one(origin.number),
