@@ -471,6 +471,9 @@ def test_a_column_that_came_with_a_new_file_is_known_though_an_earlier_message_h
     first = evolve(relation("a"), older, present, at(105), resent=True)[0]
     assert (first.file, first.past_file) == (8, 7)
     assert filled(evolve(relation("a", "g"), first, present, at(110), resent=True)[0]) == ["g"]
+    # unless the file comes from another type that the log has yet to bring
+    retyped_later = replace(present, columns=(replace(present.columns[0], type_oid=20), present.columns[1]))
+    assert filled(evolve(relation("a", "g"), first, retyped_later, at(110), resent=True)[0]) == []
 
 
 def test_a_new_file_that_another_type_explains_explains_no_new_column_after_it() -> None:

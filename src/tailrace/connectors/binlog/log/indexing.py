@@ -121,8 +121,10 @@ class _Event:
 
 @dataclass(slots=True)
 class _Transaction:
-    """A transaction as far as it has been read. `counted` are its rows in runs before, `begin` is where its BEGIN stands
-    (-1: it has none)."""
+    """A transaction as far as it has been read.
+
+    `counted` are its rows in runs before. `begin` is where its BEGIN stands, -1 if it has none.
+    """
 
     file: int
     start: int

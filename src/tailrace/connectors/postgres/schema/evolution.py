@@ -193,7 +193,13 @@ def evolve(
         return found, judge.held
     other_types = retyped(older, found)
     # a default that is not constant, such as nextval, has rewritten the table; a change of types does so, too
-    before = older.past_file if older.past_file > 0 else older.file
+    # a new file that an earlier message has shown may come from a type that the log has yet to bring
+    is_retyped_later = any(
+        (shown[number].type_oid, shown[number].modifier) != (sent.type_oid, sent.type_modifier)
+        for sent, number in zip(relation.columns, numbers, strict=True)
+        if number in shown
+    )
+    before = older.past_file if older.past_file > 0 and not is_retyped_later else older.file
     is_anew = bool(before) and file != before and not other_types
     columns = tuple(
         replace(one, filled=True, missing=None)
