@@ -19,6 +19,7 @@ from tailrace.command.warming import Warming
 from tailrace.config.files import RunConfig
 from tailrace.connectors.checkpoint import stored_offset
 from tailrace.connectors.registry import find
+from tailrace.metrics import reports
 from tailrace.process import temporary
 from tailrace.snapshot.mode import snapshot_mode
 
@@ -52,7 +53,9 @@ def run(
             log.log(
                 logging.WARNING if finding.remedy else logging.INFO, "%s", f"{finding.text} {finding.remedy}".strip()
             )
-        os.environ[MARK] = os.path.join(temporary.folder("tailrace-run-"), "compiling")
+        # the planner's files are there too, since it cannot remove them if the JVM is killed
+        folder = temporary.folder("tailrace-run-")
+        os.environ |= {MARK: os.path.join(folder, "compiling"), reports.PARENT: folder}
         phases = Phases(find(configured.source.connector).load_describe())
         try:
             phases.watch()

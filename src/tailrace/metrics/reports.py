@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,7 +19,14 @@ from tailrace.metrics.tally import Tally
 from tailrace.process import temporary
 
 Offset = dict[str, Any]
-PREFIX = "tailrace-metrics-"
+PARENT = "TAILRACE_METRICS"
+"""Environment variable: the directory in which a planner makes its own; its owner removes it."""
+_PREFIX = "tailrace-metrics-"
+
+
+def _folder() -> str:
+    parent = os.environ.get(PARENT, "")
+    return tempfile.mkdtemp(prefix=_PREFIX, dir=parent) if os.path.isdir(parent) else temporary.folder(_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +51,11 @@ class ReportPlace:
 class Reports:
     """The reports of the batch that Spark runs. Planner.
 
-    `folder` is a directory that only this user can read. It is removed with the process.
+    `folder` is a directory that only this user can read. It is removed with the process, or with the directory that
+    PARENT names.
     """
 
-    folder: str = field(default_factory=lambda: temporary.folder(PREFIX))
+    folder: str = field(default_factory=_folder)
     _batch: tuple[Offset, Offset] | None = None
     _number: int = 0
     _count: int = 0
