@@ -17,6 +17,6 @@ def test_importers_are_found_at_whatever_place() -> None:
     needed = house.importers(every)
     assert "tailrace.connectors.postgres.planner" in needed["tailrace.log.engine"]
     # Imported within a function.
-    assert "tailrace.command.cli" in needed["tailrace.pipeline"]
+    assert "tailrace.command.run" in needed["tailrace.pipeline"]
     assert max(count for _, count in house.functions(every["tailrace.errors"])) < house.LONG_FUNCTION
     assert all(len(places) > 1 for places in house.repeated(every).values())

@@ -86,12 +86,12 @@ def test_a_file_that_is_refused_is_exit_code_2(
 
 def test_what_is_no_file_of_a_connector_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     resource = "apiVersion: kafka.strimzi.io/v1beta2\nkind: KafkaConnector\nspec:\n  class: x\n"
-    for text in ("{", resource, "connector.class=io.debezium.connector.mysql.MySqlConnector\n"):
+    for text in ("{", resource, "connector.class=io.debezium.connector.oracle.OracleConnector\n"):
         for command in (["check", "--offline"], ["migrate"]):
             assert cli.main([*command, str(write(tmp_path, text))]) == 2
     said = capsys.readouterr().err
     assert "is YAML" in said
-    assert "connector.class = io.debezium.connector.mysql.MySqlConnector is not supported, for now." in said
+    assert "connector.class = io.debezium.connector.oracle.OracleConnector is not supported, for now." in said
 
 
 def test_overrides_count_in_a_check(tmp_path: Path) -> None:

