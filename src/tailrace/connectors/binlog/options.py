@@ -110,7 +110,7 @@ def _connection(dialect: Dialect) -> tuple[Option, ...]:
                aliases=("database.jdbc.protocol",)),
         Option("database.connection.factory.class", Kind.TEXT, "Java class that makes connections.",
                unsupported=NO_JVM),
-        Option("driver.<option>", Kind.SECRET, "Options of the Java driver.", pattern=r"driver\..+", notice=_DRIVER),
+        Option("driver.<option>", Kind.TEXT, "Options of the Java driver.", pattern=r"driver\..+", notice=_DRIVER),
     )  # fmt: skip
 
 
@@ -296,7 +296,7 @@ HISTORY = (
            "columns the log does not name: on.unknown.ddl"),
     Option("schema.history.internal", Kind.TEXT, "Java class of the history.",
            "io.debezium.storage.kafka.history.KafkaSchemaHistory", aliases=("database.history",), notice=_NO_HISTORY),
-    Option("schema.history.internal.<option>", Kind.SECRET, "Options of the history of tables.",
+    Option("schema.history.internal.<option>", Kind.TEXT, "Options of the history of tables.",
            pattern=r"(schema\.history\.internal|database\.history)\..+", notice=_NO_HISTORY),
 )  # fmt: skip
 
