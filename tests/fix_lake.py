@@ -155,9 +155,9 @@ class SteppedPipeline(Pipeline):
         self.query = cast(StreamingQuery, _Going(self))
         return self.query
 
-    def stop(self) -> None:
+    def stop(self, *, is_last: bool = False) -> None:
         self.query = None
-        super().stop()
+        super().stop(is_last=is_last)
 
 
 class _Going:

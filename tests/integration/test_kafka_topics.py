@@ -165,7 +165,7 @@ def test_brokers_that_do_not_answer_are_a_lost_connection(
     frame = stream(spark, tmp_path / "rows", [row("t", 1)])
     with pytest.raises(ConnectionFailed, match="No Kafka broker answers"):
         drain(sink, frame, tmp_path / "checkpoint")
-    monkeypatch.setattr(brokers, "fault", lambda servers, protocol: "")
+    monkeypatch.setattr(brokers, "fault", lambda servers, protocol, seconds: "")
     with pytest.raises(StreamingQueryException) as failed:
         drain(sink, frame, tmp_path / "checkpoint")
     assert isinstance(cause(failed.value, sink.failure), ConnectionFailed), failed.value

@@ -105,7 +105,7 @@ def _pipeline(given: Mapping[str, str], folder: Path, name: str, sink: Mapping[s
 
 def _tried(run: Callable[[], None]) -> str:
     """Return what came of `run`. Only what is said before the first batch is a refusal."""
-    from tailrace.observe.failures import cause
+    from tailrace.monitoring.failures import cause
 
     try:
         run()
