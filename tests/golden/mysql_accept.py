@@ -1,4 +1,4 @@
-"""Where events of MySQL and MariaDB differ from the recordings on purpose, each with its reason.
+"""Deliberate differences between events of MySQL and MariaDB and the recordings, each with its reason.
 
 `docs/databases/mysql.md` has these differences for users.
 """

@@ -145,7 +145,7 @@ def _as_far(expected: list[Record], got: list[Record]) -> list[Record]:
 
 
 class _Play:
-    """One case while it runs."""
+    """A case while it runs."""
 
     def __init__(
         self, case: Case, server: MySqlServer, spark: SparkSession | None, folder: Path, given: dict[str, str]

@@ -1,4 +1,4 @@
-"""What each version leaves on disk: a checkpoint and tables of Delta Lake, and offsets of every connector.
+"""Files that each version leaves on disk: a checkpoint and tables of Delta Lake, and offsets of every connector.
 
 A directory below this one has the name of the version that wrote it, and stays for as long as a newer version reads it.
 `python -m tests.stored` writes that of the present version: before a release, and never again after it.

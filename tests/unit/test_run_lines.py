@@ -1,4 +1,4 @@
-"""What `tailrace run` says: its opening, its phases, what a stop waits for; and which parts it does not reach."""
+"""Lines of `tailrace run`: its opening, its phases, what a stop waits for; and which parts it does not reach."""
 
 from __future__ import annotations
 

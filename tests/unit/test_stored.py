@@ -1,4 +1,4 @@
-"""What earlier versions have written is read, and what a newer one has written is refused by name."""
+"""Checkpoints and tables of earlier versions are read, and those of a newer one are refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One row of the matrix, in the Python and with the Java that the caller chose: `python -m tools.matrix.cell WAY JSON`.
+"""A row of the matrix, in the Python and with the Java that the caller chose: `python -m tools.matrix.cell WAY JSON`.
 
 `plain` streams in a session that only PySpark has set up, which finds the format by itself. `own` runs a pipeline into
 each sink, twice, in a session of tailrace. The last line printed is a JSON object: for each column "works", or the

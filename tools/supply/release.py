@@ -20,7 +20,7 @@ _TABLE = "[project.scripts]"
 
 
 class NotReady(Exception):
-    """What a release lacks."""
+    """A fault that keeps a release back."""
 
 
 def prepare(tag: str, address: str, root: Path = ROOT) -> None:

@@ -32,7 +32,7 @@ _PASSWORD = "TAILRACE_PASSWORD"
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Where answers come from: `given` by name, else by `ask`, None if there is nobody to ask."""
+    """Answers to the questions of `init`: `given` by name, else by `ask`, which is None if there is nobody to ask."""
 
     given: Mapping[str, str]
     ask: Callable[[str], str] | None

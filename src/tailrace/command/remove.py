@@ -19,7 +19,7 @@ from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
 from tailrace.spark.lock import CheckpointLock
 
 _OWN = frozenset({"metadata", "offsets", "commits", "sources", "state", "http.token"})
-"""What a checkpoint has, beside hidden files and those whose names begin with `tailrace`."""
+"""Names of files and directories in a checkpoint, beside hidden files and those whose names begin with `tailrace`."""
 
 
 def run(configured: RunConfig, *, yes: bool, ask: Callable[[str], str] = input) -> int:

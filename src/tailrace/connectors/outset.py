@@ -10,7 +10,7 @@ from tailrace.config import Config
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a look at a server has found.
+    """The result of a look at a server.
 
     `entries` are options for the file, beside those that were given. `statements` are those that an administrator has
     to run before the first start, in order, each with its semicolon.

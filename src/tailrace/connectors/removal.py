@@ -23,7 +23,7 @@ class Removable:
 
 
 class Removal:
-    """How a connector finds and removes what its pipelines have on a server. Driver.
+    """A connector's functions that find and remove the parts of a pipeline on a server. Driver.
 
     `found` returns what is there, in the order in which it is removed; its second argument is the offset of the
     pipeline's checkpoint, None without one. `remove` runs a part's statement. Both raise TailraceError.

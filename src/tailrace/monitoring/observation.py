@@ -70,7 +70,7 @@ class SnapshotWatch:
 
 @dataclass(slots=True)
 class Ending:
-    """How a query has ended: its error, or None if it was stopped or has reached its end."""
+    """The end of a query: its error, or None if it was stopped or has reached its end."""
 
     at_s: float
     error: TailraceError | None

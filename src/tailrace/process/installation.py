@@ -1,4 +1,4 @@
-"""How a package was installed, and so the command that adds one of its extras. Any process."""
+"""The command that adds an extra of an installed package, by the way in which it was installed. Any process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether servers accept connections, for parts of a pipeline that would find out late. Driver."""
+"""A try to connect to servers, for parts of a pipeline that would find out late. Driver."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ MOST_WAITING = 100_000
 
 @dataclass(frozen=True, slots=True)
 class LiveTables:
-    """What a connector must know to add tables to a running query, whose `config` has the lists.
+    """The parts of a connector that add tables to a running query, whose `config` has the lists.
 
     `every` returns the tables of the database, in the order of their names. `prepared` makes the database ready for
     further tables, and returns the reason for each that cannot be captured.

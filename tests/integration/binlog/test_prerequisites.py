@@ -1,4 +1,4 @@
-"""What `tailrace check` says of servers of MySQL and MariaDB, and what a start demands."""
+"""Findings of `tailrace check` about servers of MySQL and MariaDB, and the demands of a start."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ START = BinlogPosition("binlog.000001", 153, 154)
 
 
 class Tables:
-    """One table of an integer, `d.t`, whose definition never changes."""
+    """A table of an integer, `d.t`, whose definition never changes."""
 
     def __init__(self) -> None:
         column = Column("id", "int", 0, nullable=False)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What is MySQL's or MariaDB's own.
+    """The differences between MySQL and MariaDB, as values of one of them.
 
     - `name`: the name of the connector in tailrace and in events; `title` that of the database in texts.
     - `class_name`: Debezium's class of the connector, in the Java package `package`; `version` its release that events

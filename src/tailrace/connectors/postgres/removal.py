@@ -1,4 +1,4 @@
-"""What a pipeline has on a PostgreSQL server: its slot, its publication and its signal table. Driver.
+"""The parts of a pipeline on a PostgreSQL server: its slot, its publication and its signal table. Driver.
 
 A slot or a publication of the configured name may be another program's: Debezium's defaults have the same names. So
 each counts as the pipeline's own only if the pipeline's checkpoint fits it.

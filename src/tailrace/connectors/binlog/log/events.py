@@ -120,7 +120,7 @@ def _understood(read: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How the events of a file are: the length of post-headers by type, and whether a checksum ends each event."""
+    """Format of the events in a file: the length of post-headers by type, and whether a checksum ends each event."""
 
     lengths: bytes = b""
     has_checksums: bool = False

@@ -71,7 +71,7 @@ class ReaderSettings:
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """What opens sessions: `connect` returns one for a dump, `identify` says which server it leads to."""
+    """Functions for sessions: `connect` opens one for a dump, `identify` returns the server that it leads to."""
 
     connect: Callable[[], Connection[Any]]
     identify: Callable[[Connection[Any]], ServerIdentity]

@@ -16,7 +16,7 @@ from tailrace.errors import DecodeError
 
 
 class Kind(IntEnum):
-    """What the bytes of a value are."""
+    """Kinds of values by their bytes in a row."""
 
     INTEGER = 0
     FLOAT = 1
@@ -48,7 +48,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnForm:
-    """One column of a row.
+    """A column of a row.
 
     `width` is the number of bytes of a value; of values with a length before them, the bytes of that length, negative.
     `meta` is what the kind needs: the sign of an INTEGER (1: unsigned), the precision * 256 + scale of a DECIMAL, the

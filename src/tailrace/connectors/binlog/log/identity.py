@@ -1,4 +1,4 @@
-"""Which server a session leads to, and which part of the log it has. Planner."""
+"""The identity of a session's server, and the part of the log that the server has. Planner."""
 
 from __future__ import annotations
 

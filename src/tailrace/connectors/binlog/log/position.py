@@ -35,7 +35,7 @@ def position_text(epoch: int, file: str, start: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where reading has to begin: a transaction that is not over, such as a prepared XA transaction.
+    """The place at which reading has to begin: a transaction that is not over, such as a prepared XA transaction.
 
     `gtids` are the transactions executed before it; `mark` is that of BinlogPosition.
     """
@@ -121,9 +121,12 @@ Committed = NewType("Committed", BinlogPosition)
 
 
 class Image(NamedTuple):
-    """What a rows event says of all of its rows: the operation (c, u or d), which columns its images have (a byte for
-    each column, 1 if it is there), and whether JSON values of the after image are differences. `ends`: the after image
-    is that of a row which has become history, so it is not shown."""
+    """Properties that all rows of a rows event share.
+
+    `op` is c, u, d or t. `before` and `after` have a byte for each column, 1 if the image has the column. With
+    `is_partial` JSON values of the after image are differences. With `ends` the row has become history, and its after
+    image is not shown.
+    """
 
     op: int
     before: bytes
@@ -134,8 +137,11 @@ class Image(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class RowPlaces(ByRow):
-    """What a row's bytes do not say: `pos` and `row` of source blocks, the place of its event's Image in `images`, and
-    that of its statement in `statements` (-1: none)."""
+    """Properties of rows that their bytes do not have.
+
+    `pos` and `row` are those of source blocks. `image` is the place of the event's Image in `images`, `statement` that
+    of its statement in `statements`, -1 if there is none.
+    """
 
     WHOLE: ClassVar[frozenset[str]] = frozenset({"images", "statements"})
     pos: Int64s
@@ -277,7 +283,7 @@ def transactions_of(batch: ChangeBatch) -> BinlogTransactions:
 
 @dataclass(frozen=True, slots=True)
 class ChangeContext:
-    """Where a statement that changes definitions stands, for its record."""
+    """The place of a statement that changes definitions, for its record."""
 
     file: str
     pos: int

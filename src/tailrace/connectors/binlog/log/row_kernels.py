@@ -24,7 +24,11 @@ _MIX_SHIFT = np.uint64(33)
 
 
 class Places(NamedTuple):
-    """Where the values of rows lie, column by column: of the old images, of the new ones, and which are differences."""
+    """The places of values in rows, column by column.
+
+    `old_starts` and `old_lengths` are those of the old images, `starts` and `lengths` those of the new ones.
+    `differences` is 1 for a value that is a difference of JSON.
+    """
 
     old_starts: Int32s
     old_lengths: Int32s

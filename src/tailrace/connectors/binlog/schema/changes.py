@@ -11,7 +11,7 @@ from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What happens to a table: `kind` is CREATE, ALTER or DROP; `table` its new form, None if it is gone."""
+    """A change of a table by a statement: `kind` is CREATE, ALTER or DROP; `table` its new form, None if it is gone."""
 
     kind: str
     name: Name

@@ -40,7 +40,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a statement means for the reader: the versions of the captured tables that it truncates, and the records of
+    """Effects of a statement on the reader: the versions of the captured tables that it truncates, and the records of
     its schema changes, each as bytes that only the schema's package reads."""
 
     truncated: Sequence[int] = ()

@@ -1,1 +1,1 @@
-"""What the server needs before a run."""
+"""Checks of a server before a run."""

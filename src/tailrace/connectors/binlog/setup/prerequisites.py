@@ -1,4 +1,4 @@
-"""What a server needs for capture, checked one by one. Driver; only reads.
+"""Checks of all that a server needs for capture. Driver; only reads.
 
 `check` opens its own session; `demand` raises the errors among the findings as one exception, at the start of a
 pipeline.

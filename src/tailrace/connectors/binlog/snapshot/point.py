@@ -60,7 +60,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What source blocks of rows show: file and `pos`, and of a window its event's transaction, id and session.
+    """Origin of rows for their source blocks: file and `pos`, and of a window its event's transaction, id and session.
 
     `start` is the place of the transaction in the file, by which rows sort among the changes of the log; `source` and
     `number` are its id (`source` "": none).

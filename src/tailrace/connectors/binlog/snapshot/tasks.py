@@ -39,7 +39,7 @@ _AGAIN = "Start again with the same checkpoint: the chunks that are done are not
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTask:
-    """One chunk, read by `query` through the relay at `route`, or in a session of its own.
+    """A chunk, read by `query` through the relay at `route`, or in a session of its own.
 
     A relay is reached only from the planner's host. On other hosts a task reads its rows as they are now, and the log
     brings them up to date; `config` (holds the password) has the way to the server.

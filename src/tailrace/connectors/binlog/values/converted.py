@@ -1,4 +1,4 @@
-"""What the converters that a configuration names make of a column's conversion. No I/O."""
+"""Conversions of columns, as changed by the converters that a configuration names. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the server's replication slots keep, and why, for `tailrace slots`; and the drop of one. Driver."""
+"""A report of the log that replication slots keep, with the reasons, for `tailrace slots`; and the drop of a slot.
+
+Driver.
+"""
 
 from __future__ import annotations
 

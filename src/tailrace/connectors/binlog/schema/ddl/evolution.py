@@ -1,4 +1,4 @@
-"""What a statement makes of the definitions of tables."""
+"""Application of a statement to the definitions of tables. No I/O."""
 
 from __future__ import annotations
 

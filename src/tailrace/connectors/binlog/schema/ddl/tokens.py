@@ -48,7 +48,7 @@ _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a server reads statements: its modes and version.
+    """Settings by which a server reads statements: its modes and version.
 
     `ansi`: double quotes are those of names (ANSI_QUOTES). `plain`: a backslash is a character as any other
     (NO_BACKSLASH_ESCAPES). `version` is the server's, as in 80015; executable comments for later ones are comments.
