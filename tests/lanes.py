@@ -45,6 +45,8 @@ BRIEF = "-XX:TieredStopAtLevel=1"
 CPU."""
 
 _PROGRESS = re.compile(r"\[ *\d+%\]\s*$")
+_FAILED = re.compile(r"((?:FAILED|ERROR) \S+::\S+)")
+"""The beginning of a line in pytest's short summary."""
 _shown = Lock()
 
 
@@ -90,11 +92,12 @@ QUICK: Sequence[Part] = (Part("unit", ("unit",)), Part("others"))
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The result of a part: pytest's exit code, its last line, and the duration in seconds."""
+    """The result of a part: pytest's exit code, its last line, the duration in seconds, and the tests that failed."""
 
     code: int
     last: str
     seconds: float
+    failed: Sequence[str] = ()
 
 
 def main(arguments: list[str]) -> int:
@@ -226,7 +229,8 @@ def run(part: Part, command: Sequence[str], environment: Mapping[str, str]) -> E
                 kept.append(line)
     with _shown:
         print(f"\n== {part.name}\n{''.join(kept)}", flush=True)
-    return Ended(process.returncode, last, time.monotonic() - began)
+    failed = [match[1] for line in kept if (match := _FAILED.match(line))]
+    return Ended(process.returncode, last, time.monotonic() - began, failed)
 
 
 def lines(process: subprocess.Popen[bytes], reader: TextIO) -> Iterator[str]:
@@ -258,11 +262,15 @@ def compiled(environment: Mapping[str, str]) -> Ended:
 
 
 def told(ended: Mapping[str, Ended]) -> None:
-    """Print the seconds of the slowest tests, and of each part with its last line."""
+    """Print the seconds of the slowest tests, and of each part with its last line; at last the tests that failed."""
     durations.told(BUILD / "durations", BUILD / "durations.tsv")
     print("== the parts")
     for name, part in ended.items():
         print(f"{part.seconds:8.0f} s  {name}: {part.last}")
+    # Last, because whoever reads a long log looks at its end, and some readers keep only that.
+    for part in ended.values():
+        for test in part.failed:
+            print(test)
     print(end="", flush=True)
 
 

@@ -110,7 +110,10 @@ def test_it(capfd):
 def test_a_failure_in_any_is_one(tree: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
     (tree / name / f"test_{name}.py").write_text("def test_wrong(): assert 1 == 2\n")
     assert lanes.main([]) == 1
-    assert "assert 1 == 2" in capfd.readouterr().out
+    said = capfd.readouterr().out
+    assert "assert 1 == 2" in said
+    assert said.splitlines()[-1].startswith("FAILED ")
+    assert said.endswith(f"test_{name}.py::test_wrong\n")
 
 
 def test_kernels_that_cannot_be_compiled_are_a_failure(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
