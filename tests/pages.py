@@ -8,8 +8,9 @@ A mark is a comment of HTML on the line before a block, which readers do not see
 - `<!-- run: full -->`: the same, in a process of its own and in a full run alone.
 - `<!-- file: NAME -->`: the block is written to that file before the next one runs.
 
-Other blocks do not run. `tests/unit/docs/test_blocks.py` judges them by themselves: configurations, command lines and
-imports. A block that cannot run here says so to the reader, by `title="not run by the tests: …"` behind its language.
+Other blocks do not run. `tests/unit/docs/test_blocks.py` judges them by themselves: it reads configurations, parses
+command lines and looks for what is imported. In the directories whose blocks run, any other block has a title that says
+to the reader why it does not run, or what it is: `title="not run by the tests: …"`, `title="an example"`.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import importlib
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import pytest
 
@@ -77,22 +78,28 @@ def test_a_command_exists(block: Block) -> None:
         cli._parser().parse_args(words)
 
 
+RUN = ("start/", "from-debezium/", "sinks/", "pyspark/", "operate/")
+"""The directories of which `tests/e2e/test_pages.py` runs the blocks."""
 ALONE = re.compile(r"tailrace |pip install |export |python3 -m venv |\.venv/bin/pip |echo |#|$")
 """The lines of the shell that a reader can try without anything that the page does not bring."""
 
 
-@pytest.mark.parametrize("block", [block for block in of("sh") if not block.mark and not block.title], ids=str)
+@pytest.mark.parametrize(
+    "block",
+    [one for one in of("sh") if not one.mark and not one.title and not one.page.startswith(RUN)],
+    ids=str,
+)
 def test_a_block_of_the_shell_runs_or_says_why_not(block: Block) -> None:
     assert [line for line in block.text.replace("\\\n", " ").splitlines() if ALONE.match(line.lstrip()) is None] == []
 
 
-RUN = ("start/", "from-debezium/", "sinks/", "pyspark/", "operate/")
-"""The directories of which `tests/e2e/test_pages.py` runs the blocks."""
-
-
-@pytest.mark.parametrize("block", [one for one in (*of("sql"), *of("python")) if one.page.startswith(RUN)], ids=str)
-def test_a_block_of_sql_or_python_runs_or_says_why_not(block: Block) -> None:
-    assert block.mark or block.title
+@pytest.mark.parametrize("page", [page for page in users_pages() if page.startswith(RUN)])
+def test_a_block_runs_or_is_an_output_or_says_why_not(page: str) -> None:
+    """A configuration needs neither: `test_a_configuration_is_understood` reads each of them."""
+    found = list(blocks(page))
+    outputs = {following.line for block, following in pairwise(found) if block.output is not None}
+    bare = [one for one in found if not one.mark and not one.title and one.line not in outputs]
+    assert [str(one) for one in bare if one.language != "properties"] == []
 
 
 @pytest.mark.parametrize("block", of("python"), ids=str)
