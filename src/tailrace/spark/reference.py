@@ -34,14 +34,18 @@ def table(name: str) -> str:
     """Return a connector's table in Markdown: each type that it lists, and the Spark type in typed rows."""
     descriptor = registry.find(name)
     listed: Any = load(descriptor.listed)
-    config = registry.parse(name, _LEAST | {_database(name): "d"})
+    config = registry.parse(name, _LEAST | _database(name))
     lines = [f"| {descriptor.title} | Spark |", "|---|---|"]
     lines += [f"| `{shown}` | `{_spark_type(column, config, listed.FORM)}` |" for shown, column in listed.LISTED]
     return "\n".join(lines)
 
 
-def _database(name: str) -> str:
-    return "database.names" if registry.find(name).traits.several_databases else "database.dbname"
+def _database(name: str) -> dict[str, str]:
+    """Return the option that names the database; empty if a session needs none."""
+    traits = registry.find(name).traits
+    if not traits.has_schemas:
+        return {}
+    return {"database.names" if traits.several_databases else "database.dbname": "d"}
 
 
 def _spark_type(column: Column, config: Config, form: SourceForm) -> str:

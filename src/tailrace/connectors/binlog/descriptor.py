@@ -46,6 +46,8 @@ def _descriptor(dialect: Dialect, names: tuple[str, ...]) -> Descriptor:
             f"{_ROOM}.log.row_log",
         ),
         requirement="tailrace[mysql]",
+        # both databases share a table
+        listed=f"{_ROOM}.listed" if dialect is MYSQL else "",
     )
 
 
