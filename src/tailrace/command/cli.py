@@ -145,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Remove what the pipeline of FILE has on its server, and its checkpoint. Asks before each part.",
     )  # fmt: skip
     _add_file(remove)
-    remove.add_argument("--yes", action="store_true", help="remove without questions what is the pipeline's own")
+    remove.add_argument("--yes", action="store_true", help="remove all that is the pipeline's own without asking")
     remove.set_defaults(command=_remove)
 
     migrate = commands.add_parser(

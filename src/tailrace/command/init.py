@@ -91,7 +91,7 @@ def _options(described: Descriptor, questions: Questions, password: str) -> list
             continue
         if password not in os.environ:
             if questions.ask is None:
-                raise ConfigError(f"The environment variable {password} is not set.", f"Set it, as {name}.")
+                raise ConfigError(f"The environment variable {password} is not set.", f"Set it: {name} refers to it.")
             # for this process alone: the look at the server and the check
             os.environ[password] = getpass.getpass(f"{name}, which the file takes from {password}: ")
         found.append((name, f"${{env:{password}}}"))

@@ -19,7 +19,7 @@ SHOWN = 20
 """The most tables that are shown; --json has all."""
 
 _WATCH_S = 2.0
-_LOST = "The process that ran it is gone without a word: it was killed, or the machine was."
+_LOST = "The process that ran it is gone without an error: it was killed, or the machine was stopped."
 
 
 def show(
@@ -37,8 +37,7 @@ def show(
     directory = run.checkpoint
     if directory is None:
         raise ConfigError(
-            f"The checkpoint {run.checkpoint_location} is not in a local file system, so that its status cannot be "
-            "read.",
+            f"The checkpoint {run.checkpoint_location} is not in a local file system, so its status cannot be read.",
             "Ask the pipeline itself: http.port gives it /status.",
         )
     while True:

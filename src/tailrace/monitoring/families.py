@@ -171,7 +171,7 @@ _HELP = {
     "TotalNumberOfEventsSeen": "Changes since the start.",
     "NumberOfErroneousEvents": "Changes that were quarantined, and the failure that ended the query.",
     "NumberOfEventsSkipped": "Changes that were left out.",
-    "Connected": "1 while a session to the database stands.",
+    "Connected": "1 while the database is connected.",
     "RowsScanned": "Rows that snapshots have read.",
     "TotalTableCount": "Tables of the latest snapshot.",
     "RemainingTableCount": "Tables that the snapshot has not read to their end.",
@@ -215,7 +215,7 @@ def _query(numbers: _Numbers) -> Iterator[Family]:
     if not measures:
         return
     reading = measures["reading"]
-    yield one("connected", "gauge", "1 while a session to the database stands.", state["is_connected"])
+    yield one("connected", "gauge", "1 while the database is connected.", state["is_connected"])
     yield Family(
         "tailrace_reconnects_total", "counter", "Lost sessions, by kind.",
         tuple(({**own, "kind": kind}, float(count)) for kind, count in sorted(reading["setbacks"].items())),

@@ -60,7 +60,7 @@ class ObservedQuery:
         self._remove()
 
     def _end(self, text: str) -> None:
-        error = (recognise(text) or TailraceError("The query has failed.", "Its exception has more.")) if text else None
+        error = (recognise(text) or TailraceError("The query has failed.", "Its exception says why.")) if text else None
         self._observation.end(error)
 
     def __enter__(self) -> Self:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.errors import ConfigError
 from tailrace.monitoring.families import Buckets, Family, families
 from tailrace.monitoring.observation import Observation
+from tailrace.process.installation import pip_install
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions
@@ -105,7 +106,7 @@ def exporting(observation: Observation, reader: Any = None) -> Callable[[], None
         from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
     except ImportError:
         raise ConfigError(
-            "metrics.opentelemetry is true, and the SDK is not installed.", "pip install tailrace[opentelemetry]"
+            "metrics.opentelemetry is true, and the SDK is not installed.", pip_install("tailrace[opentelemetry]")
         ) from None
     provider = MeterProvider(metric_readers=[reader or PeriodicExportingMetricReader(OTLPMetricExporter())])
     meter = provider.get_meter("tailrace", version("tailrace"))

@@ -210,7 +210,7 @@ def test_a_place_that_does_not_add_up_is_refused() -> None:
     log = Log()
     log.gtid(1)
     log.add(2, query(b"BEGIN"), end=200)
-    with pytest.raises(DecodeError, match="but the events up to it"):
+    with pytest.raises(DecodeError, match="by the lengths of all events it ends at"):
         read(log)
 
 

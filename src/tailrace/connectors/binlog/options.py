@@ -94,8 +94,8 @@ def _connection(dialect: Dialect) -> tuple[Option, ...]:
         Option("connect.keep.alive", Kind.BOOLEAN, "Whether a thread connects again.", True, notice=_RETRIES,
                neutral=(False,)),
         Option("connect.keep.alive.interval.ms", Kind.INTEGER,
-               "Interval within which the server shows a sign of life in the log, in ms: it is asked for one every 0.8 "
-               "of it, and a session without is opened again.", 60_000, check=at_least(100)),
+               "Longest silence of the session that reads the log, in ms, after which it is opened again. The server "
+               "is asked for a heartbeat at 0.8 of it.", 60_000, check=at_least(100)),
         Option("use.nongraceful.disconnect", Kind.BOOLEAN, "Whether connections are closed without a farewell.", False,
                notice="the session that reads the log is always closed at once", neutral=(True,)),
         Option("binlog.net.write.timeout", Kind.INTEGER,
@@ -133,11 +133,11 @@ def _log(dialect: Dialect) -> tuple[Option, ...]:
                "Go on by file and position, without regard to the ids of transactions.", False),
         Option("binlog.buffer.size", Kind.INTEGER, "Events to look ahead for a rollback.", 0, notice=_NO_BUFFER),
         Option("inconsistent.schema.handling.mode", Kind.TEXT,
-               "Response to rows of a captured table whose form is not known: stop the pipeline, or leave the rows "
-               "out, with a warning or without.", "fail", choices=("fail", "warn", "skip")),
+               "Response to rows of a captured table whose columns are not known: stop the pipeline, or leave the "
+               "rows out, with a warning or without.", "fail", choices=("fail", "warn", "skip")),
         Option("on.unknown.ddl", Kind.TEXT,
                "Response to a statement on a captured table that cannot be followed, if the log does not name columns: "
-               "stop the pipeline, or read the table's form from the catalog if it agrees with the log (reread).",
+               "stop the pipeline, or read the definition from the catalog if it fits the log (reread).",
                "fail", choices=("fail", "reread")),
         Option("ddl.parser.type", Kind.TEXT, "Parser of statements.", "default", notice=_ONE_PARSER,
                aliases=("ddl.parser.mode",)),

@@ -60,16 +60,15 @@ def demand_executed(server: ServerIdentity, position: BinlogPosition, is_same: b
 
 def planned_elsewhere(position: BinlogPosition) -> PositionLost:
     return PositionLost(
-        f"A batch up to {position} was planned on the server {position.server} and has to be read again, and this is "
-        "another server.",
+        f"A batch up to {position} has to be read again from the server {position.server}, and this is another server.",
         "Connect to that server until the batch is committed, or delete the checkpoint to start again with a snapshot.",
     )
 
 
 def other_server(position: BinlogPosition, server: object) -> PositionLost:
     return PositionLost(
-        f"This is another server than the one whose log was read up to {position}, and without ids of transactions "
-        "(GTIDs) the place does not exist on it.",
+        f"The log was read up to {position} from another server. Without ids of transactions (GTIDs) the position "
+        "means nothing on this one.",
         _AGAIN,
     )
 

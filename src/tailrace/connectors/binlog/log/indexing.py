@@ -348,7 +348,8 @@ class Indexer:
             gap = (behind - expected) & 0xFFFFFFFF
             if gap >= 1 << 31:
                 raise DecodeError(
-                    f"An event of the log ends at {behind} of {self._file}, but the events up to it at {expected}."
+                    f"An event of the log says that it ends at {behind} of {self._file}, and by the lengths of all "
+                    f"events it ends at {expected}."
                 )
             self._at = expected + gap
             self._shown = self._at - length
@@ -407,7 +408,7 @@ class Indexer:
 
     def _begin(self, found: Gtid, header: _Header) -> None:
         if found.source and self._is_mariadb == (found.source.count("-") > 1):
-            raise DecodeError("A transaction of the log has an id as the other of MySQL and MariaDB writes it.")
+            raise DecodeError("A transaction's id in the log is MySQL's on MariaDB, or MariaDB's on MySQL.")
         if self._open is not None and self._open.events:
             raise self._unfinished()
         self._open = self._transaction(found, header)
@@ -562,9 +563,9 @@ class Indexer:
         tables = sorted({str(self.versions[event.version].id) for event in taken if event.version >= 0})
         if tables:
             log.warning(
-                "a transaction at %s:%d was rolled back, but the log has its rows, as it has changed tables without "
-                "transactions: its rows of %s are left out; read tables without transactions by a snapshot (signal "
-                "execute-snapshot)",
+                "a transaction at %s:%d was rolled back, but the log has its rows, because it has also changed tables "
+                "of an engine without transactions: its rows of %s are left out; read tables of such engines by a "
+                "snapshot (signal execute-snapshot)",
                 self._file,
                 one.start,
                 ", ".join(tables),

@@ -170,7 +170,8 @@ class _Inspection:
         if self.dialect is MYSQL and self.of.get("gtid_mode", "OFF").upper() != "ON":
             yield Finding(
                 "warning", "transactions",
-                "Transactions have no ids (gtid_mode): after a failover the place in another server's log is unknown.",
+                "Transactions have no ids (gtid_mode): after a failover the position in the other server's log is "
+                "unknown.",
                 "Switch GTIDs on: enforce_gtid_consistency=ON, then gtid_mode step by step to ON.",
             )  # fmt: skip
         own = self.of.get("server_id", "")
@@ -218,9 +219,9 @@ class _Inspection:
         prepared = self._prepared()
         if prepared:
             yield Finding(
-                "warning", "transactions", f"{prepared} XA transactions are prepared and not over.",
-                "Nothing of them is delivered before they are committed; one that nobody remembers holds up the log: "
-                "XA RECOVER.",
+                "warning", "transactions",
+                f"{prepared} XA transactions are prepared and neither committed nor rolled back.",
+                "They are delivered when they are committed. A forgotten one holds up the log: XA RECOVER lists them.",
             )  # fmt: skip
 
     def _lacks(self, right: str) -> Finding:
@@ -278,9 +279,8 @@ class _Inspection:
                 "which it has a right.",
             )  # fmt: skip
             return
-        yield Finding(
-            "ok", "tables", f"{len(captured)} tables are captured: {listed([_shown(one) for one in captured])}."
-        )
+        count = "1 table is" if len(captured) == 1 else f"{len(captured)} tables are"
+        yield Finding("ok", "tables", f"{count} captured: {listed([_shown(one) for one in captured])}.")
         yield from findings.collisions(EventSettings.from_options(self.config), [table_id(one.id) for one in captured])
         yield from self._definitions(captured)
         yield from self._engines(captured)
@@ -325,7 +325,8 @@ class _Inspection:
         if others:
             yield Finding(
                 "warning", "tables",
-                f"Tables of engines without transactions: {listed(others)}. A snapshot of them is of no one moment.",
+                f"Tables of engines without transactions: {listed(others)}. A snapshot may have their rows of several "
+                "moments.",
                 "ALTER TABLE … ENGINE = InnoDB.",
             )  # fmt: skip
 
@@ -340,7 +341,8 @@ class _Inspection:
         if found:
             yield Finding(
                 "warning", "tables",
-                f"Foreign keys change rows by cascades: {listed(found)}. The log has no row of such a change.",
+                f"Foreign keys of these tables cascade: {listed(found)}. The log has no rows of what a cascade "
+                "changes.",
                 "Copies keep these rows as they were: tailrace verify finds and repairs them.",
             )  # fmt: skip
 
@@ -364,7 +366,7 @@ class _Inspection:
             yield Finding(
                 "error",
                 "signals",
-                f"The first three columns of the signal table {named} are no texts.",
+                f"The first three columns of the signal table {named} must be texts: id, type and data.",
                 f"{statement}.",
             )
         else:

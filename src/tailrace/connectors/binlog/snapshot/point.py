@@ -120,8 +120,8 @@ class PointTaking:
             held.close()
             if self.runtime.monotonic() >= deadline:
                 raise PrerequisiteError(
-                    f"{prepared} XA transactions are prepared and not over: their rows are neither in the tables nor "
-                    "in the log behind this moment.",
+                    f"{prepared} XA transactions are prepared and neither committed nor rolled back: their rows are "
+                    "neither in the tables nor in the log from here on.",
                     "End them (XA RECOVER lists them; XA COMMIT or XA ROLLBACK), and start again.",
                 )
             log.info("the snapshot waits for %d prepared XA transactions", prepared)
@@ -258,9 +258,9 @@ class PointTaking:
                 return HeldPoint(before, self._sessions)
             if number == _QUIET_TRIES - 1:
                 log.warning(
-                    "the snapshot begins without a lock, while others write: rows may show changes that the log brings "
-                    "again. Rows with a key come out right; of tables without one, some may come twice. The remedy: "
-                    "grant RELOAD, or LOCK TABLES on the captured tables, to the user"
+                    "the snapshot begins without a lock while others write: its rows may show changes that the log "
+                    "brings again. Rows with a key come out right; rows of tables without a key may come twice. The "
+                    "remedy: grant RELOAD, or LOCK TABLES on the captured tables, to the user"
                 )
                 return HeldPoint(
                     Point(before.file, before.pos, before.gtids, before.at_us, is_exact=False), self._sessions

@@ -125,7 +125,7 @@ class TextRows:
         count = self._receive(self._data.data[self._filled :])
         if not count:
             raise ConnectionFailed(
-                "The connection ended in the midst of a result, so its rows are not all there.",
+                "The connection ended in the middle of a result, so its rows are not all there.",
                 "Start again with the same checkpoint when the server is back.",
             )
         self._filled += count
