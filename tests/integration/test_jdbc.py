@@ -140,6 +140,64 @@ def test_a_new_field_is_a_new_column(database: Database, stream_to: Callable[...
     assert [(one[0], str(one[2])) for one in rows_of(database)] == [(1, "None"), (2, "2022-01-08"), (3, "None")]
 
 
+ALTERED = "create table p_public_t (id int primary key, v text, {0})"
+
+
+@pytest.mark.parametrize(
+    ("column", "field", "words"),
+    [
+        ("old int", None, "has the column old, which the source's rows lack"),
+        ("loaded timestamptz default now()", None, ""),
+        ("n int generated always as (id + 1) stored", None, ""),
+        ("w text", {"type": "string", "optional": True, "field": "w"}, ""),
+        ("q int", {"type": "int32", "optional": True, "field": "more"}, "gets the column more, null in the rows"),
+        ("w numeric(5,1)", {"type": "double", "optional": True, "field": "w"}, "has numeric(5,1) for the column w"),
+        ("w bigint", {"type": "int32", "optional": True, "field": "w"}, ""),
+        (
+            "w date",
+            {"type": "int64", "optional": True, "field": "w", "name": "io.debezium.time.MicroTimestamp"},
+            "of the type timestamp(6) by now, and loses digits",
+        ),
+    ],
+)
+def test_a_table_that_will_differ_from_its_source_is_told_once(
+    database: Database,
+    stream_to: Callable[..., Stream],
+    caplog: pytest.LogCaptureFixture,
+    column: str,
+    field: dict[str, Any] | None,
+    words: str,
+) -> None:
+    database.execute(ALTERED.format(column))
+    fields = () if field is None else (field,)
+    changes = [event("c", number, {"id": number, "V": "a"}, *fields) for number in (1, 2)]
+    stream = stream_to(database, UPSERT)
+    with caplog.at_level(logging.WARNING, "tailrace"):
+        stream.batch(changes)
+        stream.batch(changes)
+    told = [one.message for one in caplog.records if words and words in one.message]
+    assert len(told) == bool(words)
+    assert all("jdbc: p_public_t " in one and "; remedy: " in one and "execute-snapshot" in one for one in told)
+    assert words or not caplog.records
+
+
+def test_changes_that_are_left_out_are_told(
+    database: Database, stream_to: Callable[..., Stream], caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = stream_to(database, UPSERT, delete_enabled="false")
+    with caplog.at_level(logging.WARNING, "tailrace"):
+        stream.batch([put("c", 1, "a"), event("d", 1), tombstone(1), event("d", 1), event("t", 0), event("t", 0)])
+    assert [one.message.partition(",")[0] for one in caplog.records] == [
+        "jdbc: deletes of p_public_t are left out", "jdbc: truncates of p_public_t are left out"
+    ]  # fmt: skip
+
+
+def test_a_key_with_other_columns_than_the_tables(database: Database, stream_to: Callable[..., Stream]) -> None:
+    database.execute("create table p_public_t (id int, v text primary key)")
+    with pytest.raises(SinkError, match=r"p_public_t has no unique index over the key of its records \(id\)"):
+        stream_to(database, UPSERT).batch([put("c", 1, "a"), put("c", 2, "b")])
+
+
 def test_a_value_that_the_database_did_not_tell_stays(database: Database, stream_to: Callable[..., Stream]) -> None:
     stream_to(database, UPSERT).batch([put("c", 1, "a long one"), put("u", 1, "__debezium_unavailable_value")])
     assert rows_of(database) == [(1, "a long one")]

@@ -5,14 +5,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.extent import sized
-from tests.fix_postgres import Postgres
+from tests.fix_postgres import Database, Postgres
 from tests.simulation.schema import runs
+from tests.simulation.schema.lakes import LakeCopies
+from tests.simulation.schema.other_databases import JdbcCopies, options
 
 SEEDS = [range(first, first + sized(25, 125)) for first in (0, 1000, 2000, 3000)]
-SECONDS = sized(14.0, None)
+SECONDS = sized(11.0, None)
 """Seconds for each test in a short run."""
 
 
@@ -21,6 +27,29 @@ def test_a_copy_is_never_silently_different(postgres: Postgres, seeds: range) ->
     found = runs.run(postgres, seeds, SECONDS)
     print(found.text())
     assert found.verdicts
+    assert [outcome.text() for outcome in found.bad] == []
+
+
+def test_a_copy_in_another_database_is_never_silently_different(
+    postgres: Postgres, database: Database, tmp_path: Path
+) -> None:
+    """In seed 90005 a column with a default has nulls."""
+    seeds = range(90_005, 90_005 + sized(10, 100))
+    copies = partial(JdbcCopies, database, tmp_path)
+    found = runs.run(postgres, seeds, SECONDS, copies=copies, options=options(database))
+    print(found.text())
+    assert found.verdicts
+    assert [outcome.text() for outcome in found.bad] == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["latest", "history"])
+def test_a_table_of_delta_is_never_silently_different(
+    postgres: Postgres, spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    lake = {"type": "tables", "tables.path": str(tmp_path / "lake"), "tables.mode": mode}
+    found = runs.run(postgres, range(70_000, 70_050), copies=partial(LakeCopies, spark), options=lake)
+    print(found.text())
     assert [outcome.text() for outcome in found.bad] == []
 
 

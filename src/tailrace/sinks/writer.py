@@ -107,14 +107,17 @@ class OneWriter(Sink):
                 return
             time.sleep(min(left, _LOOK_S))
 
-    def refuse(self, record: Record, reason: str) -> None:
-        """Add a refused record to the dead letters. Raises SinkError with the record's position if there is no file."""
+    def refuse(self, record: Record, reason: str, remedy: str = "") -> None:
+        """Add a refused record to the dead letters. Raises SinkError with the record's position if there is no file.
+
+        `remedy` is told besides the remedies that hold for every record.
+        """
         if not self._letters:
             raise SinkError(
                 f"The sink {self.name} refuses a record of the topic {record['topic']} at position "
                 f"{record['position']}, ordinal {record['ordinal']}: {reason}.",
-                f"Correct the row at the source, or name a file in debezium.sink.{self.name}.{DEAD_LETTERS} for "
-                "refused records.",
+                f"{remedy} Correct the row at the source, or name a file in debezium.sink.{self.name}.{DEAD_LETTERS} "
+                "for refused records.".lstrip(),
             )
         self._letters.put(record, reason, self._number)
 

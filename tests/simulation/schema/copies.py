@@ -1,4 +1,4 @@
-"""Tables in memory, maintained by the sink's own `Target` and `Latest` over a `Stored` without Spark.
+"""Copies in memory, maintained by the sink's own `Target` and `Latest` over a `Stored` without Spark.
 
 Spark's work on the rows of a batch is done here one row at a time: append the row, or replace the row with its key.
 """
@@ -6,8 +6,8 @@ Spark's work on the rows of a batch is done here one row at a time: append the r
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import Any, cast
@@ -17,11 +17,13 @@ from pyspark.sql import types
 
 from tailrace.columns.blocks import BLOCK, Form, Head
 from tailrace.errors import SinkError
+from tailrace.sinks.base import Sink
 from tailrace.sinks.tables.batch import TableBatch
-from tailrace.sinks.tables.evolution import ColumnStep, Policies
+from tailrace.sinks.tables.evolution import ColumnStep
 from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat
 from tailrace.sinks.tables.modes import Latest
 from tailrace.sinks.tables.rows import Opening, Reducing
+from tailrace.sinks.tables.sink import TablesSink
 from tailrace.sinks.tables.statements import Merge
 from tailrace.sinks.tables.target import Owner
 
@@ -245,20 +247,51 @@ def _values(row: Mapping[str, Any], form: Form) -> Row:
     return {name: row[f"c{place}"] for place, name in enumerate(form.names)}
 
 
-class Copies:
-    """The tables of a pipeline by `schema.table`; `write` writes a batch, as a new process would."""
+class Copies(ABC):
+    """The copies of a pipeline, by `schema.table`."""
 
-    def __init__(self, policies: Policies) -> None:
-        self.format = MemoryFormat()
-        self._owner = Owner("pipeline", "latest", policies, format=self.format)
-        self.unknown_values = "stop"
+    @abstractmethod
+    def follow(self, sink: Sink) -> None:
+        """Write by a sink with other options from now on."""
 
-    def follow(self, policies: Policies) -> None:
-        """Use other policies for alterations from now on."""
-        self._owner = replace(self._owner, policies=policies)
+    @abstractmethod
+    def write(self, number: int, rows: Sequence[Row]) -> None:
+        """Write a batch, as a new process would. Raises SinkError if a table cannot follow an alteration."""
 
-    def write(self, number: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write the blocks of a batch. Raises SinkError if a table cannot follow an alteration."""
+    @abstractmethod
+    def names(self) -> set[str]:
+        """Return the names of the copies."""
+
+    @abstractmethod
+    def rows(self, name: str) -> list[Row] | None:
+        """Return the rows of a copy; None if it does not exist."""
+
+    @abstractmethod
+    def columns(self, name: str) -> list[str]:
+        """Return the columns of a copy; none if it does not exist."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Remove a copy, as a user would."""
+
+    @abstractmethod
+    def empty(self, name: str) -> None:
+        """Remove the rows of a copy, as a user would."""
+
+
+class MemoryCopies(Copies):
+    """Copies in memory."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._format = MemoryFormat()
+        self.follow(sink)
+
+    def follow(self, sink: Sink) -> None:
+        assert isinstance(sink, TablesSink)
+        self._unknown = sink.unknown
+        self._owner = Owner("pipeline", "latest", sink.policies, format=self._format)
+
+    def write(self, number: int, rows: Sequence[Row]) -> None:
         found: dict[tuple[str, str, str], list[tuple[bytes, bytes]]] = {}
         for row in rows:
             if row["op"] == BLOCK:
@@ -268,16 +301,24 @@ class Copies:
             heads = [Head.of(key) for key, _ in blocks]
             path = ".".join(table[1:])
             latest = MemoryLatest(path, ".".join(table), self._owner)
-            latest.is_known = path in self.format.tables
-            latest.unknown_values = self.unknown_values
+            latest.is_known = path in self._format.tables
+            latest.unknown_values = self._unknown
             latest.write(cast(Any, None), TableBatch(number, table, heads, cast(Any, Blocks(blocks)), 0))
 
+    def names(self) -> set[str]:
+        return set(self._format.tables)
+
     def rows(self, name: str) -> list[Row] | None:
-        """Return the rows of a table; None if it does not exist."""
-        table = self.format.tables.get(name)
+        table = self._format.tables.get(name)
         return None if table is None else table.kept
 
     def columns(self, name: str) -> list[str]:
-        """Return the columns of a table; none if it does not exist."""
-        table = self.format.tables.get(name)
+        table = self._format.tables.get(name)
         return [] if table is None else list(table.kinds)
+
+    def remove(self, name: str) -> None:
+        self._format.tables.pop(name, None)
+
+    def empty(self, name: str) -> None:
+        if name in self._format.tables:
+            self._format.tables[name].kept = []

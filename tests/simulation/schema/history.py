@@ -7,7 +7,7 @@ import logging
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,12 +17,12 @@ import psycopg
 from tailrace import sinks
 from tailrace.connectors import registry
 from tailrace.errors import TailraceError
-from tailrace.sinks.tables.sink import TablesSink
+from tailrace.sinks.base import Sink
 from tailrace.spark.source import new_run_id
 from tailrace.spark.stream_reader import ChangeStreamReader
 from tests.fix_postgres import Database
 from tests.simulation.schema.author import ALTERATIONS, Alterations, Author
-from tests.simulation.schema.copies import Copies, Row
+from tests.simulation.schema.copies import Copies, MemoryCopies, Row
 
 # The columns and rows of each published table that the log carries, by a query that the product does not use. Before
 # PostgreSQL 18 the view lists generated columns, which no change carries.
@@ -43,6 +43,7 @@ _KEYED = """
 select from pg_index i where i.indrelid = pg_catalog.to_regclass(%s) and i.indisunique and i.indpred is null
   and i.indexprs is null
 """
+TABLES = {"type": "tables", "tables.path": "/lake"}
 SIGNALS = "public.signals"
 _MOST_STOPS = 12
 
@@ -50,8 +51,15 @@ _MOST_STOPS = 12
 _LEFT_OUT = re.compile(
     r"The table \w+\.(\S+) has no key|The log does not carry the key of a row of (\S+) that"
     r"|  - (\S+): |^PrerequisiteError: (\S+): "
+    r"|^SinkError: The sink jdbc refuses a record of the topic p\.(\S+) at .* it has no key"
 )
 """Errors whose remedy is to leave a table out."""
+
+_REMADE = re.compile(
+    r"^SinkError: The table (\S+) has no unique index over the key of its records"
+    r"|^SinkError: The sink jdbc refuses .* drop (\S+) and read it by a snapshot"
+)
+"""Errors whose remedy is to drop a table that the sink has made, and to fill it by a snapshot."""
 
 
 class _Unlisted(Exception):
@@ -116,10 +124,23 @@ def _heard() -> Iterator[list[str]]:
 
 
 class History:
-    """A history of `seed` on a fresh database."""
+    """A history of `seed` on a fresh database.
 
-    def __init__(self, database: Database, seed: int, rounds: int = 4, alterations: Alterations = ALTERATIONS) -> None:
+    `copies` makes the copies, each time that the pipeline begins anew. `options` are those of its sink, after
+    `debezium.sink.`.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        seed: int,
+        rounds: int = 4,
+        alterations: Alterations = ALTERATIONS,
+        copies: Callable[[Sink], Copies] = MemoryCopies,
+        options: Mapping[str, str] = TABLES,
+    ) -> None:
         self._database, self._rounds, self._alterations = database, rounds, alterations
+        self._made = copies
         self._dice = random.Random(seed)
         self.outcome = Outcome(seed)
         self._options = {
@@ -127,7 +148,7 @@ class History:
             "publish.via.partition.root": self._dice.choice(("true", "false")),
             "signal.data.collection": SIGNALS,
         }
-        self._sink = {"debezium.sink.type": "tables", "debezium.sink.tables.path": "/lake"}
+        self._sink = {f"debezium.sink.{name}": text for name, text in options.items()}
         self._excluded: set[str] = set()
         self._begin()
 
@@ -137,7 +158,7 @@ class History:
         self._committed: dict[str, Any] | None = None
         self._batch = 0
         self._configure()
-        self.copies = Copies(self._policies)
+        self.copies = self._made(self._opened)
 
     def _configure(self) -> None:
         database = self._database
@@ -147,11 +168,16 @@ class History:
             source["table.exclude.list"] = ",".join(name.replace(".", "\\.") for name in sorted(self._excluded))
         run = registry.from_entries({f"debezium.source.{name}": text for name, text in source.items()} | self._sink, {})
         sink = sinks.open(run.sink.name, run.sink.options, run.source)
-        assert isinstance(sink, TablesSink)
-        defaults = {"event.order": "key", **sink.source_defaults()}
+        defaults = {"event.order": sink.order, **sink.source_defaults()}
         texts = run.source.texts | {name: text for name, text in defaults.items() if not run.source.is_set(name)}
         texts |= sink.source_options() | {"row.columns": ",".join(sink.columns)}
-        self._config, self._policies = registry.parse(run.source.connector, texts), sink.policies
+        self._config, self._opened = registry.parse(run.source.connector, texts), sink
+
+    def _set(self, option: str, text: str) -> None:
+        """Set an option of the sink from now on."""
+        self._sink[f"debezium.sink.tables.{option}"] = text
+        self._configure()
+        self.copies.follow(self._opened)
 
     def run(self) -> Outcome:
         """Run the history to its end, apply the remedies that were named, and compare."""
@@ -206,14 +232,12 @@ class History:
             # until the snapshot that must follow, the table may differ
             table = re.search(r"The table (\S+) cannot follow", text)
             assert table is not None
-            self._sink["debezium.sink.tables.added.default"] = "null"
-            self._configure()
-            self.copies.follow(self._policies)
+            self._set("added.default", "null")
             warnings.append(f"{table[1]}: added.default; remedy: a snapshot (signal execute-snapshot)")
         elif "unknown.values" in text:
             table = re.search(r"nor the table (\S+) has", text)
             assert table is not None
-            self.copies.unknown_values = "null"
+            self._set("unknown.values", "null")
             warnings.append(f"{table[1]}: unknown.values; remedy: a snapshot (signal execute-snapshot)")
         elif "they are unlogged" in text:
             told = re.search(r"(?:Error: |  - )(\S+): .*?changes of its partitions ([^;]*?) do not arrive", text)
@@ -221,6 +245,10 @@ class History:
             leaves = told[2].rpartition("changes of its partitions ")[2].split(", ")
             self._do(connection, [f"alter table {leaf} set logged" for leaf in leaves])
             warnings.append(f"{told[1]}: unlogged; remedy: a snapshot (signal execute-snapshot)")
+        elif found := _REMADE.search(text):
+            remade = next(name for name in found.groups() if name)
+            self.copies.remove(remade)
+            warnings.append(f"{remade}: its copy was dropped; remedy: a snapshot (signal execute-snapshot)")
         elif _LEFT_OUT.search(text):
             names = {next(one for one in found.groups() if one) for found in _LEFT_OUT.finditer(text)}
             if names <= self._excluded:
@@ -257,11 +285,10 @@ class History:
         for name in different:
             is_renamed = any(text.startswith(f"{name} is called ") and "remove that copy" in text for text in told)
             if name not in published or is_renamed:
-                self.copies.format.tables.pop(name, None)
+                self.copies.remove(name)
             if name in published:
                 # rows deleted at the source are removed by hand, as a snapshot does not show deletes
-                if self.copies.rows(name):
-                    self.copies.format.tables[name].kept = []
+                self.copies.empty(name)
                 data = json.dumps({"data-collections": [name.replace(".", "\\.")], "type": "incremental"})
                 connection.execute(
                     f"insert into {SIGNALS} values (%s, 'execute-snapshot', %s)".encode(), (name[:40], data)
@@ -324,7 +351,7 @@ class History:
     def _different(self, connection: psycopg.Connection[Any]) -> dict[str, str]:
         """Return the reasons of copies that differ, by table."""
         expected = self._expected(connection)
-        names = sorted(expected.keys() | self.copies.format.tables.keys() - self._excluded - {SIGNALS})
+        names = sorted(expected.keys() | self.copies.names() - self._excluded - {SIGNALS})
         found = {name: self._difference(connection, name, expected.get(name)) for name in names}
         return {name: why for name, why in found.items() if why}
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tailrace.demo.embedded import Server
+from tailrace.sinks.base import Sink
 from tests.fix_postgres import SETTINGS, Postgres, describe, give_back, owned, take
-from tests.simulation.schema.history import History, Outcome
+from tests.simulation.schema.copies import Copies, MemoryCopies
+from tests.simulation.schema.history import TABLES, History, Outcome
 
 BAD = ("silent", "unmended", "unlisted")
 """Verdicts with which a history must not end."""
@@ -33,16 +35,24 @@ class Runs:
 
 
 def run(
-    postgres: Postgres, seeds: Iterable[int], seconds: float | None = None, show: Callable[[str], None] = print
+    postgres: Postgres,
+    seeds: Iterable[int],
+    seconds: float | None = None,
+    show: Callable[[str], None] = print,
+    copies: Callable[[Sink], Copies] = MemoryCopies,
+    options: Mapping[str, str] = TABLES,
 ) -> Runs:
-    """Run the histories of the seeds; starts no new one after `seconds`."""
+    """Run the histories of the seeds, with copies and options of the sink as in `History`.
+
+    No history starts after `seconds`.
+    """
     found, began = Runs(), time.monotonic()
     for seed in seeds:
         if seconds is not None and time.monotonic() - began > seconds:
             break
         database = take(postgres, f"history_{secrets.token_hex(4)}")
         try:
-            outcome = History(database, seed).run()
+            outcome = History(database, seed, copies=copies, options=options).run()
         finally:
             give_back(database)
         found.verdicts[outcome.verdict] += 1
@@ -54,7 +64,13 @@ def run(
     return found
 
 
-def on_own_server(binaries: Path | None, seeds: Iterable[int], show: Callable[[str], None] = print) -> Runs:
+def on_own_server(
+    binaries: Path | None,
+    seeds: Iterable[int],
+    show: Callable[[str], None] = print,
+    copies: Callable[[Sink], Copies] = MemoryCopies,
+    options: Mapping[str, str] = TABLES,
+) -> Runs:
     """Run the histories on a server of their own: the embedded one, or that of the given binaries."""
     with Server(binaries, SETTINGS) as server, owned(describe(server.dsn())) as postgres:
-        return run(postgres, seeds, show=show)
+        return run(postgres, seeds, show=show, copies=copies, options=options)

@@ -46,6 +46,8 @@ _REFUSED = {
 }
 _ROWS = frozenset(("c", "u", "r", "d", "t", "tombstone"))
 _QUARANTINE = "quarantine"
+_NULLS = "replace.null.with.default"
+_CONVERTERS = (_NULLS, f"converter.{_NULLS}", f"value.converter.{_NULLS}")
 _LOGIN = re.compile(r'FATAL: +(?:password authentication failed|(?:role|database) ".*" does not exist|no pg_hba)')
 _PLACE = re.compile(r"\$\{([^}]*)\}")
 
@@ -100,6 +102,7 @@ class JdbcSink(OneWriter):
         # The place reached in the current batch, and the place up to which it was in the database when it began.
         self._place, self._before = Place(), Place()
         self._writing = Writing(self._tables, self._done)
+        self._told: set[tuple[Name, str]] = set()
 
     def _check(self, settings: Settings) -> None:
         if self._keys in ("kafka", "record_header"):
@@ -124,7 +127,7 @@ class JdbcSink(OneWriter):
         return {"row.copy": "true"}
 
     def source_defaults(self) -> dict[str, str]:
-        return {"event.converting.failure.handling.mode": "fail"}
+        return {"event.converting.failure.handling.mode": "fail", "converter.replace.null.with.default": "false"}
 
     def adopt(self, source: Config) -> None:
         super().adopt(source)
@@ -135,8 +138,22 @@ class JdbcSink(OneWriter):
             lacking = "keys and values as JSON: debezium.format.key and debezium.format.value = json"
         elif not events.value_schemas_enable or (self._keys == "record_key" and not events.key_schemas_enable):
             lacking = "schemas in keys and values: debezium.format.schemas.enable = true"
+        self._warn_of_defaults(source)
         if lacking:
             raise SinkError("The sink jdbc reads the types of columns from records.", f"It needs {lacking}.")
+
+    def _warn_of_defaults(self, source: Config) -> None:
+        """Warn of options with which an event has a column's default in the place of null."""
+        set_here = [name for name in _CONVERTERS if source.texts.get(name, "").lower() == "true"]
+        for name in source.get("transforms") or ():
+            if source.texts.get(f"transforms.{name}.type", "").endswith(".ExtractNewRecordState"):
+                option = f"transforms.{name}.{_NULLS}"
+                set_here += [option] if source.texts.get(option, "").lower() != "false" else []
+        for option in set_here:
+            log.warning(
+                "jdbc: with %s = true, rows have a column's default where the source has null; remedy: set it to false",
+                option,
+            )
 
     def servers(self) -> list[reach.Place]:
         hosts, ports = (self._login[name].split(",") for name in ("host", "port"))
@@ -239,6 +256,13 @@ class JdbcSink(OneWriter):
             try:
                 self._writing.flush(self._opened(), planned)
                 return
+            except psycopg.errors.InvalidColumnReference as error:
+                # ON CONFLICT names the columns of the records' key.
+                self._roll_back()
+                if len(planned) == 1:
+                    raise _keyless(planned[0][1]) from error
+                self._refuse(planned, error)
+                return
             except psycopg.Error as error:
                 if (error.sqlstate or "").startswith(_OF_A_VALUE):
                     self._roll_back()
@@ -262,7 +286,13 @@ class JdbcSink(OneWriter):
     def _refuse(self, planned: Sequence[Planned], error: psycopg.Error) -> None:
         """Refuse the record that caused `error`. Deliver several records one at a time, to find it."""
         if len(planned) == 1:
-            self.refuse(planned[0][0], _reason(error))
+            record, change, _ = planned[0]
+            name = tables.shown(change.table)
+            remedy = (
+                f"If a column's type has changed at the source, alter it in {name}, or drop {name} and read it by a "
+                "snapshot (signal execute-snapshot)."
+            )
+            self.refuse(record, _reason(error), remedy if (error.sqlstate or "").startswith("22") else "")
         else:
             for one in planned:
                 self._deliver([one])
@@ -280,13 +310,18 @@ class JdbcSink(OneWriter):
             return self._row(record, value, value.schema, payload)
         if payload["op"] == "t":
             table = self._table(topic, value)
+            if not self._truncates:
+                self._tell_left_out(table, "truncates", "truncate.enabled")
             return RowStatement(table, tables.truncate(table)) if self._truncates else None
         if payload["op"] == "d":
             return self._deletion(record, value)
         return self._row(record, value, part(value.schema, "after"), payload.get("after"))
 
     def _deletion(self, record: Record, value: Parsed | None) -> RowStatement | None:
-        if not self._deletes or (value is None and self._asks_source):
+        if value is None and self._asks_source:
+            return None
+        if not self._deletes:
+            self._tell_left_out(self._table(record["topic"], value), "deletes", "delete.enabled")
             return None
         table, key = self._table(record["topic"], value), self._key(record, None)
         moved = None if self._mode == "insert" else self._other_key(record, NEW_KEY)
@@ -295,11 +330,24 @@ class JdbcSink(OneWriter):
         # The values that the log leaves out move with the row.
         return RowStatement(table, tables.delete(table, key), first=tables.move(table, key, moved))
 
+    def _tell_left_out(self, table: Name, what: str, option: str) -> None:
+        """Warn, once per table, that changes of a kind are left out."""
+        if (table, what) not in self._told:
+            self._told.add((table, what))
+            name = tables.shown(table)
+            log.warning(
+                "jdbc: %s of %s are left out, so that rows stay there which the source no longer has; remedy: set "
+                "debezium.sink.jdbc.%s = true, and remove those rows",
+                what, name, option,
+            )  # fmt: skip
+
     def _row(self, record: Record, value: Parsed, schema: Mapping[str, Any], row: Any) -> RowStatement | None:
         if not isinstance(row, dict):
             raise Unreadable("its row is not a struct")
         table = self._table(record["topic"], value)
-        found = [self._named(cell) for cell in cells(schema, row) if self._shows(record["topic"], cell.name)]
+        every = cells(schema, row)
+        found = [self._named(cell) for cell in every if self._shows(record["topic"], cell.name)]
+        out = tuple(self._folded(cell.name) for cell in every if not self._shows(record["topic"], cell.name))
         key = self._key(record, found)
         names = {cell.name for cell in key}
         others = [cell for cell in found if cell.name not in names]
@@ -310,16 +358,17 @@ class JdbcSink(OneWriter):
             needed = "insert.mode = upsert" if self._mode == "insert" else "delete.enabled = true"
             raise Unreadable(f"its key has changed, and only the old row has {unknown[0]}: that needs {needed}")
         if self._mode == "update":
-            return RowStatement(table, tables.update(table, key, told), key, others) if told else None
+            return RowStatement(table, tables.update(table, key, told), key, others, left_out=out) if told else None
         # True for a row that the batch may already have inserted before a crash; a plain insert would conflict with it.
         before = self._before.records > 0 if record["op"] == "r" else self._place.changes <= self._before.changes
         if self._mode == "insert" and not (key and before):
-            return RowStatement(table, tables.insert(table, key, told), key, others)
+            return RowStatement(table, tables.insert(table, key, told), key, others, left_out=out)
         upsert = tables.upsert(table, key, told)
         if not unknown:
-            return RowStatement(table, upsert, key, others)
+            return RowStatement(table, upsert, key, others, left_out=out)
         # The update goes first: an upsert would fail for missing NOT NULL columns before it finds the row.
-        return RowStatement(table, tables.update(table, key, told or key), key, others, upsert, unknown)
+        first = tables.update(table, key, told or key)
+        return RowStatement(table, first, key, others, upsert, unknown, left_out=out)
 
     def _other_key(self, record: Record, header: str) -> list[Cell] | None:
         """Return the key in a header of a key change; None if there is none or it is incomplete."""
@@ -421,6 +470,15 @@ class JdbcSink(OneWriter):
 
 
 _SMALL = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}
+
+
+def _keyless(change: RowStatement) -> SinkError:
+    name, key = tables.shown(change.table), ", ".join(cell.name for cell in change.key)
+    return SinkError(
+        f"The table {name} has no unique index over the key of its records ({key}).",
+        f"If the source's key has changed, drop the table {name} and read it by a snapshot (signal execute-snapshot), "
+        "or give it that primary key.",
+    )
 
 
 def _places(text: str) -> set[str]:

@@ -25,7 +25,8 @@ class RowStatement:
 
     The table must have the columns of `key` and `row`; if `row` is None, the statement needs no columns and is skipped
     for a missing table. `first` is executed before the statement. `otherwise` is executed if the statement finds no
-    row; `unknown` names the columns whose values `otherwise` lacks.
+    row; `unknown` names the columns whose values `otherwise` lacks. `left_out` are the record's columns that options
+    leave out.
     """
 
     table: Name
@@ -35,6 +36,7 @@ class RowStatement:
     otherwise: Statement | None = None
     unknown: tuple[str, ...] = ()
     first: Statement | None = None
+    left_out: tuple[str, ...] = ()
 
 
 Planned = tuple[Record, RowStatement, Place]
@@ -59,7 +61,7 @@ class Writing:
                     if not self._tables.has(connection, change.table):
                         continue
                 else:
-                    self._tables.fit(connection, change.table, change.key, change.row)
+                    self._tables.fit(connection, change.table, change.key, change.row, change.left_out)
                 if run and (change.first is not None or change.statement[0] != run[0].statement[0]):
                     self._execute(cursor, run)
                     run = []
