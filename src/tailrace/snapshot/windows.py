@@ -17,7 +17,7 @@ import functools
 import json
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -27,6 +27,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from tailrace.process.runtime import THREADS, Runtime
 from tailrace.snapshot.channels import Channels
 from tailrace.snapshot.incremental import (
+    Collection,
     Cursor,
     IncrementalSnapshot,
     Notification,
@@ -119,10 +120,10 @@ class WindowSource(Protocol[At_contra, View, Chunk, Upto, Changes_contra, Read_c
     in which chunks are read; `Chunk`; `Upto`, the end of a batch; `Changes`, the changes of a batch; `Read`, the
     content of tasks.
 
-    A window is opened by `is_ready`, `mark`, `view`, `next_chunks` for each table, `mark` and `locate`, in this order.
-    The planner's main thread calls them, or with `opens_ahead` the thread `tailrace-window`; never both at once, since
-    `Windows.begin` waits for the thread. The main thread calls all others. A method raises the database's own errors,
-    which end the call of the query and may be retried by `Source.called`, and those named here.
+    A window is opened by `is_ready`, `waiting`, `mark`, `view`, `next_chunks` for each table, `mark` and `locate`, in
+    this order. The planner's main thread calls them, or with `opens_ahead` the thread `tailrace-window`; never both at
+    once, since `Windows.begin` waits for the thread. The main thread calls all others. A method raises the database's
+    own errors, which end the call of the query and may be retried by `Source.called`, and those named here.
     """
 
     pace: Pace
@@ -142,6 +143,10 @@ class WindowSource(Protocol[At_contra, View, Chunk, Upto, Changes_contra, Read_c
     def is_ready(self, at: At_contra) -> bool:
         """Return True if a window may be opened now. Otherwise nothing is written, and the next batch asks again."""
         return True
+
+    def waiting(self, collections: Sequence[Collection]) -> frozenset[Collection]:
+        """Return the tables of which no chunk may be read yet. Called before the window's view is taken."""
+        return frozenset()
 
     def mark(self, watermark: Watermark | None) -> int:
         """Write a watermark (None: write none) and return the log's position then, 0 if the database does not report
@@ -363,13 +368,16 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         """Return the next window of `state`, of `count` chunks; None if it is void, or none can be opened now."""
         if not self._source.is_ready(at):
             return None
+        waiting = self._source.waiting(state.collections)
+        if state.cursor.maximum is None and state.current in waiting:
+            return None
         began, opened, name = self._runtime.monotonic(), self._now(), str(uuid.uuid4())
         try:
             _, low = self._mark(name, WINDOW_OPEN, openWindowTimestamp=opened)
             found = None
             try:
                 with self._source.view(at, low) as view:
-                    found = self._next_chunks(view, state, count)
+                    found = self._next_chunks(view, state, count, waiting)
             except Void:
                 # close what was opened, for readers of the signal table's changes
                 pass
@@ -399,14 +407,19 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         return watermark, self._source.mark(watermark)
 
     def _next_chunks(
-        self, view: View, state: IncrementalSnapshot, count: int
+        self, view: View, state: IncrementalSnapshot, count: int, waiting: Container[Collection]
     ) -> tuple[list[Chunk], IncrementalSnapshot | None, list[Notification], int]:
-        """Return the next `count` chunks, the state after them, the notifications, and the number of chunks."""
+        """Return the next `count` chunks, the state after them, the notifications, and the number of chunks.
+
+        No table of `waiting` is begun.
+        """
         chunks: list[Chunk] = []
         notes: list[Notification] = []
         used = 0
         left: IncrementalSnapshot | None = state
         while left is not None and used < count:
+            if left.cursor.maximum is None and left.current in waiting:
+                break
             status = "SUCCEEDED"
             found: Found[Chunk]
             try:

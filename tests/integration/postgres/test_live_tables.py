@@ -128,6 +128,58 @@ def test_a_table_is_added_whenever_the_process_is_killed(database: Database, mak
     assert latest(query, "b") == source(database, "b")
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_rows_of_a_transaction_that_began_before_the_table_was_added(
+    database: Database, make: Make, is_killed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.execute("create table c (id int primary key, v text)", "insert into c values (1, 'c')")
+    query = make()
+    settle(query)
+    with database.connect() as writer, database.connect() as prepared:
+        # without a row before, and without an index on which a look at the table could see them
+        writer.execute("begin")
+        writer.execute("insert into b values (500, 'before')")
+        writer.execute("update b set v = 'changed' where id = 3")
+        send(database, "add-tables", "public.c", "public.b")
+        for _ in range(6):
+            query.step()
+        if is_killed:
+            query.kill()
+            for _ in range(4):
+                query.step()
+        # a table before it is read meanwhile, and so is the log
+        assert latest(query, "c") == source(database, "c")
+        assert not reads(query, "b")
+        prepared.execute("insert into b values (501, 'later')")
+        query.step()
+        writer.execute("insert into b values (502, 'with it')")
+        writer.execute("commit")
+    settle(query)
+    assert latest(query, "b") == source(database, "b")
+    assert (
+        "public.b is read when the transactions have ended that wrote to it before its changes arrived" in caplog.text
+    )
+
+
+def test_a_transaction_that_writes_to_a_partition(database: Database, make: Make) -> None:
+    database.execute(
+        "create table p (id int primary key, v text) partition by range (id)",
+        "create table p1 partition of p for values from (0) to (1000)",
+    )
+    query = make(publish_via_partition_root="true")
+    settle(query)
+    with database.connect() as writer:
+        writer.execute("begin")
+        writer.execute("insert into p1 values (1, 'before')")
+        send(database, "add-tables", "public.p")
+        for _ in range(4):
+            query.step()
+        assert not reads(query, "p")
+        writer.execute("commit")
+    settle(query)
+    assert latest(query, "p") == source(database, "p")
+
+
 @pytest.mark.parametrize("killed_after", [0, 1, 2])
 def test_a_table_is_removed_and_added_again(
     database: Database, make: Make, killed_after: int, caplog: pytest.LogCaptureFixture

@@ -123,6 +123,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
             runtime=self._outside.runtime,
         )
         source.is_held = lambda: self._watch.holds_back
+        source.late = lambda: self._stock.late
         if self._streams and self._settings.typed is None:
             source.live = LiveTables(config, self._every, self._made_ready, source.signal_table)
         return Incremental(config, source, self._outside.runtime)

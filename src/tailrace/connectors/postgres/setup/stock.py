@@ -88,6 +88,14 @@ class Stock:
         """The captured tables, with those that the log has brought since; None before the first start."""
         return None if self._inventory is None else self._inventory.with_seen(self._seen.copy())
 
+    @property
+    def late(self) -> frozenset[str]:
+        """The names of the tables that were captured late, and that no snapshot has read since."""
+        found = self._inventory
+        if found is None or not found.partial:
+            return frozenset()
+        return frozenset(name for oid, name, _ in found.tables if oid in found.partial)
+
     def demand_name(self, oid: int, name: str) -> None:
         """Raise SchemaChanged if rows are typed and the table was captured under another name. Any thread.
 
@@ -209,7 +217,10 @@ class Stock:
         found = replace(now, tables=tuple(one for one in now.tables if one[1] not in self._expected))
         for text in inventory.differences(told, found, names, has_rows, for_all):
             log.warning("%s", text)
-        partial = captured.intersection((*before.partial, *inventory.late(before, now, has_rows, for_all)))
+        # a table that a command has added may be written by a transaction that began before
+        added = {oid for oid, name, _ in now.tables if name in self._expected} - {oid for oid, _, _ in before.tables}
+        late = inventory.late(before, now, has_rows, for_all)
+        partial = captured.intersection((*before.partial, *late, *(added if before.tables else ())))
         self._inventory = replace(now, partial=tuple(sorted(partial)))
 
     def _lists(

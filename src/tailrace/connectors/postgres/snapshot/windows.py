@@ -30,6 +30,7 @@ from tailrace.connectors.postgres.schema.coverage import Carried
 from tailrace.connectors.postgres.server.causes import deliberate
 from tailrace.connectors.postgres.server.connection import OWN_HERE, hold_open, is_lost
 from tailrace.connectors.postgres.snapshot.conditions import LOCK_NOT_AVAILABLE, is_own_fault, is_passing
+from tailrace.connectors.postgres.snapshot.earlier_writers import EarlierWriters
 from tailrace.connectors.postgres.snapshot.keyed import (
     ChangedTable,
     KeyChunk,
@@ -148,6 +149,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
     table)` returns True for a captured table. `admit` gives a schema its events' key, and leaves out columns that
     events do not show. `cover` returns which rows and columns of a table are read. With `comments` schemas hold the
     comments of columns. `parallelism` tasks read the chunks of a window. None is opened while `is_held` returns True.
+    `late` returns the names of tables that are captured late: the log brings their changes by now.
     """
 
     def __init__(
@@ -166,6 +168,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
     ) -> None:
         self.legacy = legacy
         self.is_held: Callable[[], bool] = lambda: False
+        self.late: Callable[[], frozenset[str]] = frozenset
         self._runtime = runtime
         self._connect = connect
         self._list_captured = list_captured
@@ -195,6 +198,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         self._due = 0.0
         # the quoted name of the signal table's first column
         self._id_column = ""
+        self._writers = EarlierWriters()
         # the last window whose changes could not be compared with its rows
         self._unclear: KeyedWindow | None = None
 
@@ -211,6 +215,12 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
             log.warning("the incremental snapshot waits: %s", error.message)
             return False
         return True
+
+    def waiting(self, collections: Sequence[Collection]) -> frozenset[Collection]:
+        """Return the tables to which a transaction wrote before the log brought their changes, and still runs."""
+        late = self.late()
+        self._writers.keep(late)
+        return frozenset(one for one in collections if str(one) in late and self._writers.has(self._planning(), one))
 
     def mark(self, watermark: Watermark | None) -> int:
         if watermark is None:
