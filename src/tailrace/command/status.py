@@ -72,6 +72,8 @@ def lines(state: dict[str, Any]) -> Iterator[str]:
     if snapshot["state"]:
         done = f" {snapshot['done']} of {snapshot['of']} {snapshot['unit']}" if snapshot["of"] else ""
         yield f"  snapshot {snapshot['state']}{done} · {duration(snapshot['seconds'])}"
+    for word, names in state["commands"].items():
+        yield f"  {word} by a command: {', '.join(names)}"
     for slot in state["slots"]:
         yield f"  slot {_slot(slot)}"
     for table in state["tables"][:SHOWN]:

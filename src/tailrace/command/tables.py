@@ -1,4 +1,4 @@
-"""The command `tailrace tables`: lists, adds, removes and reads again the tables of a pipeline that runs. Driver."""
+"""The command `tailrace tables`: the tables of a pipeline that runs, and what is to become of them. Driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from tailrace.errors import ConfigError
 if TYPE_CHECKING:
     from tailrace.config.files import RunConfig
 
-_SIGNALS = {"add": "add-tables", "remove": "remove-tables", "resnapshot": "execute-snapshot"}
+_SIGNALS = {
+    "add": "add-tables",
+    "remove": "remove-tables",
+    "resnapshot": "execute-snapshot",
+    "pause": "pause-tables",
+    "resume": "resume-tables",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +42,7 @@ def run(pipeline: RunConfig, arguments: argparse.Namespace) -> int:
 
     action, descriptor = arguments.action, find(pipeline.source.connector)
     listing = descriptor.load_listing()
-    if listing is None and action != "resnapshot":
+    if listing is None and action in ("list", "add", "remove"):
         raise ConfigError(
             f"The tables of a pipeline from {descriptor.title} cannot be listed, added or removed while it runs.",
             "Edit the lists, and start it again with the same checkpoint.",

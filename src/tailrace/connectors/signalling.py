@@ -94,16 +94,20 @@ def from_arguments(arguments: argparse.Namespace) -> Signal:
     return signal
 
 
+_OF_TABLES = ("add-tables", "remove-tables", "pause-tables", "resume-tables")
 _TAKEN: dict[str, tuple[str, ...]] = {
     "execute-snapshot": ("table", "filter", "surrogate_key", "type"),
     "stop-snapshot": ("table",),
-    "add-tables": ("table",),
-    "remove-tables": ("table",),
+    **dict.fromkeys(_OF_TABLES, ("table",)),
     "pause-snapshot": (),
     "resume-snapshot": (),
     "log": ("message",),
 }
-_NEEDED = {"execute-snapshot": ("table",), "add-tables": ("table",), "remove-tables": ("table",), "log": ("message",)}
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "execute-snapshot": ("table",),
+    **dict.fromkeys(_OF_TABLES, ("table",)),
+    "log": ("message",),
+}
 
 
 def _condition(entry: str) -> dict[str, str]:

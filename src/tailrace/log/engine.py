@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from tailrace.log.contracts import Limits, O, Offset, OpenLog, P, Reading, Sourc
 from tailrace.log.control_tasks import HeartbeatTask, NotificationTask
 from tailrace.log.timing import DispatchInterval, Heartbeats, StreamingDelay
 from tailrace.process.runtime import Runtime
+from tailrace.snapshot.incremental import Notification
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.snapshot.progress import Progress
 
@@ -364,6 +366,8 @@ class LogEngine(Generic[O, P, T]):
         """Plan a snapshot; its first chunks are the first batch. `reason` says why the position in the log is lost."""
         if reason:
             log.warning("%s A new snapshot is taken.", reason)
+            data = (("connector_name", self._config["topic.prefix"]), ("reason", reason))
+            self._notifications.add(Notification(str(uuid.uuid4()), "Captured Tables", "GAP", data))
         # the log was opened to replay a batch and knows nothing of this snapshot
         self._close_log()
         self._runtime.sleep(self._config["snapshot.delay.ms"] / 1000)

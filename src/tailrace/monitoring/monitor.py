@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tailrace.config.files import RunConfig
+from tailrace.config.rows import is_typed
 from tailrace.connectors import signalling
 from tailrace.connectors.registry import find
 from tailrace.connectors.source_status import Describe
@@ -61,6 +62,7 @@ class Monitor:
                 port=source["http.port"],
                 token=_token(run),
                 send=_sender(run) if signalling.usable(source) else None,
+                has_tables=find(source.connector).load_listing() is not None and not is_typed(source),
             )
         self._opentelemetry = source["metrics.opentelemetry"]
         self._source = source

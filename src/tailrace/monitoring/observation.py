@@ -257,6 +257,7 @@ class Observation:
                 "quarantined": self.quarantined,
                 "snapshot": self._snapshot(status, now),
                 "tables": self._tables(measures, status),
+                "commands": {} if status is None else dict(status.commands),
                 "slots": retention.get("slots", []),
                 "log": {"oldest_s": retention.get("oldest_s"), "kept_s": retention.get("kept_s")},
                 "history": [list(point) for point in self._history],
@@ -285,9 +286,11 @@ class Observation:
         tally = measures.get("tally") or {}
         counts, quarantined = dict(tally.get("events", {})), tally.get("quarantined", {})
         reading = {} if status is None else {one.table: one for one in status.tables}
+        paused = set() if status is None else set(status.commands.get("paused", ()))
         most = measures.get("most_tables", 0)
-        ranked = sorted(counts.keys() - {OTHER}, key=lambda table: (table not in reading, -sum(counts[table]), table))
-        shown = [*(name for name in reading if name not in counts), *ranked[:most]]
+        first = dict.fromkeys([*reading, *sorted(paused)])
+        ranked = sorted(counts.keys() - {OTHER}, key=lambda table: (table not in first, -sum(counts[table]), table))
+        shown = [*(name for name in first if name not in counts), *ranked[:most]]
         rest = [*ranked[most:], *({OTHER} & counts.keys())]
         if rest:
             counts[OTHER] = [sum(of) for of in zip(*(counts[table] for table in rest), strict=True)]
@@ -295,7 +298,7 @@ class Observation:
         return [
             {
                 "table": table,
-                "phase": _phase(reading.get(table)),
+                "phase": _phase(reading.get(table), table in paused),
                 "events": dict(zip(OPS, counts.get(table, [0] * len(OPS)), strict=True)),
                 "quarantined": sum(
                     sum(quarantined.get(one, {}).values()) for one in (rest if table == OTHER else [table])
@@ -316,7 +319,9 @@ _DURATIONS = {
 """The parts of Spark's `durationMs` that make a stage."""
 
 
-def _phase(reading: TableProgress | None) -> str:
+def _phase(reading: TableProgress | None, is_paused: bool) -> str:
+    if is_paused:
+        return "reading paused"
     if reading is None:
         return "streaming"
     return "snapshot paused" if reading.paused else "snapshot"

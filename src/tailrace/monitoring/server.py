@@ -46,7 +46,8 @@ class HttpServer:
     """The server at `host` and `port`; with port 0 the system chooses one.
 
     `token` is the token that requests need, None if they need none. `send` sends a signal, None if the pipeline has no
-    channel for them. The constructor opens the port and raises ConfigError if that fails; `start` answers requests.
+    channel for them. With `has_tables` signals add and remove tables. The constructor opens the port
+    and raises ConfigError if that fails; `start` answers requests.
     """
 
     def __init__(
@@ -58,10 +59,11 @@ class HttpServer:
         port: int,
         token: str | None,
         send: Send | None = None,
+        has_tables: bool = False,
     ) -> None:
         self.observation, self.health, self.token, self.send = observation, health, token, send
         self.page = files("tailrace.monitoring").joinpath("page.html").read_text("utf-8")
-        self.is_local = is_loopback(host)
+        self.is_local, self.has_tables = is_loopback(host), has_tables
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._server = type("_Server", (_Server,), {"address_family": family})((host, port), self)
@@ -140,8 +142,10 @@ class _Handler(BaseHTTPRequestHandler):
             if path == "/metrics":
                 self._answer(200, *exposed(self._owner.observation, self.headers.get("Accept", "")))
             else:
-                has_signals = self._owner.send is not None
-                self._json(200, self._owner.observation.state() | {"has_signals": has_signals})
+                owner = self._owner
+                has_signals = owner.send is not None
+                given = {"has_signals": has_signals, "has_tables": has_signals and owner.has_tables}
+                self._json(200, owner.observation.state() | given)
 
     def do_POST(self) -> None:
         if urlsplit(self.path).path.rstrip("/") != "/api/signals":

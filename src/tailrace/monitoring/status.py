@@ -8,11 +8,11 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from tailrace.connectors.source_status import Offsets, SnapshotStatus, SourceStatus, TableProgress
+from tailrace.connectors.source_status import Offsets, SnapshotStatus, SourceStatus, TableProgress, mapping
 
 # --- the progress of a snapshot ---------------------------------------------------------------------------------------
 
@@ -106,7 +106,8 @@ class Status:
     if unknown. `position` is the position up to which the log was read. `snapshot` and `tables` are the progress of a
     running snapshot and of its tables. `quarantined` counts quarantined changes; `unchanged` the updates left out since
     the start, as they change no delivered column; `reselected` the values that were read again from their tables;
-    `not_reselected` the events for which that was not possible.
+    `not_reselected` the events for which that was not possible. `commands` are the tables that a user has `added`,
+    `removed` and `paused` while the pipeline ran, by these words; words without a table are left out.
     """
 
     batch: int
@@ -121,6 +122,7 @@ class Status:
     unchanged: int = 0
     reselected: int = 0
     not_reselected: int = 0
+    commands: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, progress: Mapping[str, Any], describe: Describe) -> Status:
@@ -152,6 +154,7 @@ class Status:
             unchanged=int(newest.get("unchanged", 0)),
             reselected=_observed(progress, "reselected") or 0,
             not_reselected=_observed(progress, "not_reselected") or 0,
+            commands=_commands(end),
         )
 
     def line(self, total: int) -> str:
@@ -269,6 +272,15 @@ def _offset(value: Any) -> Mapping[str, Any]:
         except ValueError:
             value = None
     return value if isinstance(value, dict) else {}
+
+
+def _commands(end: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the tables that commands have added, removed and paused, by the offset of a batch."""
+    progress = mapping(end.get("progress"))
+    lists = mapping(progress.get("tables"))
+    found = {word: list(map(".".join, lists.get(word, ()))) for word in ("added", "removed")}
+    found["paused"] = [".".join(one[0][:2]) for one in progress.get("held", ())]
+    return {word: names for word, names in found.items() if names}
 
 
 def _observed(progress: Mapping[str, Any], name: str) -> int | None:

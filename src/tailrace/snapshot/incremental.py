@@ -46,6 +46,25 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldTable:
+    """A table that a user has paused, and the place at which its reading goes on."""
+
+    collection: Collection
+    cursor: Cursor
+
+    def to_json(self) -> list[Any]:
+        one, cursor = self.collection, self.cursor
+        last, maximum = (None if key is None else list(key) for key in (cursor.last, cursor.maximum))
+        return [[one.schema, one.table, one.filter, one.surrogate], last, maximum, cursor.rows]
+
+    @classmethod
+    def from_json(cls, fields: Sequence[Any]) -> HeldTable:
+        collection, last, maximum, rows = fields
+        kept = Cursor(None if last is None else tuple(last), None if maximum is None else tuple(maximum), rows)
+        return cls(Collection(*collection), kept)
+
+
+@dataclass(frozen=True, slots=True)
 class Notification:
     """A message to the user: `type` of the aggregate, with `data` as text (Debezium's "Notifications")."""
 
@@ -60,12 +79,16 @@ INCREMENTAL, INITIAL = "Incremental Snapshot", "Initial Snapshot"
 
 @dataclass(frozen=True, slots=True)
 class IncrementalSnapshot:
-    """A snapshot started by the signal `id`: `collections` are still to be read, the first one from `cursor` on."""
+    """A snapshot started by the signal `id`: `collections` are still to be read, the first one from `cursor` on.
+
+    `begun` are later ones that were read in part before a user paused them.
+    """
 
     id: str
     collections: tuple[Collection, ...]
     cursor: Cursor = field(default_factory=Cursor)
     paused: bool = False
+    begun: tuple[HeldTable, ...] = ()
 
     @property
     def current(self) -> Collection:
@@ -81,26 +104,54 @@ class IncrementalSnapshot:
         names = [(one.schema, one.table) for one in self.collections]
         finder = Finder(names)
         gone = {name for entry in entries for name in finder.named(entry)} if entries else set(names)
-        left = tuple(one for one in self.collections if (one.schema, one.table) not in gone)
-        if not left:
-            return None
-        cursor = self.cursor if left[0] == self.current else Cursor()
-        return replace(self, collections=left, cursor=cursor)
+        return self.leaving(gone)
 
     def leaving(self, tables: set[tuple[str, str]]) -> IncrementalSnapshot | None:
         """Return the snapshot without `tables`, (schema, table); None if empty."""
         left = tuple(one for one in self.collections if (one.schema, one.table) not in tables)
+        begun = tuple(one for one in self.begun if (one.collection.schema, one.collection.table) not in tables)
+        kept = replace(self, begun=begun)
+        if left and left[0] == self.current:
+            return replace(kept, collections=left)
+        return kept._beginning(left)
+
+    def resumed(self, tables: Sequence[HeldTable]) -> IncrementalSnapshot:
+        """Return the snapshot with paused tables at the end."""
+        begun = (*self.begun, *(one for one in tables if one.cursor != Cursor()))
+        return replace(self, collections=(*self.collections, *(one.collection for one in tables)), begun=begun)
+
+    @classmethod
+    def of_held(cls, signal: str, tables: Sequence[HeldTable]) -> IncrementalSnapshot:
+        """Return the snapshot `signal` of paused tables."""
+        first, *others = tables
+        return cls(signal, (first.collection,), first.cursor).resumed(others)
+
+    def held(self, tables: set[tuple[str, str]]) -> list[HeldTable]:
+        """Return `tables`, (schema, table), with the places at which their reading goes on."""
+        begun = [*self.begun, HeldTable(self.current, self.cursor)]
+        found = []
+        for one in self.collections:
+            if (one.schema, one.table) in tables:
+                place = next((held for held in reversed(begun) if held.collection == one), HeldTable(one, Cursor()))
+                found.append(place)
+                # a table that was requested twice is read from its beginning the second time
+                begun = [held for held in begun if held.collection != one]
+        return found
+
+    def _beginning(self, left: tuple[Collection, ...]) -> IncrementalSnapshot | None:
+        """Return the snapshot of the tables `left`, of which the first is begun, or goes on; None if there is none."""
         if not left:
             return None
-        return replace(self, collections=left, cursor=self.cursor if left[0] == self.current else Cursor())
+        place = next((one for one in self.begun if one.collection == left[0]), HeldTable(left[0], Cursor()))
+        begun = tuple(one for one in self.begun if one is not place)
+        return replace(self, collections=left, cursor=place.cursor, begun=begun)
 
     def moved(self, cursor: Cursor) -> IncrementalSnapshot:
         return replace(self, cursor=cursor)
 
     def next_table(self) -> IncrementalSnapshot | None:
         """Return the snapshot after the first table has been read; None if it was the last one."""
-        left = self.collections[1:]
-        return replace(self, collections=left, cursor=Cursor()) if left else None
+        return self._beginning(self.collections[1:])
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = {
@@ -114,6 +165,8 @@ class IncrementalSnapshot:
             fields["maximum"] = list(self.cursor.maximum)
         if self.paused:
             fields["paused"] = True
+        if self.begun:
+            fields["begun"] = [one.to_json() for one in self.begun]
         return fields
 
     @classmethod
@@ -124,6 +177,7 @@ class IncrementalSnapshot:
             tuple(Collection(*parts) for parts in fields["collections"]),
             Cursor(None if last is None else tuple(last), None if maximum is None else tuple(maximum), fields["rows"]),
             fields.get("paused", False),
+            tuple(map(HeldTable.from_json, fields.get("begun", ()))),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 _SWITCH = "snapshot.mode.configuration.based."
@@ -37,8 +37,15 @@ _MODES = {
 def snapshot_mode(config: Mapping[str, Any]) -> SnapshotMode:
     """Return the mode of a configuration, in which `parse` has replaced older words."""
     name = config["snapshot.mode"]
-    if name != "configuration_based":
-        return _MODES[name]
+    found = _MODES[name] if name != "configuration_based" else _chosen(config)
+    # one connector has the option
+    response = config.get("on.data.loss")
+    if response == "stop":
+        return replace(found, mends=False)
+    return replace(found, mends=True) if found.streams and response == "resnapshot" else found
+
+
+def _chosen(config: Mapping[str, Any]) -> SnapshotMode:
     return SnapshotMode(
         "each start" if config[f"{_SWITCH}snapshot.data"] else "never",
         config[f"{_SWITCH}snapshot.on.data.error"],

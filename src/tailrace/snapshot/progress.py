@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.snapshot.incremental import Collection, IncrementalSnapshot, Notification
+from tailrace.snapshot.incremental import Collection, HeldTable, IncrementalSnapshot, Notification
 from tailrace.snapshot.table_commands import NO_COMMANDS, TableCommands
 
 
@@ -22,6 +22,7 @@ class Progress:
       new.
     - `done`: the tables that the batch's window finishes, without those that have a condition.
     - `commands`: the tables that were added and removed while the query ran; they hold after the batch.
+    - `held`: the tables whose reading a user has paused.
     """
 
     state: IncrementalSnapshot | None = None
@@ -33,6 +34,7 @@ class Progress:
     windows: int = 0
     done: tuple[str, ...] = ()
     commands: TableCommands = NO_COMMANDS
+    held: tuple[HeldTable, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = {}
@@ -62,6 +64,8 @@ class Progress:
             fields["done"] = list(self.done)
         if self.commands != NO_COMMANDS:
             fields["tables"] = self.commands.to_json()
+        if self.held:
+            fields["held"] = [one.to_json() for one in self.held]
         return fields
 
     @classmethod
@@ -80,6 +84,7 @@ class Progress:
             fields.get("windows", 0),
             tuple(fields.get("done", ())),
             TableCommands.from_json(fields["tables"]) if "tables" in fields else NO_COMMANDS,
+            tuple(map(HeldTable.from_json, fields.get("held", ()))),
         )
 
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection as Several
 from dataclasses import dataclass, replace
 
 from tailrace.config.config import Config
 from tailrace.config.filters import table_name
 from tailrace.snapshot import signals
-from tailrace.snapshot.incremental import Collection, IncrementalSnapshot, Notification, Notifications, requested
+from tailrace.snapshot.incremental import (
+    Collection,
+    HeldTable,
+    IncrementalSnapshot,
+    Notification,
+    Notifications,
+    requested,
+)
 from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.signals import (
     Action,
@@ -18,8 +27,10 @@ from tailrace.snapshot.signals import (
     LogMessage,
     MalformedSignal,
     PauseSnapshot,
+    PauseTables,
     RemoveTables,
     ResumeSnapshot,
+    ResumeTables,
     Signal,
     StopSnapshot,
     shown,
@@ -40,13 +51,15 @@ class LiveTables:
     """The parts of a connector that add tables to a running query, whose `config` has the lists.
 
     `every` returns the tables of the database, in the order of their names. `prepared` makes the database ready for
-    further tables, and returns the reason for each that cannot be captured.
+    further tables, and returns the reason for each that cannot be captured. `unread` returns captured tables of whose
+    rows the log lacks some, each with the kind of notification about it.
     """
 
     config: Config
     every: Callable[[], Sequence[tuple[str, str]]]
     prepared: Callable[[Sequence[tuple[str, str]]], Mapping[tuple[str, str], str]]
     signal_table: tuple[str, str] | None = None
+    unread: Callable[[], Sequence[tuple[tuple[str, str], str]]] = tuple
 
 
 class SignalHandler:
@@ -167,7 +180,7 @@ class SignalHandler:
         before = None if before is None else before.leaving(gone)
         blocking = tuple(one for one in progress.blocking if (one.schema, one.table) not in gone)
         log.warning("signal %s removes %s: no change of it arrives any more", action.id, shown(names))
-        return replace(progress, blocking=blocking), before, notes
+        return replace(progress, blocking=blocking, held=_without(progress.held, gone)), before, notes
 
     def _read(self, signal: Signal) -> Action | None:
         try:
@@ -175,7 +188,7 @@ class SignalHandler:
             if isinstance(action, ExecuteSnapshot):
                 conditions = tuple((self._local(entry), sql) for entry, sql in action.conditions)
                 return replace(action, collections=tuple(map(self._local, action.collections)), conditions=conditions)
-            if isinstance(action, StopSnapshot | AddTables | RemoveTables):
+            if isinstance(action, StopSnapshot | AddTables | RemoveTables | PauseTables | ResumeTables):
                 return replace(action, collections=tuple(map(self._local, action.collections)))
             return action
         except MalformedSignal as fault:
@@ -200,13 +213,12 @@ class SignalHandler:
             raise MalformedSignal("this pipeline cannot add or remove tables while it runs: edit the lists")
         if isinstance(action, LogMessage):
             log.warning("%s", shown(action.message.replace("{}", position), LONGEST_MESSAGE))
-        elif isinstance(action, StopSnapshot) and progress.state is not None:
-            left = progress.state.without(action.collections)
-            before = None if before is None else before.without(action.collections)
-            kept = () if left is None else left.collections
-            gone = [one for one in progress.state.collections if one not in kept]
-            note = self._notifications.stopped(progress.state, gone if kept else ())
-            return replace(progress, state=left), before, [note] if gone else []
+        elif isinstance(action, PauseTables):
+            return self._pause(action, progress, before)
+        elif isinstance(action, ResumeTables):
+            return self._resume(action, progress, before)
+        elif isinstance(action, StopSnapshot):
+            return self._stop(action, progress, before)
         elif isinstance(action, PauseSnapshot | ResumeSnapshot) and progress.state is not None:
             paused = isinstance(action, PauseSnapshot)
             state = replace(progress.state, paused=paused)
@@ -214,6 +226,83 @@ class SignalHandler:
             before = None if before is None else replace(before, paused=paused)
             return replace(progress, state=state), before, [note]
         return progress, before, []
+
+    def _stop(
+        self, action: StopSnapshot, progress: Progress, before: IncrementalSnapshot | None
+    ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
+        names = [(one.collection.schema, one.collection.table) for one in progress.held]
+        paused = set(signals.resolve(action.collections, names)[0] if action.collections else names)
+        progress = replace(progress, held=_without(progress.held, paused))
+        if progress.state is None:
+            if not paused:
+                return progress, before, []
+            note = self._notifications.of(action.id, "ABORTED", data_collections=",".join(map(".".join, paused)))
+            return progress, before, [note]
+        left = progress.state.without(action.collections)
+        before = None if before is None else before.without(action.collections)
+        kept = () if left is None else left.collections
+        gone = [one for one in progress.state.collections if one not in kept]
+        note = self._notifications.stopped(progress.state, gone if kept else ())
+        return replace(progress, state=left), before, [note] if gone else []
+
+    def _pause(
+        self, action: PauseTables, progress: Progress, before: IncrementalSnapshot | None
+    ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
+        state = progress.state
+        names = [] if state is None else list(dict.fromkeys((one.schema, one.table) for one in state.collections))
+        found, missing = signals.resolve(action.collections, names)
+        for entry in missing:
+            log.warning(
+                "signal %s: %s is not paused, for no incremental snapshot reads it. Its changes go on: the log has one "
+                "position for all tables",
+                action.id,
+                shown(entry),
+            )
+        if state is None or not found:
+            return progress, before, []
+        # rows of this batch's window may have to be read again: reading goes on before them
+        read = set() if before is None else {(one.schema, one.table) for one in before.collections}
+        gone = set(found)
+        held = [] if before is None else before.held(gone)
+        held += state.held(gone - read)
+        progress = replace(progress, state=state.leaving(gone), held=(*progress.held, *held))
+        listed = ",".join(map(".".join, found))
+        log.warning("signal %s pauses the reading of %s; changes go on", action.id, shown(listed))
+        note = self._notifications.of(action.id, "PAUSED", data_collections=listed)
+        return progress, None if before is None else before.leaving(gone), [note]
+
+    def _resume(
+        self, action: ResumeTables, progress: Progress, before: IncrementalSnapshot | None
+    ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
+        names = list(dict.fromkeys((one.collection.schema, one.collection.table) for one in progress.held))
+        found, missing = signals.resolve(action.collections, names)
+        for entry in missing:
+            log.warning("signal %s: no paused table is named %s", action.id, shown(entry))
+        if not found:
+            return progress, before, []
+        gone = set(found)
+        resumed = [one for one in progress.held if (one.collection.schema, one.collection.table) in gone]
+        state = progress.state
+        state = IncrementalSnapshot.of_held(action.id, resumed) if state is None else state.resumed(resumed)
+        listed = ",".join(map(".".join, found))
+        log.warning("signal %s resumes the reading of %s", action.id, shown(listed))
+        note = self._notifications.of(action.id, "RESUMED", data_collections=listed)
+        progress = replace(progress, state=state, held=_without(progress.held, gone))
+        return progress, None if before is None else before.resumed(resumed), [note]
+
+    def read_unread(
+        self, tables: Several[tuple[tuple[str, str], str]], progress: Progress, before: IncrementalSnapshot | None
+    ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
+        """Begin to read tables of whose rows the log lacks some; see LiveTables.unread."""
+        notes: list[Notification] = []
+        for kind in dict.fromkeys(kind for _, kind in tables):
+            named = [table for table, of in tables if of == kind]
+            identity, listed = str(uuid.uuid4()), ",".join(map(".".join, named))
+            notes.append(self._notifications.of(identity, kind, "Captured Tables", data_collections=listed))
+            log.warning("%s: the rows are read beside the stream: %s", _UNREAD.get(kind, kind), shown(listed))
+            progress, before, begun = self._begin(identity, [Collection(*table) for table in named], progress, before)
+            notes += begun
+        return progress, before, notes
 
     def _execute(
         self,
@@ -231,7 +320,11 @@ class SignalHandler:
                 raise MalformedSignal(f"its condition is refused: {reason}")
         found, missing = signals.resolve(action.collections, tables)
         collections = requested(action, found)
-        waiting = len(progress.blocking) + (0 if progress.state is None else len(progress.state.collections))
+        waiting = (
+            len(progress.blocking)
+            + len(progress.held)
+            + (0 if progress.state is None else len(progress.state.collections))
+        )
         if waiting + len(collections) + len(missing) > MOST_WAITING:
             raise MalformedSignal(f"more than {MOST_WAITING:,} tables would wait to be read")
         for entry in missing:
@@ -258,3 +351,13 @@ class SignalHandler:
         state = IncrementalSnapshot(signal, tuple(collections))
         log.info("incremental snapshot %s of %s", signal, shown(", ".join(map(str, collections)), LONGEST_MESSAGE))
         return replace(progress, state=state), before, [self._notifications.listing(state, "STARTED")]
+
+
+DISCOVERED, GAP = "DISCOVERED", "GAP"
+"""Kinds of notifications about tables of whose rows the log lacks some: they are new, or changes of them are lost."""
+
+_UNREAD = {DISCOVERED: "new tables", GAP: "the log lacks changes of tables"}
+
+
+def _without(held: tuple[HeldTable, ...], gone: Several[tuple[str, str]]) -> tuple[HeldTable, ...]:
+    return tuple(one for one in held if (one.collection.schema, one.collection.table) not in gone)

@@ -17,6 +17,7 @@ from tailrace.config.filters import quoted_parts
 
 TYPES = (
     "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log", "add-tables", "remove-tables",
+    "pause-tables", "resume-tables",
 )  # fmt: skip
 LONGEST_ID, LONGEST_DATA, DEEPEST = 500, 1_000_000, 64
 """The most characters of a signal's id and of its data, and the most levels of lists and objects in its data."""
@@ -88,7 +89,41 @@ class RemoveTables:
     collections: tuple[str, ...]
 
 
-Action = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | LogMessage | AddTables | RemoveTables
+@dataclass(frozen=True, slots=True)
+class PauseTables:
+    """Read no further rows of the tables that `collections` name, which a snapshot reads; their changes go on."""
+
+    id: str
+    collections: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeTables:
+    """Read on the paused tables that `collections` name."""
+
+    id: str
+    collections: tuple[str, ...]
+
+
+Action = (
+    ExecuteSnapshot
+    | StopSnapshot
+    | PauseSnapshot
+    | ResumeSnapshot
+    | LogMessage
+    | AddTables
+    | RemoveTables
+    | PauseTables
+    | ResumeTables
+)
+
+
+_OF_TABLES: dict[str, type[AddTables | RemoveTables | PauseTables | ResumeTables]] = {
+    "add-tables": AddTables,
+    "remove-tables": RemoveTables,
+    "pause-tables": PauseTables,
+    "resume-tables": ResumeTables,
+}
 
 
 class MalformedSignal(ValueError):
@@ -110,10 +145,8 @@ def read(signal: Signal) -> Action | None:
         return _execute(signal.id, _data(signal))
     if signal.type == "stop-snapshot":
         return _stop(signal.id, _data(signal))
-    if signal.type == "add-tables":
-        return AddTables(signal.id, _collections(signal.id, _data(signal), required=True))
-    if signal.type == "remove-tables":
-        return RemoveTables(signal.id, _collections(signal.id, _data(signal), required=True))
+    if signal.type in _OF_TABLES:
+        return _OF_TABLES[signal.type](signal.id, _collections(signal.id, _data(signal), required=True))
     if signal.type == "log":
         return _log(signal.id, _data(signal))
     raise MalformedSignal(f"signal {signal.id} has an unknown type; known are {', '.join(TYPES)}")

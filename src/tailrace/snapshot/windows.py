@@ -235,6 +235,9 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         self._served: int | None = None
         # about how many rows the tables have that were begun, by name
         self._estimates: dict[str, int | None] = {}
+        # tables that lacked rows and were begun by this planner, and those that the last batch has finished
+        self._mended: set[tuple[str, str]] = set()
+        self._finished: tuple[str, ...] = ()
         # the running snapshot in the batch that is being planned, and in the last planned batch
         self._coming: IncrementalSnapshot | None = None
         self._state: IncrementalSnapshot | None = None
@@ -266,6 +269,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
             if not is_served:
                 state = progress.before
         self._next = None
+        self._finished = progress.done
         return replace(progress, state=state, before=None, notifications=(), done=())
 
     def open(self, progress: Progress, at: At) -> Window[View, Chunk, Upto] | None:
@@ -319,6 +323,10 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         for signal, position in [*arrived, *((signal, signal.id) for signal in received)]:
             progress, before, reports = obedience.handle(signal, position, progress, before)
             notes += reports
+        if self._source.live is not None:
+            lacking = self._lacking(self._source.live, progress, before)
+            progress, before, reports = obedience.read_unread(lacking, progress, before)
+            notes += reports
         if progress.state is not None and self._source.needs_watermarks and not self._source.writes:
             log.warning("an incremental snapshot needs a signal table for its watermarks: set signal.data.collection")
             notes.append(self._notifications.stopped(progress.state))
@@ -327,6 +335,24 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         self._coming = progress.state
         done = () if before is None or self._next is None else self._next.done
         return replace(progress, before=before, notifications=tuple((note, now) for note in notes), done=done)
+
+    def _lacking(
+        self, live: LiveTables, progress: Progress, before: IncrementalSnapshot | None
+    ) -> list[tuple[tuple[str, str], str]]:
+        """Return the tables that must be read because the log lacks rows of them, and that nothing reads yet."""
+        found = live.unread()
+        self._mended &= {table for table, _ in found}
+        if not found:
+            return []
+        going = {(one.schema, one.table) for one in (*progress.blocking, *progress.reading)}
+        going |= {(one.collection.schema, one.collection.table) for one in progress.held}
+        for state in (progress.state, before):
+            going |= set() if state is None else {(one.schema, one.table) for one in state.collections}
+        done = set(self._finished)
+        # a table that cannot be read is tried once by each planner
+        lacking = [one for one in found if one[0] not in going | self._mended and ".".join(one[0]) not in done]
+        self._mended |= {table for table, _ in lacking}
+        return lacking
 
     def planned(self, end: dict[str, Any]) -> None:
         """Note that the batch ends at the offset `end`."""

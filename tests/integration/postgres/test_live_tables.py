@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,84 +16,9 @@ from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tailrace.events.event_settings import EventSettings
 from tests.fix_postgres import Database
-from tests.fix_query import Query
-from tests.integration.postgres.signalled import SIGNALS, reads
+from tests.integration.postgres.live import Make, latest, published, send, settle, source, state
+from tests.integration.postgres.signalled import reads
 from tests.waiting import until
-
-Make = Callable[..., Query]
-
-
-def send(database: Database, kind: str, *tables: str, id: str = "cmd") -> None:  # noqa: A002
-    with database.connect() as connection:
-        data = json.dumps({"data-collections": list(tables)})
-        connection.execute("insert into debezium_signal values (%s, %s, %s)", (id, kind, data))
-
-
-@pytest.fixture
-def make(database: Database) -> Iterator[Make]:
-    database.execute(
-        SIGNALS,
-        "create table a (id int primary key, v text)",
-        "create table b (id int primary key, v text)",
-        "insert into a select i, 'a' from generate_series(1, 5) i",
-        "insert into b select i, 'b' from generate_series(1, 9) i",
-    )
-    made: list[Query] = []
-
-    def new(**options: str) -> Query:
-        given = {
-            "signal.data.collection": "public.debezium_signal",
-            "table.include.list": "public.a,public.debezium_signal",
-            "publication.autocreate.mode": "filtered",
-            "incremental.snapshot.chunk.size": "4",
-            "signal.poll.interval.ms": "1",
-        }
-        made.append(Query(database, **{**given, **{name.replace("_", "."): text for name, text in options.items()}}))
-        return made[-1]
-
-    yield new
-    for one in made:
-        one.planner.close()
-
-
-def published(database: Database) -> list[str]:
-    with database.connect() as connection:
-        rows = connection.execute("select tablename from pg_publication_tables order by 1").fetchall()
-    return [name for (name,) in rows]
-
-
-def state(query: Query) -> Any:
-    return (query.committed or {}).get("progress", {}).get("tables")
-
-
-def latest(query: Query, table: str) -> dict[bytes, Any]:
-    """Return the copy that the events of a table make."""
-    rows: dict[bytes, Any] = {}
-    for op, name, values in query.changes:
-        if name == table and values is not None:
-            if op == "d":
-                rows.pop(values[0], None)
-            else:
-                rows[values[0]] = values[1]
-    return rows
-
-
-def source(database: Database, table: str) -> dict[bytes, Any]:
-    with database.connect() as connection:
-        rows = connection.execute(f"select id, v from {table}").fetchall()
-    return {str(number).encode(): text.encode() for number, text in rows}
-
-
-def settle(query: Query, seconds: float = 20) -> None:
-    """Step until nothing is left to read."""
-    for _ in range(200):
-        query.step()
-        query.until(0, seconds=seconds)
-        query.step()
-        progress = (query.committed or {}).get("progress", {})
-        if "state" not in progress and "before" not in progress:
-            return
-    raise AssertionError("the snapshot does not end")
 
 
 @pytest.mark.parametrize("killed_after", range(7))

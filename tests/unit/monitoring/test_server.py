@@ -17,6 +17,7 @@ from tailrace.monitoring.health import ALL, LIVE, READY, STARTED, Health
 from tailrace.monitoring.monitor import TOKEN_FILE, kept_token
 from tailrace.monitoring.observation import Observation
 from tailrace.monitoring.server import HttpServer
+from tailrace.snapshot.signals import TYPES
 from tests.unit.monitoring.planner_file import NOW, Clock, observation, progress, slot, written
 
 TOKEN = "a-token-of-tests"
@@ -133,7 +134,7 @@ def test_status_and_metrics_are_those_of_the_observation(make: Make, tmp_path: P
     found = observation(written(tmp_path))
     server = make(found)
     state = json.loads(ask(server, "/status")[1])
-    assert state == found.state() | {"has_signals": False}
+    assert state == found.state() | {"has_signals": False, "has_tables": False}
     assert (state["pipeline"], state["state"], state["lag_s"]) == ("shop", "running", 2.0)
     body = ask(server, "/metrics")
     assert body[2]["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -243,3 +244,26 @@ def test_a_refused_signal_says_why(make: Make) -> None:
 
     status, body, _ = ask(make(observation(), send=send), "/api/signals", method="POST", body={"type": "x"})
     assert (status, "names no table" in body) == (400, True)
+
+
+def test_the_page_offers_what_the_pipeline_can(make: Make, tmp_path: Path) -> None:
+    sent: list[tuple[str, str | None]] = []
+
+    def send(identity: str, kind: str, data: str | None) -> str:
+        sent.append((kind, data))
+        return "a row"
+
+    server = make(observation(written(tmp_path)), send=send, has_tables=True)
+    assert json.loads(ask(server, "/status")[1])["has_tables"]
+    page = ask(server, "/", None)[1]
+    for kind in TYPES:
+        if kind != "log":
+            assert f'"{kind}"' in page, kind
+    data = json.dumps({"data-collections": ["public.b"]})
+    body = {"type": "pause-tables", "data": data}
+    assert ask(server, "/api/signals", None, method="POST", body=body)[0] == 401
+    assert ask(server, "/api/signals", method="POST", body=body)[0] == 202
+    assert sent == [("pause-tables", data)]
+    # without a channel nothing is offered
+    silent = make(observation(written(tmp_path)), has_tables=True)
+    assert not json.loads(ask(silent, "/status")[1])["has_tables"]

@@ -11,9 +11,13 @@ import pytest
 
 from tailrace.command.status import lines, show
 from tailrace.config.files import RunConfig, SinkConfig
+from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, PositionLost, TailraceError
 from tailrace.monitoring.status_file import StatusFile
+from tailrace.snapshot.incremental import Collection, Cursor, HeldTable
+from tailrace.snapshot.progress import Progress
+from tailrace.snapshot.table_commands import NO_COMMANDS
 from tailrace.spark.lock import FILE
 from tests.unit.monitoring.planner_file import observation, progress, slot, written
 
@@ -100,3 +104,21 @@ def test_a_full_disk_does_not_end_the_pipeline(tmp_path: Path) -> None:
     file = StatusFile(tmp_path / "gone", observation())
     file.write()
     assert not (tmp_path / "gone").exists()
+
+
+def test_what_commands_have_changed_is_shown(tmp_path: Path) -> None:
+    """The figures come from the offsets of Spark's progress."""
+    commands = NO_COMMANDS.adding([("public", "n")], run(tmp_path).source).removing(
+        [("public", "o")], run(tmp_path).source
+    )
+    held = (HeldTable(Collection("public", "p"), Cursor(("7",), ("9",), 3)),)
+    offset = PostgresOffset(progress=Progress(commands=commands, held=held)).to_json()
+    record = progress(written(tmp_path))
+    record["sources"][0]["endOffset"] = json.dumps(offset)
+    found = observation()
+    found.update(record)
+    assert found.state()["commands"] == {"added": ["public.n"], "removed": ["public.o"], "paused": ["public.p"]}
+    assert [one["table"] for one in found.state()["tables"] if one["phase"] == "reading paused"] == ["public.p"]
+    text = "\n".join(lines(found.state()))
+    for line in ("added by a command: public.n", "removed by a command: public.o", "paused by a command: public.p"):
+        assert f"\n  {line}\n" in text

@@ -309,6 +309,7 @@ def test_what_the_source_cannot_give_is_refused() -> None:
         ({"skipped.operations": "d"}, "skips changes that the sink tables needs"),
         (ASIDE, "leave changes out"),
         ({"snapshot.mode": "always"}, "always may take a second snapshot"),
+        ({"on.data.loss": "resnapshot"}, "on.data.loss=resnapshot reads tables again"),
         ({"snapshot.mode": "when_needed"}, "rows that were deleted before it"),
         (
             {"snapshot.mode": "configuration_based", "snapshot.mode.configuration.based.snapshot.data": "true"},

@@ -20,6 +20,7 @@ def listed(config: Config, offset: Mapping[str, Any] | None) -> list[tuple[str, 
     progress = known.progress
     added, removed = set(progress.commands.added), set(progress.commands.removed)
     waiting = () if progress.state is None else progress.state.collections
+    held = {(one.collection.schema, one.collection.table) for one in progress.held}
     being_read = {(one.schema, one.table) for one in waiting}
     late = {name for oid, name, _ in known.inventory.tables if oid in known.inventory.partial}
     lists, chosen = TableFilter(config), TableFilter(config)
@@ -38,6 +39,8 @@ def listed(config: Config, offset: Mapping[str, Any] | None) -> list[tuple[str, 
             words = "by the lists"
         if name in being_read:
             words += "; its rows are being read" if name == (waiting[0].schema, waiting[0].table) else "; it waits"
+        elif name in held:
+            words += "; its reading is paused: tailrace tables resume"
         elif str(table) in late and name not in removed:
             words += "; rows that it had before are not read: tailrace tables resnapshot"
         found.append((str(table), words))

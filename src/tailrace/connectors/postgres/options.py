@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tailrace.config import connect, connector, credentials, processors, relational, signals
 from tailrace.config.connector import NO_JVM, Draft, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
+from tailrace.config.rows import is_typed
 
 _NO_HISTORY = "PostgreSQL's schemas come from its catalog and its log"
 
@@ -196,6 +197,15 @@ FILTERS = (
            "Response at the start if the lists were edited since tailrace tables has added or removed tables, and "
            "contradict that: an error, or the one of the two that holds.", "fail",
            choices=("fail", "lists", "commands")),
+    Option("table.discovery", Kind.TEXT,
+           "Capture new tables that the lists name while the pipeline runs, within a minute: the publication gets them "
+           "with `publication.autocreate.mode=filtered`, and the rows that they have are read beside the stream.",
+           "off", choices=("off", "on")),
+    Option("on.data.loss", Kind.TEXT,
+           "Response if the log lacks changes, as the slot is lost or the publication was altered. warn: an error if "
+           "the position is lost, else a warning that names the tables; stop: always an error; resnapshot: only the "
+           "tables that lack changes are read again, all of them if the position is lost.", "warn",
+           choices=("warn", "stop", "resnapshot")),
     Option("table.ignore.builtin", Kind.BOOLEAN, "Whether system tables are left out.", True,
            notice="system tables never reach the log"),
     Option("skip.messages.without.change", Kind.BOOLEAN,
@@ -296,6 +306,10 @@ def _settle(draft: Draft) -> None:
     _settle_truncates(draft)
     credentials.settle(draft)
     _settle_tls(draft)
+    for name, value in (("table.discovery", "on"), ("on.data.loss", "resnapshot")):
+        if is_typed(draft.values) and draft.values[name] == value:
+            draft.faults.append(f"{name} = {value} is not supported with rows = typed: columns are fixed at the start, "
+                                "and so are the tables")  # fmt: skip
     for name in ("message.prefix.include.list", "message.prefix.exclude.list"):
         if draft.event_format == "1.7" and name in draft.given:
             draft.faults.append(f"{name} is not supported in the 1.7 format, which has no records of messages")

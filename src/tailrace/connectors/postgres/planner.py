@@ -90,6 +90,8 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         self._xmin = CatalogXmin(config, self._connect)
         self._prepared = False
         self._commands = NO_COMMANDS
+        # new tables that could not be captured, with the reasons that were told
+        self._refused: set[tuple[tuple[str, str], str]] = set()
         self._stock = Stock(config, self._tables, settings.copies, settings.typed is not None)
         self._hypertables = HypertableCatalog(config, settings, outside.connect, outside.runtime)
         self._watch = SlotWatch(config, lambda: outside.connect(config), outside.runtime)
@@ -108,7 +110,8 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
 
     def _incremental(self) -> Incremental | None:
         config, shaping = self._config, self._settings.shaping
-        if not config["signal.data.collection"] and not set(config["signal.enabled.channels"]) - {"source"}:
+        has_signals = config["signal.data.collection"] or set(config["signal.enabled.channels"]) - {"source"}
+        if not has_signals and config["table.discovery"] == "off" and config["on.data.loss"] != "resnapshot":
             return None
         source = PostgresWindows(
             config,
@@ -125,7 +128,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         source.is_held = lambda: self._watch.holds_back
         source.late = lambda: self._stock.late
         if self._streams and self._settings.typed is None:
-            source.live = LiveTables(config, self._every, self._made_ready, source.signal_table)
+            source.live = LiveTables(config, self._every, self._made_ready, source.signal_table, self._stock.unread)
         return Incremental(config, source, self._outside.runtime)
 
     def called(self, work: Callable[[], contracts.Result]) -> contracts.Result:
@@ -278,9 +281,24 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
 
     def look_again(self) -> None:
         if self._streams and self._prepared:
+            if self._config["table.discovery"] == "on":
+                self._discover()
             self._stock.look_again(self._connect())
         for notification in self._watch.news():
             self.snapshots.notifications.add(notification)
+
+    def _discover(self) -> None:
+        """Let the publication have new tables that the lists name, if it is this pipeline's own."""
+        if self._config["publication.autocreate.mode"] != "filtered":
+            return
+        control = self._connect()
+        captured = captured_tables(Catalog(control, self._config["database.dbname"]).tables(), self._tables)
+        known = set() if self._stock.inventory is None else {oid for oid, _, _ in self._stock.inventory.tables}
+        fresh = [(table.schema, table.table) for oid, table, _ in captured if oid not in known]
+        for name, reason in self._made_ready(fresh).items() if fresh else ():
+            if (name, reason) not in self._refused:
+                self._refused.add((name, reason))
+                log.warning("the new table %s is not captured: %s", ".".join(name), reason)
 
     def present(self) -> LogPosition:
         refuse_standby(self._connect())
@@ -405,7 +423,7 @@ def _expected(progress: Progress) -> set[str]:
     """Return the names of tables that commands have added or removed: what follows from that needs no warning."""
     commands = progress.commands
     waiting = () if progress.state is None else progress.state.collections
-    read = {(one.schema, one.table) for one in waiting}
+    read = {(one.schema, one.table) for one in (*waiting, *(held.collection for held in progress.held))}
     return {".".join(table) for table in (*commands.removed, *(one for one in commands.added if one in read))}
 
 

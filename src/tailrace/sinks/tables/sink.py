@@ -141,6 +141,12 @@ class TablesSink(Sink):
             if source.get(name) not in (None, kept):
                 raise SinkError(f"{name} would leave changes out of the tables.", f"Set it to {kept}.")
         snapshot = snapshot_mode(source)
+        if source.get("on.data.loss") == "resnapshot":
+            raise SinkError(
+                "on.data.loss=resnapshot reads tables again, and would leave rows in them that were deleted while the "
+                "log lacked changes.",
+                "Set it to stop. tailrace verify --repair corrects tables that lack changes.",
+            )
         if snapshot.reads == "each start" or snapshot.mends:
             raise SinkError(
                 f"snapshot.mode={source['snapshot.mode']} may take a second snapshot, which does not show rows that "

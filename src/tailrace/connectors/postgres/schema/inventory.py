@@ -64,7 +64,8 @@ class Inventory:
     captured tables under whose names changes arrive: oid, name, and partitions if there are any. `altered` is the last
     transaction that altered the publication, `newest` the highest oid of an entry of its lists; 0 in offsets of earlier
     versions, which did not keep them. `partial` are the oids of tables that were captured late and have rows that no
-    snapshot has read since.
+    snapshot has read since, `gaps` those of tables that have lost changes since such a snapshot; these are noted only
+    with `on.data.loss=resnapshot`.
     """
 
     publication: int = 0
@@ -73,11 +74,13 @@ class Inventory:
     altered: int = 0
     newest: int = 0
     partial: tuple[int, ...] = ()
+    gaps: tuple[int, ...] = ()
 
     def without_partial(self, names: Collection[str] | None = None) -> Inventory:
         """Return the inventory after a snapshot has read the tables `names`, or all tables."""
         read = {oid for oid, name, _ in self.tables if names is None or name in names}
-        return replace(self, partial=tuple(oid for oid in self.partial if oid not in read))
+        partial, gaps = (tuple(oid for oid in oids if oid not in read) for oids in (self.partial, self.gaps))
+        return replace(self, partial=partial, gaps=gaps)
 
     def with_seen(self, names: Collection[tuple[int, str]]) -> Inventory:
         """Return the inventory with the oids and names of further tables that the log has brought.
@@ -90,11 +93,12 @@ class Inventory:
 
     def to_json(self) -> list[Any]:
         tables = [[oid, name, *[list(file) for file in files]] for oid, name, files in self.tables]
-        return [self.publication, self.highest, tables, self.altered, self.newest, list(self.partial)]
+        found = [self.publication, self.highest, tables, self.altered, self.newest, list(self.partial)]
+        return [*found, list(self.gaps)] if self.gaps else found
 
     @classmethod
     def from_json(cls, fields: Sequence[Any]) -> Inventory:
-        publication, highest, tables, altered, newest, partial = (*fields, *_LATER[len(fields) :])
+        publication, highest, tables, altered, newest, partial, gaps = (*fields, *_LATER[len(fields) :])
         return cls(
             publication,
             highest,
@@ -102,11 +106,12 @@ class Inventory:
             altered,
             newest,
             tuple(partial),
+            tuple(gaps),
         )
 
 
 # Values for the fields that offsets of earlier versions lack.
-_LATER: tuple[Any, ...] = (0, 0, (), 0, 0, ())
+_LATER: tuple[Any, ...] = (0, 0, (), 0, 0, (), ())
 UNKNOWN = Inventory()
 
 
@@ -197,6 +202,20 @@ def differences(
             f"{present[oid][0]} is captured from now on, but the log does not bring the rows that it already has; "
             "remedy: read it by a snapshot (signal execute-snapshot)"
         )
+
+
+def incomplete(before: Inventory, now: Inventory, names: Mapping[int, str]) -> set[int]:
+    """Return the oids of captured tables that have other names, files or partitions than before: the log does not say
+    what became of their rows."""
+    present = {oid: files for oid, _, files in now.tables}
+    found = set()
+    for oid, name, files in before.tables:
+        if oid in present:
+            was, is_now = dict(files), dict(present[oid])
+            kept = was.items() <= is_now.items() and (not was or was.keys() == is_now.keys())
+            if not kept or names.get(oid) != name:
+                found.add(oid)
+    return found
 
 
 def late(before: Inventory, now: Inventory, has_rows: Callable[[int], bool], for_all_tables: bool) -> list[int]:

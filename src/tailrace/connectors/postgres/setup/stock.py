@@ -21,6 +21,7 @@ from tailrace.connectors.postgres.setup import publications
 from tailrace.connectors.postgres.snapshot.session import only, qualified
 from tailrace.errors import ConnectionFailed, PositionLost, SchemaChanged
 from tailrace.snapshot.mode import snapshot_mode
+from tailrace.snapshot.signal_handler import DISCOVERED, GAP
 
 if TYPE_CHECKING:
     import psycopg
@@ -73,11 +74,15 @@ class Stock:
         self._expected: Collection[str] = ()
         self._copies, self._typed = copies, typed
         self._name: str = config["publication.name"]
+        self._on_loss: str = config["on.data.loss"]
+        self._ids: dict[int, tuple[str, str]] = {}
         self._inventory: Inventory | None = None
         # oids and names of tables that the log has brought; the reader's thread adds to them
         self._seen: set[tuple[int, str]] = set()
         self._told: set[str] = set()
         self._looked = ""
+        # tables of which changes are lost, before they are in the inventory
+        self._gaps: set[int] = set()
 
     def seen(self, oid: int, name: str) -> None:
         """Note a table that the log has brought. Any thread."""
@@ -90,11 +95,21 @@ class Stock:
 
     @property
     def late(self) -> frozenset[str]:
-        """The names of the tables that were captured late, and that no snapshot has read since."""
+        """The names of the tables of whose rows the log lacks some, and that no snapshot has read since."""
         found = self._inventory
-        if found is None or not found.partial:
+        if found is None or not (found.partial or found.gaps):
             return frozenset()
-        return frozenset(name for oid, name, _ in found.tables if oid in found.partial)
+        oids = {*found.partial, *found.gaps}
+        return frozenset(name for oid, name, _ in found.tables if oid in oids)
+
+    def unread(self) -> list[tuple[tuple[str, str], str]]:
+        """Return the tables to read because the log lacks rows of them, as (schema, table), with the notification."""
+        found = self._inventory
+        if found is None:
+            return []
+        new = found.partial if self._config["table.discovery"] == "on" else ()
+        kinds = dict.fromkeys(new, DISCOVERED) | dict.fromkeys(found.gaps, GAP)
+        return [(self._ids[oid], kind) for oid, kind in kinds.items() if oid in self._ids]
 
     def demand_name(self, oid: int, name: str) -> None:
         """Raise SchemaChanged if rows are typed and the table was captured under another name. Any thread.
@@ -142,8 +157,30 @@ class Stock:
         """Warn if another session has altered the publication, before the start corrects it."""
         if not since.tables:
             return
-        for text in (*self._lists(connection, captured, since), *self._altered(connection, since)):
+        for text, _ in self._missed(connection, captured, since):
             log.warning("%s", text)
+
+    def _missed(
+        self, connection: psycopg.Connection[Any], captured: Sequence[CapturedTable], since: Inventory
+    ) -> list[tuple[str, set[int]]]:
+        """Return a sentence for each reason why changes have not arrived, with the tables, by oid.
+
+        Raises PositionLost with `on.data.loss=stop`.
+        """
+        found = [*self._lists(connection, captured, since), *self._altered(connection, since)]
+        for text, oids in found if self._on_loss != "warn" else ():
+            self._lose(text, oids)
+        return found
+
+    def _lose(self, text: str, oids: set[int]) -> None:
+        """Note tables of which the log lacks changes. Raises PositionLost with `on.data.loss=stop`."""
+        if self._on_loss == "stop":
+            reason, _, remedy = text.partition("; remedy: ")
+            raise PositionLost(
+                f"{reason[0].upper()}{reason[1:]} (on.data.loss=stop).",
+                f"Start once with on.data.loss=resnapshot, or with warn: {remedy}.",
+            )
+        self._gaps |= oids
 
     def take(
         self,
@@ -184,7 +221,7 @@ class Stock:
         captured = captured_tables(catalog.tables(), self._tables)
         known = {oid for oid, _, _ in before.tables}
         covered = coverage.read(connection, self._config, captured, as_it_is=True)
-        for text in (*self._lists(connection, captured, before), *self._altered(connection, before)):
+        for text, _ in self._missed(connection, captured, before):
             log.warning("%s", text)
         publications.warn_of_settings(connection, self._config)
         self._keep(connection, catalog, before, inventory.read(connection, self._config, captured, covered))
@@ -217,15 +254,26 @@ class Stock:
         found = replace(now, tables=tuple(one for one in now.tables if one[1] not in self._expected))
         for text in inventory.differences(told, found, names, has_rows, for_all):
             log.warning("%s", text)
+        if self._on_loss != "warn" and (changed := inventory.incomplete(told, found, names)):
+            several = listed(sorted(names[oid] for oid in changed))
+            self._lose(
+                f"the log does not say what became of rows of {several}; remedy: tailrace verify --repair", changed
+            )
         # a table that a command has added may be written by a transaction that began before
-        added = {oid for oid, name, _ in now.tables if name in self._expected} - {oid for oid, _, _ in before.tables}
+        is_read = self._config["table.discovery"] == "on"
+        added = {oid for oid, name, _ in now.tables if is_read or name in self._expected}
+        added -= {oid for oid, _, _ in before.tables}
+        added = {oid for oid in added if not (for_all and oid > before.highest)}
         late = inventory.late(before, now, has_rows, for_all)
         partial = captured.intersection((*before.partial, *late, *(added if before.tables else ())))
-        self._inventory = replace(now, partial=tuple(sorted(partial)))
+        gaps = captured.intersection((*before.gaps, *self._gaps))
+        self._gaps = set()
+        self._ids = {oid: (table.schema, table.table) for oid, table, _ in every}
+        self._inventory = replace(now, partial=tuple(sorted(partial)), gaps=tuple(sorted(gaps)))
 
     def _lists(
         self, connection: psycopg.Connection[Any], captured: Sequence[CapturedTable], since: Inventory
-    ) -> Iterator[str]:
+    ) -> Iterator[tuple[str, set[int]]]:
         """Yield a sentence for each table that the publication does not have whole, though a start would list it."""
         if self._config["publication.autocreate.mode"] != "filtered":
             return
@@ -233,13 +281,14 @@ class Stock:
         for one in coverage.read(connection, self._config, captured, as_it_is=True).values():
             if one.oid in known and not one.is_published_whole:
                 others = f", or under other names ({listed(one.arrives_as)})" if one.arrives_as else ""
-                yield (
+                text = (
                     f"the publication did not have all of {one.name} for a while: changes of that time have not arrived"
                     f"{'' if one.arrives else others}; remedy: read {one.name} by a snapshot (signal "
                     "execute-snapshot)"
                 )
+                yield text, {one.oid}
 
-    def _altered(self, connection: psycopg.Connection[Any], since: Inventory) -> Iterator[str]:
+    def _altered(self, connection: psycopg.Connection[Any], since: Inventory) -> Iterator[tuple[str, set[int]]]:
         """Yield a sentence if the publication was altered, or lists tables anew, even if it is now as before."""
         if not since.altered:
             return
@@ -247,18 +296,20 @@ class Stock:
         known = {oid: name for oid, name, _ in since.tables}
         altered, newest = inventory.alterations_of(connection, self._config)
         if altered != since.altered:
-            yield (
+            text = (
                 f"the publication {self._name} was altered: for a while it may not have published some operations or "
                 f"partitions of {listed(sorted(set(known.values())))}; {remedy}"
             )
+            yield text, set(known)
         if newest > since.newest:
             again = inventory.listed_since(connection, self._config, since.newest)
             names = sorted(known[oid] for oid in again & known.keys())
             if names:
-                yield (
+                text = (
                     f"the publication {self._name} lists {listed(names)} anew: changes written while it did not "
                     f"list all of them have not arrived; {remedy}"
                 )
+                yield text, again & known.keys()
 
 
 def _has_rows(connection: psycopg.Connection[Any], table: CapturedTable) -> bool:
