@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from tailrace.connectors.findings import Finding
     from tailrace.connectors.outset import Outset
     from tailrace.connectors.removal import Removal
-    from tailrace.connectors.retention import Retaining
     from tailrace.connectors.row_lookup import Opening
     from tailrace.connectors.source_status import Offsets, SourceStatus
     from tailrace.events.event_settings import EventSettings
     from tailrace.log.contracts import Planner
+    from tailrace.log.retention import Retaining
     from tailrace.records.layout import RecordLayout, Struct
     from tailrace.records.transform import Rewritten
     from tailrace.snapshot.signals import Signal
@@ -112,7 +112,7 @@ class Descriptor:
       server but a signal table. `outset` names a tailrace.connectors.outset.Outset, for `tailrace init`; "" without it.
     - `listed` names a module for the page of typed rows: LISTED has the types, each with a column, FORM the connector's
       part of events.
-    - `retention` names a tailrace.connectors.retention.Retaining, for metrics of the server's log.
+    - `retention` names a tailrace.log.retention.Retaining, for metrics of the server's log.
     """
 
     traits: Traits

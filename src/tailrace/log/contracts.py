@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from tailrace.columns.batch import Bytes
 from tailrace.log.notifications import PendingNotifications
+from tailrace.log.retention import LogRetention
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
 from tailrace.snapshot.windows import Windows
 
@@ -86,6 +87,11 @@ class Planner(Protocol):
 
     def reading(self) -> Reading:
         """Return the state of the reader. Called by any thread; no I/O, never fails."""
+        ...
+
+    def retention(self) -> LogRetention | None:
+        """Return what the planner has last seen of the server's log; None if it does not look. Called by any thread; no
+        I/O, never fails."""
         ...
 
     def close(self) -> None:
@@ -623,6 +629,11 @@ class Source(ABC, Generic[O, P, T]):
     @abstractmethod
     def status(self, log: OpenLog[O, P, T] | None) -> Offset | None:
         """Return the newest known position and the running snapshot; None if nothing is known. No I/O."""
+
+    def retention(self) -> LogRetention | None:
+        """Return what a thread of the source has last seen of the server's log; None if none looks. Called by any
+        thread; no I/O, never fails."""
+        return None
 
     @abstractmethod
     def close(self) -> None:

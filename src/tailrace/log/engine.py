@@ -16,6 +16,7 @@ from tailrace.errors import ConfigError
 from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Limits, O, Offset, OpenLog, P, Reading, Source, T, Task
 from tailrace.log.control_tasks import HeartbeatTask, NotificationTask
+from tailrace.log.retention import LogRetention
 from tailrace.log.timing import DispatchInterval, Heartbeats, StreamingDelay
 from tailrace.process.runtime import Runtime
 from tailrace.snapshot.incremental import Notification
@@ -145,6 +146,9 @@ class LogEngine(Generic[O, P, T]):
         log = self._log
         # before the log a snapshot is read, by a session of the source
         return Reading(is_connected=self._memory.begun) if log is None else log.reading()
+
+    def retention(self) -> LogRetention | None:
+        return self._source.retention()
 
     def close(self) -> None:
         self._close_log()

@@ -311,6 +311,8 @@ def _kinds(numbers: _Numbers) -> dict[str, dict[str, int]]:
 
 def _status(table: Mapping[str, Any]) -> str:
     """Return the state of a table's snapshot; "" if none was seen."""
+    if table["phase"] == "reading paused":
+        return "paused"
     if table["rows"] is not None:
         return "paused" if table["phase"] == "snapshot paused" else "running"
     return "done" if table["events"]["r"] else ""
@@ -341,6 +343,12 @@ def _slots(numbers: _Numbers) -> Iterator[Family]:
     ):
         value = retention.get(field)
         yield Family(f"tailrace_{name}", "gauge", text, () if value is None else ((numbers.own, float(value)),))
+    level = retention.get("level")
+    yield Family(
+        "tailrace_doctor_level", "gauge",
+        "What the pipeline does about its slot: 0 nothing, 1 it has warned, 2 incremental snapshots wait, 3 it ends.",
+        () if level is None else ((numbers.own, float(level)),),
+    )  # fmt: skip
     oldest, newest_us = retention.get("oldest_s"), numbers.measures["newest_us"]
     if oldest is not None and newest_us:
         margin = newest_us / 1e6 - oldest

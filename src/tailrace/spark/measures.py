@@ -27,8 +27,8 @@ from tailrace.metrics.tally import Tally
 
 if TYPE_CHECKING:
     from tailrace.config import Config
-    from tailrace.connectors.retention import LogRetention, SlotState
     from tailrace.log.contracts import Offset, Planner
+    from tailrace.log.retention import LogRetention, SlotState
 
 WRITE_SECONDS = 1.0
 _SHARE = 200
@@ -174,10 +174,15 @@ class PlannerMeasures:
     # --- the server's log ----------------------------------------------------------------------------------------
 
     def sample(self) -> None:
-        """Ask the server what it keeps of its log. Never fails: without an answer the last one is dropped."""
+        """Note what the server keeps of its log, as the planner has seen it; else ask the server.
+
+        Never fails: without an answer the last one is dropped.
+        """
         try:
-            retaining = find(self._config.connector).load_retention()
-            found = None if retaining is None else retaining(self._config)
+            found = self._planner.retention()
+            if found is None:
+                retaining = find(self._config.connector).load_retention()
+                found = None if retaining is None else retaining(self._config)
         except Exception as error:
             _log.debug("the server does not tell what it keeps of its log (%s)", type(error).__name__)
             found = None
@@ -187,7 +192,7 @@ class PlannerMeasures:
         now = self._clock()
         self._growth = {slot.name: self._growth.get(slot.name, deque(maxlen=64)) for slot in found.slots}
         slots = [dataclasses.asdict(slot) | self._forecast(slot, now) for slot in found.slots]
-        return {"at_s": now, "slots": slots, "oldest_s": found.oldest_s, "kept_s": found.kept_s}
+        return {"at_s": now, "slots": slots, "oldest_s": found.oldest_s, "kept_s": found.kept_s, "level": found.level}
 
     def _forecast(self, slot: SlotState, now: float) -> dict[str, float | None]:
         """Return the growth of the slot's log over some minutes, and the seconds until its limit at this growth."""

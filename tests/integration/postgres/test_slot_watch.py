@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +17,14 @@ from tailrace.command import cli
 from tailrace.connectors.postgres.log import retention
 from tailrace.connectors.postgres.log.retention import Rate, SlotLog, duration, size
 from tailrace.connectors.postgres.log.slot_watch import PAUSED, SlotWatch
+from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.server.connection import connect
 from tailrace.connectors.postgres.setup import slot_report
 from tailrace.connectors.registry import parse
 from tailrace.errors import PrerequisiteError
+from tailrace.events.event_settings import EventSettings
 from tailrace.process.runtime import Threads
+from tailrace.spark.measures import PlannerMeasures
 from tests.fix_postgres import Database
 from tests.fix_query import Query
 from tests.integration.postgres.signalled import SIGNALS, execute
@@ -230,3 +236,38 @@ def test_a_slot_that_is_read_is_not_dropped(kept: Database) -> None:
 def test_numbers_in_words() -> None:
     assert [size(number) for number in (5, 2048, 5 * MB, 3 << 40)] == ["5 B", "2.0 kB", "5.0 MB", "3.0 TB"]
     assert [duration(seconds) for seconds in (9, 600, 8000, 200_000)] == ["9 s", "10 minutes", "2 hours", "2 days"]
+
+
+def test_metrics_have_what_the_watch_has_seen(kept: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = config(kept, **{"slot.limit.bytes": str(8 * MB), "slot.warn.percent": "10"})
+    watch = SlotWatch(given, lambda: connect(given), Clock())
+    assert watch.seen is None
+    write(kept, 2)
+    with closing(connect(given)) as connection:
+        watch.look(connection)
+        (seen,) = [one for one in watch.seen.slots if one.is_own]
+        assert (watch.seen.level, seen.limit_bytes, seen.is_active) == (1, 8 * MB, False)
+        asked = {one.name: replace(one, inactive_s=seen.inactive_s) for one in retention.retention(given).slots}
+        assert asked[seen.name] == seen
+    # the planner's numbers are these, and nobody else logs in
+    planner = PostgresPlanner(given, EventSettings.from_options(given, "run"))
+    measures = PlannerMeasures(given, planner)
+    monkeypatch.setattr(retention, "connect", lambda *_: pytest.fail("a second session"))
+    monkeypatch.setattr(planner, "retention", lambda: watch.seen)
+    measures.sample()
+    assert measures._content()["retention"]["level"] == 1
+    assert seen.name in {one["name"] for one in measures._content()["retention"]["slots"]}
+    measures.close()
+    planner.close()
+
+
+def test_a_watch_that_nobody_closes_ends_with_its_planner(kept: Database) -> None:
+    given = config(kept, **{"slot.watch.interval.ms": "100"})
+    before = set(threading.enumerate())
+    watches = [SlotWatch(given, lambda: connect(given), Threads())]
+    watches[0].start()
+    until(lambda: watches[0].seen is not None, "a look", 10)
+    (thread,) = [one for one in set(threading.enumerate()) - before if one.name == "tailrace-slot"]
+    watches.clear()
+    gc.collect()
+    until(lambda: not thread.is_alive(), "the thread's end", 10)

@@ -9,7 +9,7 @@ from contextlib import closing
 
 from tailrace.config import Config
 from tailrace.connectors.mongodb.server.connection import Address, connect
-from tailrace.connectors.retention import LogRetention
+from tailrace.log.retention import LogRetention
 
 
 def retention(config: Config) -> LogRetention:

@@ -42,6 +42,7 @@ from tailrace.events.event_settings import EventSettings
 from tailrace.log import contracts
 from tailrace.log.contracts import Offset, Task
 from tailrace.log.engine import LogEngine
+from tailrace.log.retention import LogRetention
 from tailrace.log.retrying import Retrying
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.snapshot.progress import Progress
@@ -407,6 +408,9 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         if running is not None:
             newest["snapshot"] = running
         return newest
+
+    def retention(self) -> LogRetention | None:
+        return self._watch.seen
 
     def close(self) -> None:
         self._watch.close()

@@ -6,12 +6,16 @@ Driver and planner; only reads, except `drop`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tailrace.config import Config
 from tailrace.connectors.postgres.log import invalidation
+from tailrace.connectors.postgres.server.connection import connect
 from tailrace.errors import PrerequisiteError
+from tailrace.log.retention import LogRetention, SlotState
 
 if TYPE_CHECKING:
     import psycopg
@@ -24,13 +28,16 @@ select max(setting::int8) filter (where name = 'max_slot_wal_keep_size') as most
 from pg_settings where name in ('max_slot_wal_keep_size', 'wal_keep_size')
 """
 _SLOTS = f"""
-select slot_name, slot_type, database, active_pid, temporary,
-  coalesce({_NOW} - restart_lsn, 0)::int8, coalesce({_NOW} - confirmed_flush_lsn, 0)::int8,
-  wal_status, safe_wal_size::int8, {invalidation.REASON},
-  extract(epoch from now() - (to_jsonb(s) ->> 'inactive_since')::timestamptz)::float8
-from pg_replication_slots s where %s::text is null or slot_name = %s
-order by 6 desc, 1
+select s.slot_name, s.slot_type, s.database, s.active_pid, s.temporary,
+  ({_NOW} - s.restart_lsn)::int8 as kept, ({_NOW} - s.confirmed_flush_lsn)::int8,
+  coalesce(s.wal_status, ''), s.safe_wal_size::int8, {invalidation.REASON},
+  extract(epoch from now() - (to_jsonb(s) ->> 'inactive_since')::timestamptz)::float8,
+  {{spilled}}
+from pg_replication_slots s {{statistics}}
+where %s::text is null or s.slot_name = %s
+order by kept desc nulls last, 1
 """
+_HAS_STATISTICS = 140_000
 # The oldest transactions that have written: a logical slot keeps the log from the beginning of the oldest one on.
 _WRITERS = """
 select 'prepared', gid, coalesce(extract(epoch from now() - prepared), 0)::float8, owner::text, ''
@@ -53,7 +60,9 @@ class SlotLog:
     `retained` are the bytes of log from the first one that the server keeps for it, `unconfirmed` those after the
     position that its reader has acknowledged. `limit` is the number of retained bytes at which the server, or the disk,
     ends it, and `room` the bytes until then; None: there is no limit. `reason` says why it cannot be read any more; ""
-    if it can. `idle_s` are the seconds since anybody read it; None if unknown.
+    if it can. `idle_s` are the seconds since anybody read it; None if unknown. `kept` is `retained`, or None if the
+    server keeps no log for it. `status` is the server's own word for the slot, `safe` the bytes that it names until it
+    loses log, and `spilled` bytes and transactions that decoding has written to the server's disk.
     """
 
     name: str
@@ -67,6 +76,10 @@ class SlotLog:
     room: int | None
     reason: str
     idle_s: float | None
+    kept: int | None = None
+    status: str = ""
+    safe: int | None = None
+    spilled: tuple[int | None, int | None] = (None, None)
 
     @property
     def percent(self) -> float | None:
@@ -81,16 +94,56 @@ def read(connection: psycopg.Connection[Any], config: Mapping[str, Any], name: s
     own = None if most is None or most < 0 else max(most, least or 0) << 20
     limits = [limit for limit in (own, given or None) if limit is not None]
     limit = min(limits, default=None)
+    has_statistics = connection.info.server_version >= _HAS_STATISTICS
+    query = _SLOTS.format(
+        spilled="t.spill_bytes, t.spill_txns" if has_statistics else "null, null",
+        statistics="left join pg_stat_replication_slots t using (slot_name)" if has_statistics else "",
+    )
     found = []
-    for row in connection.execute(_SLOTS.encode(), (name, name)).fetchall():
-        slot, kind, database, pid, temporary, retained, unconfirmed, _, safe, reason, idle_s = row
+    for row in connection.execute(query.encode(), (name, name)).fetchall():
+        slot, kind, database, pid, temporary, kept, unconfirmed, status, safe, reason, idle_s, *spilled = row
+        retained = kept or 0
         room = None if limit is None else max(limit - retained, 0)
         if safe is not None and own is not None:
             room = safe if room is None else min(room, safe)
         found.append(
-            SlotLog(slot, kind, database or "", pid, temporary, retained, unconfirmed, limit, room, reason, idle_s)
-        )
+            SlotLog(
+                slot, kind, database or "", pid, temporary, retained, unconfirmed or 0, limit, room, reason, idle_s,
+                kept, status, safe, (spilled[0], spilled[1]),
+            )
+        )  # fmt: skip
     return found
+
+
+def retention(config: Config) -> LogRetention:
+    """Ask the server for all of its slots, for metrics; see LogRetention."""
+    with closing(connect(config)) as connection:
+        return reported(read(connection, config), config)
+
+
+def reported(slots: Sequence[SlotLog], config: Mapping[str, Any], level: int | None = None) -> LogRetention:
+    """Return the slots of a server as metrics have them."""
+    return LogRetention(
+        tuple(
+            SlotState(
+                name=one.name,
+                is_own=one.name == config["slot.name"],
+                is_active=one.pid is not None,
+                status=one.status,
+                retained_bytes=one.kept,
+                unconfirmed_bytes=one.unconfirmed if one.kind == "logical" else None,
+                limit_bytes=one.limit,
+                safe_bytes=one.safe,
+                inactive_s=one.idle_s,
+                # a physical slot that was never used keeps no log either
+                invalidated=one.reason if one.kind == "logical" or one.status == "lost" else "",
+                spilled_bytes=one.spilled[0],
+                spilled_transactions=one.spilled[1],
+            )
+            for one in sorted(slots, key=lambda one: one.name)
+        ),
+        level=level,
+    )
 
 
 def causes(connection: psycopg.Connection[Any], slot: SlotLog) -> Iterator[tuple[str, str]]:

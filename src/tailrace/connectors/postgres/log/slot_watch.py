@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import uuid
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors.postgres.log import retention
 from tailrace.connectors.postgres.log.retention import Rate, SlotLog
 from tailrace.errors import PrerequisiteError
-from tailrace.process.runtime import Runtime, Thread
+from tailrace.log.retention import LogRetention
+from tailrace.process.runtime import Event, Runtime, Thread
 from tailrace.snapshot.incremental import Notification
 
 if TYPE_CHECKING:
@@ -46,13 +49,18 @@ class SlotWatch:
         self._before: SlotLog | None = None
         self._failure: PrerequisiteError | None = None
         self._news: deque[Notification] = deque()
+        self.seen: LogRetention | None = None
+        """The slots of the server at the latest look; None before the first, and while a look fails."""
         self._closed = runtime.event()
         self._thread: Thread | None = None
 
     def start(self) -> None:
         """Start the thread, once."""
         if self._thread is None and self._interval:
-            self._thread = self._runtime.start(self._run, "tailrace-slot")
+            run = functools.partial(_run, weakref.ref(self), self._connect, self._closed, self._interval)
+            self._thread = self._runtime.start(run, "tailrace-slot")
+            # a planner that nobody closes must not leave its thread and its session behind
+            weakref.finalize(self, self._closed.set)
 
     @property
     def holds_back(self) -> bool:
@@ -72,27 +80,16 @@ class SlotWatch:
     def close(self) -> None:
         self._closed.set()
 
-    def _run(self) -> None:
-        connection: psycopg.Connection[Any] | None = None
-        try:
-            while not self._closed.wait(self._interval):
-                try:
-                    if connection is None or connection.closed:
-                        connection = self._connect()
-                    self.look(connection)
-                except Exception as error:
-                    log.debug("no look at the slot: %s", type(error).__name__)
-                    if connection is not None:
-                        with suppress(Exception):
-                            connection.close()
-                    connection = None
-        finally:
-            if connection is not None:
-                connection.close()
-
     def look(self, connection: psycopg.Connection[Any]) -> None:
-        """Read the slot's state, and report a level that has changed."""
-        found = retention.read(connection, self._config, self._config["slot.name"])
+        """Read the state of the server's slots, and report a level of the query's own that has changed."""
+        every = retention.read(connection, self._config)
+        try:
+            self._judge(connection, [one for one in every if one.name == self._config["slot.name"]])
+        finally:
+            level = self._level if self._failure is None else STOPPED
+            self.seen = retention.reported(every, self._config, level)
+
+    def _judge(self, connection: psycopg.Connection[Any], found: Sequence[SlotLog]) -> None:
         if not found or found[0].reason:
             # the reader ends the query with its own error
             return
@@ -154,3 +151,29 @@ class SlotWatch:
             f"{text[0].upper()}{text[1:]}: slot.stop.percent is {percent}.{why}",
             f"{'; '.join(steps)}. Then start again with the same checkpoint.",
         )
+
+
+def _run(
+    owner: weakref.ref[SlotWatch], connect: Callable[[], psycopg.Connection[Any]], closed: Event, interval: float
+) -> None:
+    """Look at the slots every `interval` seconds until the owner is closed, or is gone."""
+    connection: psycopg.Connection[Any] | None = None
+    try:
+        while not closed.wait(interval):
+            watch = owner()
+            if watch is None:
+                return
+            try:
+                if connection is None or connection.closed:
+                    connection = connect()
+                watch.look(connection)
+            except Exception as error:
+                log.debug("no look at the slot: %s", type(error).__name__)
+                if connection is not None:
+                    with suppress(Exception):
+                        connection.close()
+                connection, watch.seen = None, None
+            del watch
+    finally:
+        if connection is not None:
+            connection.close()

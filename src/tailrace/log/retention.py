@@ -42,12 +42,14 @@ class LogRetention:
     """The slots of a server, or the ages of its log.
 
     `oldest_s` is the time of the oldest change that the log still has, in s since 1970, `kept_s` the seconds for which
-    the server keeps changes; None if the server does not tell.
+    the server keeps changes; None if the server does not tell. `level` says what the pipeline does about its slot: 0
+    nothing, 1 it has warned, 2 incremental snapshots wait, 3 it ends; None if it does not watch the slot.
     """
 
     slots: tuple[SlotState, ...] = ()
     oldest_s: float | None = None
     kept_s: float | None = None
+    level: int | None = None
 
 
 Retaining = Callable[[Config], LogRetention]
