@@ -82,7 +82,7 @@ def test_tables_that_are_not_kept_up_are_named(binlog_database: MySqlDatabase) -
     warned = texts(config, "warning")
     assert f"Tables without a key: {name}.keyless" in warned["keys"][0]
     assert any(f"{name}.old (MyISAM)" in text for text in warned["tables"])
-    assert any(f"cascades: {name}.child" in text for text in warned["tables"])
+    assert any(f"cascade: {name}.child" in text for text in warned["tables"])
     assert "must be texts" in texts(config, "error")["signals"][0]
 
 
