@@ -564,7 +564,7 @@ class Source(ABC, Generic[O, P, T]):
     """A database as one query sees it. Construction does no I/O.
 
     `memory` lists the objects that are rolled back when a call fails (see `Undo`). All methods but `called`,
-    `has_kept`, `status` and `close` run within `called`, and raise TailraceError or errors that it translates.
+    `recover`, `status` and `close` run within `called`, and raise TailraceError or errors that it translates.
     """
 
     snapshots: Snapshots[O]
@@ -577,8 +577,8 @@ class Source(ABC, Generic[O, P, T]):
         `work` may run again after an error, since a failed run changes nothing.
         """
 
-    def has_kept(self) -> bool:
-        """Return True if the sessions can be used for another try. Called after a failed call.
+    def recover(self) -> bool:
+        """Make the source usable after a failed call. Return True if its sessions can be used for another try.
 
         If they cannot, the source gives up everything that was begun and returns False. The engine then starts anew, as
         after a crash.
@@ -590,9 +590,10 @@ class Source(ABC, Generic[O, P, T]):
         """Prepare the server, and raise if it cannot be read. Called before everything else, at each beginning."""
 
     @abstractmethod
-    def lost(self, since: O) -> str:
-        """Return the reason why the log no longer reaches `since`, as a sentence; "" if it does.
+    def clear_lost(self, since: O) -> str:
+        """Clear away what is left of a lost position, such as a slot that can no longer be read.
 
+        Return the reason why the log no longer reaches `since`, as a sentence; "" if it does, and nothing is cleared.
         Called only in snapshot modes that mend a lost position.
         """
 

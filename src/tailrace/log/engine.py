@@ -184,8 +184,8 @@ class LogEngine(Generic[O, P, T]):
             with self._undo.on_failure():
                 yield
         except BaseException:
-            has_kept = self._source.has_kept()
-            if not has_kept or (self._log is not None and self._log.has_failed):
+            is_usable = self._source.recover()
+            if not is_usable or (self._log is not None and self._log.has_failed):
                 self._close_log()
                 self._memory.begun = False
             raise
@@ -338,7 +338,7 @@ class LogEngine(Generic[O, P, T]):
             return None
         self._source.prepare(since)
         is_running = since.snapshot is not None and not since.snapshot.is_complete
-        reason = self._source.lost(since) if self._mode.mends and not since.is_initial else ""
+        reason = self._source.clear_lost(since) if self._mode.mends and not since.is_initial else ""
         each = self._mode.reads == "each start" and not self._memory.has_started
         wanted = each or (self._mode.reads == "once" and since.is_initial)
         first = None

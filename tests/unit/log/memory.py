@@ -156,13 +156,13 @@ class Memory(Source[Place, At, int], OpenLog[Place, At, int], Snapshots[Place]):
     def called(self, work: Callable[[], Result]) -> Result:
         return work()
 
-    def has_kept(self) -> bool:
+    def recover(self) -> bool:
         return self.keeps
 
     def prepare(self, since: Place) -> None:
         self._tell("prepare")
 
-    def lost(self, since: Place) -> str:
+    def clear_lost(self, since: Place) -> str:
         return self.why_lost
 
     def first(self) -> Place:

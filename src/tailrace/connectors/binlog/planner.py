@@ -122,7 +122,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
     def called(self, work: Callable[[], contracts.Result]) -> contracts.Result:
         return explained(work)()
 
-    def has_kept(self) -> bool:
+    def recover(self) -> bool:
         self.snapshots.begin_anew()
         if self.incremental is not None:
             self.incremental.close()
@@ -161,7 +161,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         guard_number(self._config, len(self._captured()))
         self._is_prepared = True
 
-    def lost(self, since: BinlogOffset) -> str:
+    def clear_lost(self, since: BinlogOffset) -> str:
         try:
             self._demand(since.log)
         except PositionLost as error:

@@ -102,14 +102,14 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
     # --- the start -----------------------------------------------------------------------------------------------
 
     def prepare(self, since: TablesOffset) -> None:
-        reason = "" if since.is_initial or self._mends else self.lost(since)
+        reason = "" if since.is_initial or self._mends else self.clear_lost(since)
         if reason:
             raise PositionLost(
                 reason,
                 "Start again with a new checkpoint, or with snapshot.mode=when_needed, which takes a new snapshot.",
             )
 
-    def lost(self, since: TablesOffset) -> str:
+    def clear_lost(self, since: TablesOffset) -> str:
         missing = sorted(set(since.databases) ^ set(self._databases))
         if missing:
             raise ConfigError(

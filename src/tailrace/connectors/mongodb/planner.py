@@ -193,7 +193,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, Position]):
             and client[one[0]][one[1]].find_one({}, {"_id": 1}) is not None
         ]
 
-    def lost(self, since: MongoOffset) -> str:
+    def clear_lost(self, since: MongoOffset) -> str:
         try:
             self._demand(since.log)
         except PositionLost as error:

@@ -136,7 +136,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         self._watch.demand()
         return connections.explained(work)()
 
-    def has_kept(self) -> bool:
+    def recover(self) -> bool:
         self.snapshots.begin_anew()
         if self.incremental is not None:
             self.incremental.close()
@@ -261,16 +261,14 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, LogPosition])
         covered = coverage.read(control, self._config, captured, as_it_is=True)
         return [entry for entry in captured if entry[0] in covered and not covered[entry[0]].is_unlogged]
 
-    def lost(self, since: PostgresOffset) -> str:
-        """Return why the log cannot be read on from `since`, as a sentence; "" if it can.
-
-        A slot that cannot be read any more is dropped.
-        """
+    def clear_lost(self, since: PostgresOffset) -> str:
+        """Drop the slot if it can no longer be read. Return why the log cannot be read on from `since`, as a sentence;
+        "" if it can."""
         if self._stock.is_republished(self._connect(), since.inventory):
             slots.drop(self._connect(), self._config["slot.name"])
             return f"the publication {self._config['publication.name']} was dropped and made again."
         reached, connect = since.reached_lsn, self._outside.connect
-        reason = slots.lost_position(self._connect(), self._config, since.log, since.server, reached, connect)
+        reason = slots.clear_lost_position(self._connect(), self._config, since.log, since.server, reached, connect)
         return f"{reason}." if reason else ""
 
     def first(self) -> PostgresOffset:

@@ -52,7 +52,7 @@ class ToySource(Source[ToyOffset, Line, Line]):
     def prepare(self, since: ToyOffset) -> None:
         database.lines(self._path)
 
-    def lost(self, since: ToyOffset) -> str:
+    def clear_lost(self, since: ToyOffset) -> str:
         return "" if since.log <= self.present() else "The log has become shorter."
 
     def first(self) -> ToyOffset:

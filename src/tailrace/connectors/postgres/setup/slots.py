@@ -62,7 +62,7 @@ def find_slot(connection: psycopg.Connection[Any], config: Mapping[str, Any]) ->
     return confirmed(int(stands))
 
 
-def lost_position(
+def clear_lost_position(
     connection: psycopg.Connection[Any],
     config: Mapping[str, Any],
     position: LogPosition,
@@ -70,10 +70,10 @@ def lost_position(
     reached_lsn: int,
     connect: Connect,
 ) -> str:
-    """Return why the slot does not lead on from `position`, as the beginning of a sentence; empty if it does.
+    """Drop the slot if the server has invalidated it, so that it can be created anew.
 
-    The log of `server` was delivered up to `reached_lsn`, which after a snapshot is ahead of the position. A slot that
-    the server has invalidated is dropped, so that it can be created anew.
+    Return why the slot does not lead on from `position`, as the beginning of a sentence; empty if it does. The log of
+    `server` was delivered up to `reached_lsn`, which after a snapshot is ahead of the position.
     """
     name = config["slot.name"]
     stands = find_slot(connection, config)
