@@ -9,8 +9,7 @@ import pytest
 
 from tailrace.config import TableFilter
 from tailrace.connectors.postgres.schema import coverage
-from tailrace.connectors.postgres.schema.captured import captured_tables
-from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.catalog import Catalog, captured_tables
 from tailrace.connectors.postgres.schema.coverage import Coverage
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.registry import parse

@@ -10,8 +10,7 @@ import pytest
 
 from tailrace.config import TableFilter
 from tailrace.connectors.postgres.schema import coverage
-from tailrace.connectors.postgres.schema.captured import captured_tables
-from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.catalog import Catalog, captured_tables
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.causes import out_of_locks
 from tailrace.connectors.postgres.server.connection import Address, connect

@@ -9,8 +9,7 @@ from tailrace.columns.batch import position_text
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.captured import Captured
 from tailrace.connectors.postgres.log.form import FORM
-from tailrace.connectors.postgres.schema.captured import captured_tables
-from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.catalog import Catalog, captured_tables
 from tailrace.connectors.postgres.schema.coverage import carried
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.snapshot.session import locking

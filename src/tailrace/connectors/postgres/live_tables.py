@@ -8,8 +8,7 @@ from typing import Any
 
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.schema.captured import captured_tables
-from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.catalog import Catalog, captured_tables
 from tailrace.connectors.postgres.server.connection import connect, explained
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.table import TableId
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.outset import Look
-from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
-from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.catalog import CapturedTable, Catalog, captured_tables
 from tailrace.connectors.postgres.schema.inventory import publication_of
 from tailrace.connectors.postgres.server.connection import connect, explained
 from tailrace.connectors.postgres.snapshot.session import qualified, quoted

@@ -24,8 +24,7 @@ from tailrace.connectors.postgres.log_session import PostgresLogSession, paralle
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLsn, lsn_text
 from tailrace.connectors.postgres.schema import coverage
-from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
-from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.catalog import CapturedTable, Catalog, captured_tables
 from tailrace.connectors.postgres.schema.coverage import Carried, carried
 from tailrace.connectors.postgres.schema.history import History, SchemaHistory
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog

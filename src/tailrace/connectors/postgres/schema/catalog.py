@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import Column, TableId, TableSchema
+from tailrace.config import TableFilter
 from tailrace.connectors.postgres.schema.evolution import (
     FIRST_USER_OID,
     Present,
@@ -136,6 +137,14 @@ from pg_catalog.pg_enum e where e.enumtypid = any(%s::oid[]) group by e.enumtypi
 """
 
 _KINDS = {"b": "base", "e": "enum", "d": "domain", "c": "composite", "r": "range", "m": "range", "p": "unknown"}
+
+CapturedTable = tuple[int, TableId, str]
+"""A table's oid, name and kind, as `Catalog.tables` lists it."""
+
+
+def captured_tables(tables: Sequence[CapturedTable], lists: TableFilter) -> list[CapturedTable]:
+    """Return the tables that the include and exclude lists leave, ordered by name."""
+    return [entry for entry in tables if lists.includes(entry[1].schema, entry[1].table)]
 
 
 class Catalog:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config
 from tailrace.connectors.findings import Finding, Level, demanded, listed
-from tailrace.connectors.postgres.schema.captured import CapturedTable
+from tailrace.connectors.postgres.schema.catalog import CapturedTable
 from tailrace.connectors.postgres.server.causes import HIDES, SHOW
 from tailrace.errors import PrerequisiteError
 from tailrace.events.event_settings import EventSettings

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
 from tailrace.connectors.findings import listed
-from tailrace.connectors.postgres.schema.captured import CapturedTable
+from tailrace.connectors.postgres.schema.catalog import CapturedTable
 from tailrace.connectors.postgres.schema.coverage import Coverage
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.config.filters import table_name
 from tailrace.connectors.advice import ROLE, excessive, in_the_clear
 from tailrace.connectors.findings import SHOWN, Finding
-from tailrace.connectors.postgres.schema.captured import CapturedTable
+from tailrace.connectors.postgres.schema.catalog import CapturedTable
 from tailrace.connectors.postgres.snapshot.session import qualified, quoted
 
 if TYPE_CHECKING:

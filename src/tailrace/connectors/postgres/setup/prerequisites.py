@@ -19,8 +19,7 @@ from tailrace.connectors.findings import Finding, Level, collisions, demanded, l
 from tailrace.connectors.postgres.log import invalidation
 from tailrace.connectors.postgres.log.identity import NAME_PRIMARY
 from tailrace.connectors.postgres.schema import coverage
-from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
-from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.catalog import CapturedTable, Catalog, captured_tables
 from tailrace.connectors.postgres.server.causes import more_locks
 from tailrace.connectors.postgres.server.connection import connect, explained
 from tailrace.connectors.postgres.setup.advice import advice

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.table import TableId
 from tailrace.config import Config
 from tailrace.config.expressions import compile_expression
-from tailrace.connectors.postgres.schema.captured import CapturedTable
+from tailrace.connectors.postgres.schema.catalog import CapturedTable
 from tailrace.connectors.postgres.snapshot.session import qualified, quoted
 from tailrace.errors import ConfigError, PrerequisiteError
 

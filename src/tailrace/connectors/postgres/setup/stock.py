@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.findings import demanded, listed
 from tailrace.connectors.postgres.schema import coverage, inventory
-from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
-from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.catalog import CapturedTable, Catalog, captured_tables
 from tailrace.connectors.postgres.schema.inventory import Inventory
 from tailrace.connectors.postgres.setup import publications
 from tailrace.connectors.postgres.snapshot.session import only, qualified

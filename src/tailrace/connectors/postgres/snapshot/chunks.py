@@ -17,8 +17,7 @@ from tailrace.config import Config, TableFilter
 from tailrace.connectors.postgres.log.identity import flushed_present, waiting
 from tailrace.connectors.postgres.log.reading import Environment
 from tailrace.connectors.postgres.protocol.position import TargetLsn
-from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
-from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.catalog import CapturedTable, Catalog, captured_tables
 from tailrace.connectors.postgres.schema.coverage import EVERYTHING, carried
 from tailrace.connectors.postgres.schema.history import History
 from tailrace.connectors.postgres.server import connection as connections

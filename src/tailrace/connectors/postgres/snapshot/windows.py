@@ -24,8 +24,7 @@ from tailrace.connectors.postgres.log.indexed_run import Rows
 from tailrace.connectors.postgres.log.row_log import PostgresRowLog
 from tailrace.connectors.postgres.log.visible import Streamed, Visible
 from tailrace.connectors.postgres.protocol.position import FlushedLsn, lsn_text, transactions_of
-from tailrace.connectors.postgres.schema.captured import CapturedTable
-from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.catalog import CapturedTable, Catalog
 from tailrace.connectors.postgres.schema.coverage import Carried
 from tailrace.connectors.postgres.server.causes import deliberate
 from tailrace.connectors.postgres.server.connection import OWN_HERE, hold_open, is_lost
