@@ -18,10 +18,9 @@ from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.history import Attributes, Change, ColumnFacts, History, IndexFacts
 from tailrace.connectors.registry import read as read_file
 from tailrace.errors import PositionLost
-from tailrace.snapshot.channel import parse
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, requested
 from tailrace.snapshot.progress import Progress
-from tailrace.snapshot.signals import ExecuteSnapshot, MalformedSignal, StopSnapshot, read, resolve
+from tailrace.snapshot.signals import ExecuteSnapshot, MalformedSignal, StopSnapshot, from_json, read, resolve
 from tests.fuzz.machine import Difference, Target
 
 _OFFSETS: tuple[Any, ...] = (PostgresOffset, MongoOffset, TablesOffset)
@@ -107,7 +106,7 @@ _TABLES = [("public", "orders"), ("public", "My.Table"), ("inventory", "a" * 60)
 def _run_signal(data: bytes) -> object:
     """Any signal is carried out or reported as malformed."""
     try:
-        action = read(parse(data, "here-0"))
+        action = read(from_json(data, "here-0"))
         if isinstance(action, ExecuteSnapshot):
             found, _ = resolve(action.collections, _TABLES)
             return len(requested(action, found))

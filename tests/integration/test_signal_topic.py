@@ -12,9 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tailrace.config import Config
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
-from tailrace.snapshot.channel import Polled
 from tailrace.snapshot.kafka import KafkaChannel, send
-from tailrace.snapshot.signals import Signal
+from tailrace.snapshot.signals import Polled, Signal
 from tests.fix_kafka import Kafka
 from tests.waiting import until
 

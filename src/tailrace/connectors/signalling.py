@@ -15,9 +15,8 @@ from typing import Any
 from tailrace.config import Config
 from tailrace.errors import ConfigError
 from tailrace.snapshot import signals
-from tailrace.snapshot.channel import written
 from tailrace.snapshot.conditions import FORBIDDEN
-from tailrace.snapshot.signals import MalformedSignal, Signal
+from tailrace.snapshot.signals import MalformedSignal, Signal, to_json
 
 _ORDER = ("source", "kafka", "file")
 
@@ -180,7 +179,7 @@ def append(path: Path, signal: Signal) -> None:
             if size:
                 file.seek(size - 1)
                 broken = file.read(1) != b"\n"
-            file.write(f"{chr(10) * broken}{written(signal)}\n".encode())
+            file.write(f"{chr(10) * broken}{to_json(signal)}\n".encode())
     except OSError as error:
         raise ConfigError(
             f"The file {path} of signal.file cannot be written: {error.strerror}.", "Check its name and its rights."

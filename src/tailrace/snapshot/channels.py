@@ -11,13 +11,28 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tailrace.errors import ConfigError
-from tailrace.snapshot.channel import Channel, Polled, parse
-from tailrace.snapshot.signals import MalformedSignal, Signal
+from tailrace.snapshot.signals import MalformedSignal, Polled, Signal, from_json
 
 log = logging.getLogger("tailrace")
+
+
+class Channel(Protocol):
+    """One source of signals. `name` is its word in `signal.enabled.channels`."""
+
+    name: str
+
+    def poll(self, position: int | None) -> Polled:
+        """Return what has come since `position`, in order; empty if there is nothing new.
+
+        The same position gives the same result again. `position` None: the channel has never been read, and the result
+        says where it begins. Raises ConfigError for a channel that can never work.
+        """
+        ...
+
+    def close(self) -> None: ...
 
 
 class FileChannel:
@@ -53,7 +68,7 @@ class FileChannel:
             ended = line.endswith((b"\n", b"\r"))
             if line.strip():
                 try:
-                    found.append((parse(line.removeprefix(b"\xef\xbb\xbf"), f"{self._path.name}-{place}"), start))
+                    found.append((from_json(line.removeprefix(b"\xef\xbb\xbf"), f"{self._path.name}-{place}"), start))
                     continue
                 except MalformedSignal as fault:
                     if not ended:

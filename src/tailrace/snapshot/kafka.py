@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import ConfigError, ConnectionFailed
 from tailrace.process.installation import pip_install
-from tailrace.snapshot.channel import Polled, parse, written
-from tailrace.snapshot.signals import MalformedSignal, Signal
+from tailrace.snapshot.signals import MalformedSignal, Polled, Signal, from_json, to_json
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
@@ -142,7 +141,7 @@ class KafkaChannel:
             return None
         text = value.encode() if isinstance(value, str) else value
         try:
-            return parse(bytes(text), f"{self._topic}-{offset}")  # type: ignore[call-overload]
+            return from_json(bytes(text), f"{self._topic}-{offset}")  # type: ignore[call-overload]
         except MalformedSignal as fault:
             log.warning("a record of %s at offset %d is not a signal and is skipped: %s", self._topic, offset, fault)
             return None
@@ -179,7 +178,7 @@ def send(config: Mapping[str, Any], signal: Signal) -> None:
         _partitions(producer, topic)
         producer.produce(
             topic,
-            written(signal).encode(),
+            to_json(signal).encode(),
             str(config["topic.prefix"]).encode(),
             partition=0,
             on_delivery=lambda error, _: faults.append(error) if error is not None else None,

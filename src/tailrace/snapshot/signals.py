@@ -36,6 +36,10 @@ class Signal:
     data: str | None
 
 
+Polled = list[tuple[Signal | None, int]]
+"""Signals of a channel, each with the position after it; None if only the position moves."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExecuteSnapshot:
     """Read the tables that `collections` name; `conditions` are `(expression or name, SQL)` for some of them."""
@@ -329,3 +333,40 @@ def resolve(entries: Sequence[str], tables: Sequence[tuple[str, str]]) -> tuple[
 def matching(entry: str, tables: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the tables that one entry names. Raises MalformedSignal like Finder."""
     return Finder(tables).named(entry)
+
+
+# --- signals as JSON --------------------------------------------------------------------------------------------------
+
+
+def from_json(text: bytes, name: str) -> Signal:
+    """Return the signal of a JSON object with `type` and optionally `id` (default: `name`) and `data`.
+
+    `data` is an object or its JSON as text. Raises MalformedSignal with what is wrong, but without the content.
+    """
+    if len(text) > LONGEST_DATA:
+        raise MalformedSignal(f"it has more than {LONGEST_DATA:,} bytes")
+    try:
+        fields = json.loads(text.decode())
+    except (ValueError, RecursionError):
+        raise MalformedSignal("it is not JSON in UTF-8") from None
+    if not isinstance(fields, dict):
+        raise MalformedSignal("it is not a JSON object")
+    id_, kind, data = fields.get("id"), fields.get("type"), fields.get("data")
+    if not isinstance(kind, str) or not kind:
+        raise MalformedSignal("it has no type")
+    if isinstance(id_, bool) or not isinstance(id_, str | int | None):
+        raise MalformedSignal("its id is not a text")
+    if not isinstance(data, str | dict | None):
+        raise MalformedSignal("its data are neither an object nor a text")
+    try:
+        return Signal(name if id_ is None else str(id_), kind, json.dumps(data) if isinstance(data, dict) else data)
+    except (ValueError, RecursionError):
+        raise MalformedSignal("its data are nested too deeply") from None
+
+
+def to_json(signal: Signal) -> str:
+    """Return the JSON object, on one line, from which `from_json` makes `signal`."""
+    fields: dict[str, Any] = {"id": signal.id, "type": signal.type}
+    if signal.data is not None:
+        fields["data"] = json.loads(signal.data)
+    return json.dumps(fields, ensure_ascii=False)

@@ -23,9 +23,8 @@ from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, SinkError, TailraceError
 from tailrace.monitoring.failures import cause
 from tailrace.sinks.kafka import KafkaSink
-from tailrace.snapshot.channel import Polled
 from tailrace.snapshot.kafka import KafkaChannel, send
-from tailrace.snapshot.signals import Signal
+from tailrace.snapshot.signals import Polled, Signal
 from tests.integration.tls.conftest import Files
 from tests.servers.jars import Unavailable
 from tests.servers.kafka import SCRAM, Broker, Security, fetch
