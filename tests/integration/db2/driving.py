@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tailrace.connectors.changetables.start import planner
+from tailrace.connectors.changetables.planner import planner
 from tailrace.connectors.registry import parse
 from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Planner

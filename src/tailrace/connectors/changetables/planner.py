@@ -9,6 +9,7 @@ from collections.abc import Callable
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.config.processors import processors
+from tailrace.connectors.changetables import loading
 from tailrace.connectors.changetables.chunking import ChunkedSnapshots
 from tailrace.connectors.changetables.coverage import carried
 from tailrace.connectors.changetables.dialect import Dialect
@@ -204,3 +205,13 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
     def close(self) -> None:
         self._lose()
         self._incremental.close()
+
+
+def planner(config: Config, settings: EventSettings) -> ChangeTablesPlanner:
+    """Return the planner for Spark's source. Raises ConfigError for options that contradict each other."""
+    if settings.blocks and config["snapshot.isolation.mode"] == "read_uncommitted":
+        raise ConfigError(
+            "snapshot.isolation.mode = read_uncommitted shows rows that are not committed: tables would keep them.",
+            "Set another mode for a sink of tables.",
+        )
+    return ChangeTablesPlanner(config, settings, loading.dialect(config), loading.form(config.connector))

@@ -29,7 +29,7 @@ CONNECTOR = Descriptor(
     ),
     names=("db2", "db2connector"),
     options=f"{_ROOM}.options:OPTIONS",
-    planner=f"{_CHANGE_TABLES}.start:planner",
+    planner=f"{_CHANGE_TABLES}.planner:planner",
     prerequisites=f"{_ROOM}.setup.prerequisites",
     send_signal=f"{_CHANGE_TABLES}.snapshot.signalling:send",
     describe=f"{_CHANGE_TABLES}.status:describe",
