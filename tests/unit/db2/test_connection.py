@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.changetables.log.fetching import FIRST_FETCH
+from tailrace.connectors.changetables.dialect import FIRST_FETCH
 from tailrace.connectors.db2.server import connection
 from tailrace.connectors.db2.server.connection import FETCH, Connection
 from tailrace.errors import TailraceError

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tailrace.connectors.changetables.log.fetching import FIRST_FETCH, next_fetch
+from tailrace.connectors.changetables.dialect import FIRST_FETCH, next_fetch
 from tailrace.connectors.sqlserver.dialect import SqlServerSession
 
 

@@ -16,6 +16,7 @@ from tailrace.config import Config
 from tailrace.config.expressions import compile_expression
 from tailrace.config.timezone import timezone
 from tailrace.connectors.changetables.dialect import (
+    FIRST_FETCH,
     CaptureTable,
     ChangeRows,
     CommitTimes,
@@ -24,8 +25,8 @@ from tailrace.connectors.changetables.dialect import (
     Key,
     KeyRange,
     Position,
+    next_fetch,
 )
-from tailrace.connectors.changetables.log.fetching import FIRST_FETCH, next_fetch
 from tailrace.connectors.changetables.position import Newest, following, nothing, preceding
 from tailrace.connectors.sqlserver.server import catalog, ranges, statements
 from tailrace.connectors.sqlserver.server.connection import close, connect

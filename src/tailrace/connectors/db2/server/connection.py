@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config.credentials import Credential
-from tailrace.connectors.changetables.log.fetching import FIRST_FETCH, next_fetch
+from tailrace.connectors.changetables.dialect import FIRST_FETCH, next_fetch
 from tailrace.connectors.db2.server.driver import driver_properties
 from tailrace.errors import ConnectionFailed, PrerequisiteError, StatementCutOff, TailraceError
 from tailrace.process.installation import pip_install
