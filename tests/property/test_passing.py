@@ -15,7 +15,7 @@ from tailrace.columns.blocks import EVERY, LAST, read
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.changetables.dialect import DELETE, INSERT, ChangeRows
 from tailrace.connectors.changetables.log.rows import Assembly, Times, together, whole
-from tailrace.connectors.db2.form import FORM
+from tailrace.connectors.db2.values.conversions import FORM
 from tailrace.connectors.registry import parse
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import to_rows

@@ -19,7 +19,7 @@ from tailrace.connectors.mongodb.records import partition
 from tailrace.connectors.mongodb.records.segment import OPLOG
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
-from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
+from tailrace.connectors.sqlserver.values.conversions import FORM as SQL_SERVER
 from tailrace.events.control_records import boundary_rows, heartbeat_row, message_rows, notification_rows
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import ChangePlace

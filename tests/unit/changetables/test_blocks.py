@@ -16,7 +16,7 @@ from tailrace.connectors.changetables.dialect import AFTER, BEFORE, DELETE, INSE
 from tailrace.connectors.changetables.log.rows import Assembly, Times
 from tailrace.connectors.changetables.log.tasks import changed
 from tailrace.connectors.registry import parse
-from tailrace.connectors.sqlserver.form import FORM
+from tailrace.connectors.sqlserver.values.conversions import FORM
 from tailrace.errors import ConversionError
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import to_rows

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.columns import CapturedTransactions, ChangeBatch, Column, TableId, TableSchema
-from tailrace.connectors.db2.form import FORM as DB2
-from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
+from tailrace.connectors.db2.values.conversions import FORM as DB2
+from tailrace.connectors.sqlserver.values.conversions import FORM as SQL_SERVER
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.record_assembly import to_rows
 from tests.unit.events.changes import Row, image

@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.columns import CapturedTransactions, ChangeBatch, Column, Marker, TableId, TableSchema, Transactions
-from tailrace.connectors.db2.form import FORM as DB2
+from tailrace.connectors.db2.values.conversions import FORM as DB2
 from tailrace.connectors.postgres.log.form import FORM as POSTGRES
 from tailrace.connectors.registry import parse
-from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
+from tailrace.connectors.sqlserver.values.conversions import FORM as SQL_SERVER
 from tailrace.events.admission import Admission
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.mapping import SourceForm

@@ -7,7 +7,7 @@ import pytest
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
-from tailrace.connectors.sqlserver.form import FORM as CAPTURED
+from tailrace.connectors.sqlserver.values.conversions import FORM as CAPTURED
 from tailrace.errors import ConfigError
 from tailrace.events.admission import Admission
 from tailrace.events.event_settings import EventSettings

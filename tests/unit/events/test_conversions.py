@@ -19,8 +19,8 @@ import pyarrow as pa
 import pytest
 
 from tailrace.columns import Column, TableId, TableSchema
-from tailrace.connectors.db2.form import FORM as DB2
-from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
+from tailrace.connectors.db2.values.conversions import FORM as DB2
+from tailrace.connectors.sqlserver.values.conversions import FORM as SQL_SERVER
 from tailrace.events.captured import CapturedForm
 from tailrace.events.event_settings import EventSettings
 from tailrace.values.conversion import ColumnPlan

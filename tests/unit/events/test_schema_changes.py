@@ -16,8 +16,8 @@ import pytest
 
 from tailrace.columns import ROW_SCHEMA, Column, Marker, TableId, TableSchema
 from tailrace.columns.logical import LogicalType
-from tailrace.connectors.db2.form import FORM as DB2
-from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
+from tailrace.connectors.db2.values.conversions import FORM as DB2
+from tailrace.connectors.sqlserver.values.conversions import FORM as SQL_SERVER
 from tailrace.events import control_records, names, schema_changes
 from tailrace.events.captured import CapturedForm
 from tailrace.events.event_settings import EventSettings

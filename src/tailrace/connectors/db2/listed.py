@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tailrace.columns import Column
-from tailrace.connectors.db2.form import FORM
+from tailrace.connectors.db2.values.conversions import FORM
 from tailrace.connectors.db2.values.declaration import modifier
 
 __all__ = ["FORM", "LISTED"]

@@ -46,7 +46,7 @@ CONNECTOR = Descriptor(
     ),
     requirement="tailrace[sqlserver]",
     dialect=f"{_ROOM}.dialect:dialect",
-    form=f"{_ROOM}.form:FORM",
+    form=f"{_ROOM}.values.conversions:FORM",
     listed=f"{_ROOM}.listed",
     captured=f"{_CHANGE_TABLES}.captured:captured",
     compared=f"{_ROOM}.verify_source:compared",

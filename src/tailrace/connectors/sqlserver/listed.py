@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tailrace.columns import Column
-from tailrace.connectors.sqlserver.form import FORM
+from tailrace.connectors.sqlserver.values.conversions import FORM
 from tailrace.connectors.sqlserver.values.declaration import modifier
 
 __all__ = ["FORM", "LISTED"]

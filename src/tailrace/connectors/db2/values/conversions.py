@@ -13,6 +13,7 @@ from tailrace.connectors.db2.values import declared
 from tailrace.connectors.db2.values.declaration import BYTES, TEXTS, precision_and_scale
 from tailrace.connectors.db2.values.defaults import default_value
 from tailrace.events import column_plans
+from tailrace.events.captured import CapturedForm
 from tailrace.events.column_plans import Types
 from tailrace.events.event_settings import EventSettings
 from tailrace.values.conversion import Conversion
@@ -58,3 +59,6 @@ _TYPES: dict[str, Callable[[Column, EventSettings], Conversion | None]] = {
 }
 
 TYPES = Types(conversion, default_value, lambda column: column.nullable, declared)
+
+FORM = CapturedForm(TYPES, declared, serial=False)
+"""Db2's own part of events: change_lsn and commit_lsn in source blocks, and its types."""

@@ -13,6 +13,7 @@ from tailrace.connectors.sqlserver.values import declared
 from tailrace.connectors.sqlserver.values.declaration import precision_and_scale
 from tailrace.connectors.sqlserver.values.defaults import default_value
 from tailrace.events import column_plans
+from tailrace.events.captured import CapturedForm
 from tailrace.events.column_plans import Types
 from tailrace.events.event_settings import EventSettings
 from tailrace.values.conversion import Conversion
@@ -64,3 +65,6 @@ _TYPES: dict[str, Callable[[Column, EventSettings], Conversion]] = {
 }
 
 TYPES = Types(conversion, default_value, lambda column: column.nullable, declared)
+
+FORM = CapturedForm(TYPES, declared, serial=True)
+"""SQL Server's own part of events: change_lsn, commit_lsn and event_serial_no in source blocks, and its types."""
