@@ -260,6 +260,9 @@ def _close_input(spark: SparkSession) -> bool:
     process = getattr(spark.sparkContext._gateway, "proc", None)
     if process is None or process.stdin is None:
         return False
+    from tailrace.spark.processes import release
+
+    release(spark.sparkContext._gateway)
     with suppress(OSError):
         process.stdin.close()
     return True

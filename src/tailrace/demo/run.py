@@ -336,9 +336,12 @@ def _command() -> str:
 
 def _end_java(spark: Any) -> None:
     """Stop the session, and wait for its JVM to end: it would outlive this process by a moment."""
+    from tailrace.spark.processes import release
+
     gateway = spark.sparkContext._gateway
     try:
         spark.stop()
+        release(gateway)
         gateway.shutdown()
     finally:
         process = getattr(gateway, "proc", None)

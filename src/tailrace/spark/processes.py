@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import threading
 from typing import TYPE_CHECKING, Any
 
+from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, FinalizerWorker  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from tailrace.errors import JvmLost, ProcessLost
@@ -18,7 +20,7 @@ _OUT_OF_MEMORY = 52
 """Exit code of Spark's JVM when its heap is used up."""
 
 _GRACE_S = 10.0
-"""Seconds within which a JVM that no longer answers must end to count as lost."""
+"""Seconds within which a JVM answers, or must end to count as lost."""
 
 _AGAIN = "Start again: the pipeline goes on from its checkpoint"
 _MEMORY = "give it or the machine more, or make batches smaller (max.batch.size)"
@@ -80,6 +82,21 @@ def jvm_lost(error: BaseException) -> JvmLost | None:
     except subprocess.TimeoutExpired:
         return None
     return lost(code)
+
+
+def release(gateway: Any) -> None:
+    """Tell the JVM of `gateway`, which is about to end, of no more dropped objects.
+
+    A thread of py4j tells it of each Java object that Python no longer uses. If the JVM ended meanwhile, py4j would
+    log the failed call on stderr. Returns when this thread has ended.
+    """
+    pending = getattr(gateway._gateway_client, "finalizer_deque", None)
+    if pending is None:
+        return
+    pending.append(SHUTDOWN_FINALIZER_WORKER)
+    for thread in threading.enumerate():
+        if isinstance(thread, FinalizerWorker) and thread.deque is pending:
+            thread.join(_GRACE_S)
 
 
 def lost(code: int) -> JvmLost:

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.types import StructType
 
+from tailrace.spark.processes import release
 from tailrace.spark.session import session
 from tailrace.spark.startup.archive import COMMAND
 from tailrace.spark.startup.warm import load_modules
@@ -89,8 +90,10 @@ def main(folder: Path, options: str) -> int:
     frame = spark.readStream.format("training").load()
     frame = frame.observe("training", expr("max(source_ts) as newest"), expr("count_if(op = 'quarantine') as aside"))
     _run(frame, folder)
-    process = SparkContext._gateway.proc  # type: ignore[union-attr]
+    gateway: Any = SparkContext._gateway
+    process = gateway.proc
     spark.stop()
+    release(gateway)
     # the JVM ends with its standard input
     process.stdin.close()
     return int(process.wait(_PATIENCE_S))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.clientserver import FinalizerWorker  # type: ignore[import-untyped]
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
-from tailrace.spark.processes import jvm_lost, lost, process_lost
+from tailrace.spark.processes import jvm_lost, lost, process_lost, release
+from tests.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -92,3 +95,19 @@ def test_a_worker_is_known_by_what_spark_says() -> None:
     assert crashed is not None
     assert crashed.message.startswith("A Python worker of Spark has ended")
     assert crashed.exit_code == 10
+
+
+def test_a_jvm_that_is_about_to_end_is_told_of_no_dropped_object() -> None:
+    told: list[str] = []
+    client = SimpleNamespace(finalizer_deque=deque(), garbage_collect_object=lambda name, _: told.append(name))
+    worker = FinalizerWorker(client.finalizer_deque)
+    worker.daemon = True
+    worker.start()
+    client.finalizer_deque.appendleft((client, "before"))
+    until(lambda: told, "the thread of py4j")
+    release(SimpleNamespace(_gateway_client=client))
+    assert not worker.is_alive()
+    client.finalizer_deque.appendleft((client, "after"))
+    assert told == ["before"]
+    # A gateway without such a thread, of PySpark's older threading.
+    release(SimpleNamespace(_gateway_client=SimpleNamespace()))
