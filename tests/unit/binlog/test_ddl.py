@@ -6,13 +6,13 @@ import pytest
 
 from tailrace.connectors.binlog.schema.ddl.parser import parse
 from tailrace.connectors.binlog.schema.ddl.statements import AlterTable, CreateTable, DropTables, Other, RenameTables
-from tailrace.connectors.binlog.schema.ddl.tokens import Reading, Unparsable
+from tailrace.connectors.binlog.schema.ddl.tokens import SqlSettings, Unparsable
 from tailrace.connectors.binlog.schema.definition import Default
 
-READING = Reading()
+READING = SqlSettings()
 
 
-def created(sql: str, reading: Reading = READING) -> CreateTable:
+def created(sql: str, reading: SqlSettings = READING) -> CreateTable:
     ((found, _),) = parse(sql, "d", reading)
     assert isinstance(found, CreateTable)
     return found
@@ -35,7 +35,7 @@ def test_the_statements_of_a_routine_are_its_own() -> None:
 
 def test_quotes_are_those_of_the_session() -> None:
     sql = 'create table "a""b" ("c d" varchar(3) default \'x\\\')'
-    found = created(sql, Reading(ansi=True, plain=True)).table
+    found = created(sql, SqlSettings(ansi=True, plain=True)).table
     assert found is not None
     assert (found.name, found.columns[0].name, found.columns[0].default) == (
         'a"b',
@@ -48,8 +48,8 @@ def test_quotes_are_those_of_the_session() -> None:
 
 def test_comments_are_executed_by_those_they_are_for() -> None:
     sql = "create table t (a int /*!80000 not null */ /*M!100100 default 1 */ /*!50701 default 2 */)"
-    mysql = created(sql, Reading(version=80015)).table
-    mariadb = created(sql, Reading(mariadb=True, version=110405)).table
+    mysql = created(sql, SqlSettings(version=80015)).table
+    mariadb = created(sql, SqlSettings(mariadb=True, version=110405)).table
     assert mysql is not None
     assert mariadb is not None
     assert (mysql.columns[0].nullable, mysql.columns[0].default) == (False, Default("number", "2", "2"))

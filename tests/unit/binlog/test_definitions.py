@@ -11,8 +11,14 @@ from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.changes import record_of
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
 from tailrace.connectors.binlog.schema.definitions import Definitions, State
-from tailrace.connectors.binlog.schema.statement import NO_OUTCOME, UNCAPTURED, Outcome, Place, Statement
-from tailrace.connectors.binlog.schema.status import status_of
+from tailrace.connectors.binlog.schema.statement import (
+    NO_OUTCOME,
+    UNCAPTURED,
+    Outcome,
+    Place,
+    Statement,
+    settings_of,
+)
 from tailrace.connectors.binlog.schema.table_map import TableMap, Type
 from tailrace.errors import PrerequisiteError
 
@@ -204,7 +210,7 @@ def test_rows_that_a_statement_has_changed_stop_the_query() -> None:
 def test_status_variables_give_modes_and_collations() -> None:
     status = bytes([0]) + bytes(4) + bytes([1]) + (1 << 2 | 1 << 20).to_bytes(8, "little")
     status += bytes([6, 3]) + b"std" + bytes([4, 8, 0, 8, 0, 45, 0, 99])
-    found = status_of(status)
+    found = settings_of(status)
     assert (found.ansi_quotes, found.no_backslashes, found.client_collation, found.server_collation) == (
         True,
         True,

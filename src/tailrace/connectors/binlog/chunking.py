@@ -13,7 +13,7 @@ from tailrace.connectors.binlog.log.position import ChangeContext
 from tailrace.connectors.binlog.log.schema_changes import SchemaChangesTask
 from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.snapshot.chunks import BATCHES, Snapshots
-from tailrace.connectors.binlog.snapshot.point import Origin, Point
+from tailrace.connectors.binlog.snapshot.point import Point, RowOrigin
 from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
 from tailrace.events.event_settings import EventSettings
 from tailrace.log import contracts
@@ -47,7 +47,7 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         place: Callable[[Point, BinlogOffset], BinlogPosition],
         parallelism: int,
         runtime: Runtime,
-        latest: Callable[[], Origin | None],
+        latest: Callable[[], RowOrigin | None],
     ) -> None:
         self._config, self._settings = config, settings
         self._runtime = runtime

@@ -45,7 +45,7 @@ _REMEDY = "Read the table by an incremental snapshot, or set debezium.sink.table
 
 
 @dataclass(frozen=True, slots=True)
-class BinlogTable:
+class BinlogPresentTable:
     """See tailrace.connectors.row_lookup.PresentTable."""
 
     rows: PresentRows
@@ -54,7 +54,7 @@ class BinlogTable:
     config: Config = field(repr=False)
 
     def __repr__(self) -> str:
-        return f"BinlogTable({self.schema.id})"
+        return f"BinlogPresentTable({self.schema.id})"
 
     def values(self, key: Sequence[str], keys: Sequence[pa.Array], columns: Sequence[str]) -> Iterator[Values]:
         form = form_of(dialect_of(self.config))
@@ -137,7 +137,7 @@ class BinlogPresent:
         self._dialect = dialect_of(config)
 
     @explained
-    def table(self, name: Name) -> BinlogTable:
+    def table(self, name: Name) -> BinlogPresentTable:
         wanted = TableId(*name)
         own = (wanted.schema, wanted.table)
         try:
@@ -148,7 +148,7 @@ class BinlogPresent:
             raise SinkError(f"{wanted} no longer exists, so its values cannot be read again.", _REMEDY)
         self._await_visible(wanted)
         schema = Admission(self._settings, form_of(self._dialect)).admit(found)
-        return BinlogTable(PresentRows(self._config), schema, self._settings, self._config)
+        return BinlogPresentTable(PresentRows(self._config), schema, self._settings, self._config)
 
     def _await_visible(self, name: TableId) -> None:
         """Wait until the transactions that the log has are visible to every session."""

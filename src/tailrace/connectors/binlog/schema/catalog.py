@@ -13,7 +13,7 @@ from tailrace.connectors.binlog.dialect import Dialect
 from tailrace.connectors.binlog.schema.ddl.evolution import resolved_table
 from tailrace.connectors.binlog.schema.ddl.parser import parse
 from tailrace.connectors.binlog.schema.ddl.statements import CreateTable
-from tailrace.connectors.binlog.schema.ddl.tokens import Reading, Unparsable
+from tailrace.connectors.binlog.schema.ddl.tokens import SqlSettings, Unparsable
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
 from tailrace.connectors.binlog.schema.tables import schema_of
 from tailrace.connectors.binlog.server.connection import rows
@@ -27,7 +27,7 @@ _NO_TABLE = (1146, 1356, 1051)
 Position = TypeVar("Position")
 
 
-class Listed(NamedTuple):
+class ListedTable(NamedTuple):
     """A table of the server: `kind` is BASE TABLE, VIEW, SEQUENCE or SYSTEM VERSIONED; `size` its estimated rows."""
 
     database: str
@@ -56,7 +56,7 @@ class Created(NamedTuple):
     text: str
 
 
-def names(session: Connection[Any]) -> list[Listed]:
+def names(session: Connection[Any]) -> list[ListedTable]:
     """Return the tables and views of all databases but the server's own, sorted by database and name."""
     built_in = ", ".join(f"'{name}'" for name in BUILT_IN)
     found = rows(
@@ -64,11 +64,13 @@ def names(session: Connection[Any]) -> list[Listed]:
         "SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE, TABLE_TYPE, TABLE_ROWS FROM information_schema.TABLES "
         f"WHERE TABLE_SCHEMA NOT IN ({built_in})",
     )
-    listed = (Listed(database, table, engine or "", kind, size or 0) for database, table, engine, kind, size in found)
+    listed = (
+        ListedTable(database, table, engine or "", kind, size or 0) for database, table, engine, kind, size in found
+    )
     return sorted(listed, key=lambda one: (one.database, one.table))
 
 
-def holds_rows(listed: Listed) -> bool:
+def holds_rows(listed: ListedTable) -> bool:
     """Return True if the log may have rows of it that are a table's."""
     return listed.kind in ("BASE TABLE", "SYSTEM VERSIONED")
 
@@ -122,7 +124,7 @@ def _shown(session: Connection[Any], name: Name) -> str | None:
 
 def definition(text: str, name: Name, dialect: Dialect) -> TableDefinition:
     """Return the definition of SHOW CREATE TABLE's text. Raises Unparsable, which names the table."""
-    reading = Reading(mariadb=dialect.name == "mariadb")
+    reading = SqlSettings(mariadb=dialect.name == "mariadb")
     try:
         statement = parse(text, name[0], reading)[0][0]
     except Unparsable as fault:
@@ -155,6 +157,6 @@ def at_one_position(
     raise Unparsable("tables were altered each time that their definitions were read")
 
 
-def listed_names(listed: Sequence[Listed]) -> list[Name]:
+def listed_names(listed: Sequence[ListedTable]) -> list[Name]:
     """Return the names of the tables that hold rows."""
     return [one.id for one in listed if holds_rows(one)]

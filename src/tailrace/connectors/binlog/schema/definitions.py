@@ -35,11 +35,18 @@ from tailrace.connectors.binlog.schema.ddl.statements import (
     RenameTables,
     TruncateTable,
 )
-from tailrace.connectors.binlog.schema.ddl.tokens import NAME, WORD, Reading, Unparsable, tokens
+from tailrace.connectors.binlog.schema.ddl.tokens import NAME, WORD, SqlSettings, Unparsable, tokens
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
 from tailrace.connectors.binlog.schema.fit import described, misfit
-from tailrace.connectors.binlog.schema.statement import NO_OUTCOME, UNCAPTURED, Outcome, Place, Statement
-from tailrace.connectors.binlog.schema.status import Status, status_of
+from tailrace.connectors.binlog.schema.statement import (
+    NO_OUTCOME,
+    UNCAPTURED,
+    Outcome,
+    Place,
+    SessionSettings,
+    Statement,
+    settings_of,
+)
 from tailrace.connectors.binlog.schema.table_map import TableMap
 from tailrace.connectors.binlog.schema.tables import schema_of
 from tailrace.errors import PrerequisiteError
@@ -292,9 +299,9 @@ class Definitions:
         if statement.alters in ("start", "rollback"):
             # the form changes when the statement is committed
             return NO_OUTCOME
-        status = status_of(statement.status)
+        status = settings_of(statement.status)
         sql = statement.sql.decode(_codec(status), "replace")
-        reading = Reading(status.ansi_quotes, status.no_backslashes, self.dialect.name == "mariadb")
+        reading = SqlSettings(status.ansi_quotes, status.no_backslashes, self.dialect.name == "mariadb")
         try:
             if self._is_data(sql, reading):
                 return self._data(sql, statement.database, reading, at)
@@ -314,7 +321,7 @@ class Definitions:
         return Outcome(tuple(truncated), tuple(changes))
 
     def _followed(
-        self, one: Parsed, text: str, database: str, status: Status, at: Place, names: tuple[Name, ...]
+        self, one: Parsed, text: str, database: str, status: SessionSettings, at: Place, names: tuple[Name, ...]
     ) -> Outcome:
         follow: dict[type, Callable[..., list[TableChange] | None]] = {
             CreateTable: self._create, AlterTable: self._alter, DropTables: self._drop, RenameTables: self._rename,
@@ -423,7 +430,7 @@ class Definitions:
                 self._change(at, self.now.with_table(changed))
         return None
 
-    def _database(self, one: DatabaseChange, text: str, status: Status, at: Place) -> Outcome:
+    def _database(self, one: DatabaseChange, text: str, status: SessionSettings, at: Place) -> Outcome:
         state = self.now
         databases = dict(state.databases)
         name = one.name.lower() if self._folds else one.name
@@ -476,7 +483,7 @@ class Definitions:
             _log.warning("%s.%s: a statement at %s:%d was not followed: %s.", *name, at.file, at.pos, why)
 
     def _not_understood(
-        self, sql: str, statement: Statement, reading: Reading, fault: Unparsable, at: Place
+        self, sql: str, statement: Statement, reading: SqlSettings, fault: Unparsable, at: Place
     ) -> Outcome:
         """Put every table in doubt that a statement names which is not understood."""
         for name in self._mentioned(sql, statement.database, reading):
@@ -486,7 +493,7 @@ class Definitions:
             return NO_OUTCOME
         return self._recorded(sql.strip(), statement.database, (), [])
 
-    def _mentioned(self, sql: str, database: str, reading: Reading) -> list[Name]:
+    def _mentioned(self, sql: str, database: str, reading: SqlSettings) -> list[Name]:
         """Return the known or captured tables whose names stand in a text, whatever it does with them."""
         try:
             found = [one for one in tokens(sql, reading) if one.kind in (NAME, WORD)]
@@ -499,11 +506,11 @@ class Definitions:
         return [name for name in self.now.tables if name[1] in words and (name[0] == database or name[0] in words)]
 
     @staticmethod
-    def _is_data(sql: str, reading: Reading) -> bool:
+    def _is_data(sql: str, reading: SqlSettings) -> bool:
         first = tokens(sql, reading)[0]
         return first.kind == WORD and first.text in _DML
 
-    def _data(self, sql: str, database: str, reading: Reading, at: Place) -> Outcome:
+    def _data(self, sql: str, database: str, reading: SqlSettings, at: Place) -> Outcome:
         """Return the outcome of a statement that changes rows: DELETE of a whole table is a truncate."""
         found = tokens(sql, reading)
         words = [one.text for one in found]
@@ -521,7 +528,7 @@ class Definitions:
         return NO_OUTCOME
 
 
-def _codec(status: Status) -> str:
+def _codec(status: SessionSettings) -> str:
     charset = charset_of(status.client_collation) if status.client_collation else "utf8mb4"
     return {"latin1": "cp1252", "gbk": "gbk", "big5": "big5", "sjis": "shift_jis", "cp932": "cp932", "ujis": "euc_jp",
             "euckr": "euc_kr", "gb2312": "gb2312", "gb18030": "gb18030", "cp1251": "cp1251", "cp1250": "cp1250",
@@ -556,7 +563,7 @@ def _drop_text(one: DropTables, name: Name) -> str:
 
 def _rename_texts(text: str) -> list[str]:
     """Return the text of each step of RENAME TABLE."""
-    found = tokens(text, Reading())
+    found = tokens(text, SqlSettings())
     steps, begin = [], found[2].start
     for token, following in itertools.pairwise(found[2:]):
         if token.text == "," or following.kind == "end":

@@ -10,7 +10,7 @@ from tailrace.config import Config
 from tailrace.config.filters import TableFilter
 from tailrace.connectors.binlog.dialect import Dialect
 from tailrace.connectors.binlog.schema import catalog
-from tailrace.connectors.binlog.schema.catalog import Created, Listed
+from tailrace.connectors.binlog.schema.catalog import Created, ListedTable
 from tailrace.connectors.binlog.schema.ddl.tokens import Unparsable
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
 from tailrace.connectors.binlog.schema.definitions import Definitions, State
@@ -45,7 +45,7 @@ def wanted(config: Config) -> Callable[[str, str], bool]:
 
 
 def read_tables(
-    session: Connection[Any], config: Config, listed: Sequence[Listed] | None = None
+    session: Connection[Any], config: Config, listed: Sequence[ListedTable] | None = None
 ) -> tuple[dict[Name, Created], dict[Name, str]]:
     """Return the definitions of all wanted tables as they are now, and why captured ones were not understood."""
     dialect, keeps, captured = dialect_of(config), wanted(config), TableFilter(config).includes

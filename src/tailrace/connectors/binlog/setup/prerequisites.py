@@ -19,7 +19,7 @@ from tailrace.connectors.binlog.dialect import MYSQL
 from tailrace.connectors.binlog.log.position import BinlogPosition
 from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.schema import catalog
-from tailrace.connectors.binlog.schema.catalog import Listed, quoted
+from tailrace.connectors.binlog.schema.catalog import ListedTable, quoted
 from tailrace.connectors.binlog.schema.ddl.tokens import Unparsable
 from tailrace.connectors.binlog.schema.tables import table_id
 from tailrace.connectors.binlog.server.connection import connect, dialect_of, rows, variables
@@ -286,7 +286,7 @@ class _Inspection:
         yield from self._engines(captured)
         yield from self._cascades(captured)
 
-    def _definitions(self, captured: Sequence[Listed]) -> Iterator[Finding]:
+    def _definitions(self, captured: Sequence[ListedTable]) -> Iterator[Finding]:
         import pymysql
 
         keyless, denied, unknown = [], [], []
@@ -320,7 +320,7 @@ class _Inspection:
                 "Add a primary key, or name columns in message.key.columns.",
             )  # fmt: skip
 
-    def _engines(self, captured: Sequence[Listed]) -> Iterator[Finding]:
+    def _engines(self, captured: Sequence[ListedTable]) -> Iterator[Finding]:
         others = [f"{_shown(one)} ({one.engine})" for one in captured if one.engine.upper() not in _TRANSACTIONAL]
         if others:
             yield Finding(
@@ -330,7 +330,7 @@ class _Inspection:
                 "ALTER TABLE … ENGINE = InnoDB.",
             )  # fmt: skip
 
-    def _cascades(self, captured: Sequence[Listed]) -> Iterator[Finding]:
+    def _cascades(self, captured: Sequence[ListedTable]) -> Iterator[Finding]:
         ruled = rows(
             self.session,
             "SELECT CONSTRAINT_SCHEMA, TABLE_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS "
@@ -404,5 +404,5 @@ class _Inspection:
         return reached.resumes.file in files or bool(reached.gtids)
 
 
-def _shown(one: Listed) -> str:
+def _shown(one: ListedTable) -> str:
     return f"{one.database}.{one.table}"

@@ -23,7 +23,7 @@ from tailrace.connectors.binlog.server.connection import dialect_of
 from tailrace.connectors.binlog.server.errors import number_of
 from tailrace.connectors.binlog.snapshot import division
 from tailrace.connectors.binlog.snapshot.keys import Key, key_columns, literal, qualified, where, within
-from tailrace.connectors.binlog.snapshot.point import HeldPoint, Origin, Point, PointTaking
+from tailrace.connectors.binlog.snapshot.point import HeldPoint, Point, PointTaking, RowOrigin
 from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
 from tailrace.connectors.binlog.snapshot.reads import select_list
 from tailrace.connectors.binlog.snapshot.relay import Query, Relay, text_of_rows
@@ -320,7 +320,7 @@ class Snapshots:
             table,
             chunk,
             query,
-            progress.origin or Origin(point.file, point.pos, point.at_us, progress.epoch),
+            progress.origin or RowOrigin(point.file, point.pos, point.at_us, progress.epoch),
             self._settings,
             self._config,
             self._config["snapshot.fetch.size"],

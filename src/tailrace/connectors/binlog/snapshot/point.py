@@ -59,7 +59,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RowOrigin:
     """Origin of rows for their source blocks: file and `pos`, and of a window its event's transaction, id and session.
 
     `start` is the place of the transaction in the file, by which rows sort among the changes of the log; `source` and

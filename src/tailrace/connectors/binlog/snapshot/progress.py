@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from tailrace.connectors.binlog.snapshot.keys import Key, KeyRange
-from tailrace.connectors.binlog.snapshot.point import Origin, Point
+from tailrace.connectors.binlog.snapshot.point import Point, RowOrigin
 from tailrace.snapshot.plan import Chunk, SnapshotPlan
 
 
@@ -24,7 +24,7 @@ class SnapshotProgress:
     point: Point
     done: int
     epoch: int = 0
-    origin: Origin | None = None
+    origin: RowOrigin | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -52,5 +52,5 @@ class SnapshotProgress:
     def from_json(cls, fields: dict[str, Any]) -> SnapshotProgress:
         bounds = tuple(tuple(tuple(key) for key in keys) for keys in fields["bounds"])
         plan, point = SnapshotPlan.from_json(fields["plan"]), Point(*fields["point"])
-        origin = Origin(*fields["origin"]) if "origin" in fields else None
+        origin = RowOrigin(*fields["origin"]) if "origin" in fields else None
         return cls(plan, bounds, point, fields["done"], fields.get("epoch", 0), origin)

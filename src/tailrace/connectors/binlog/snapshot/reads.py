@@ -13,7 +13,7 @@ from tailrace.columns.batch import Image
 from tailrace.columns.table import Column, TableSchema
 from tailrace.connectors.binlog.log.position import BinlogBatch, BinlogTransactions
 from tailrace.connectors.binlog.snapshot.keys import base, quoted
-from tailrace.connectors.binlog.snapshot.point import Origin
+from tailrace.connectors.binlog.snapshot.point import RowOrigin
 from tailrace.connectors.binlog.snapshot.result import form
 
 _ZEROFILL = re.compile(r"\bzerofill\b")
@@ -43,7 +43,7 @@ def forms(columns: Sequence[Column], *, exact: bool) -> list[int]:
 
 
 def as_reads(
-    table: TableSchema, columns: list[pa.Array], ordinal: int, marker: npt.NDArray[np.uint8], origin: Origin
+    table: TableSchema, columns: list[pa.Array], ordinal: int, marker: npt.NDArray[np.uint8], origin: RowOrigin
 ) -> BinlogBatch:
     """Return rows, one for each marker, as `r` changes of one transaction, with ordinals from `ordinal` on."""
     count = len(marker)

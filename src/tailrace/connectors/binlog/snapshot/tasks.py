@@ -14,7 +14,7 @@ from tailrace.columns.batch import Marker
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config
 from tailrace.connectors.binlog.dialect import DIALECTS
-from tailrace.connectors.binlog.snapshot.point import Origin
+from tailrace.connectors.binlog.snapshot.point import RowOrigin
 from tailrace.connectors.binlog.snapshot.reads import as_reads, forms
 from tailrace.connectors.binlog.snapshot.relay import ALTERED, LOST, Query, Route, alone, reached, rows_of
 from tailrace.connectors.binlog.snapshot.result import ServerError
@@ -54,7 +54,7 @@ class SnapshotTask:
     table: TableSchema
     chunk: Chunk
     query: Query
-    origin: Origin
+    origin: RowOrigin
     settings: EventSettings
     config: Config = field(repr=False)
     most_rows: int | None = None
@@ -133,12 +133,12 @@ class WindowTask:
     table: TableSchema
     rows: bytes
     ordinal: int
-    origin: Origin
+    origin: RowOrigin
     settings: EventSettings
 
     @classmethod
     def of(
-        cls, table: TableSchema, columns: list[pa.Array], ordinal: int, origin: Origin, settings: EventSettings
+        cls, table: TableSchema, columns: list[pa.Array], ordinal: int, origin: RowOrigin, settings: EventSettings
     ) -> WindowTask:
         import pyarrow as pa
 

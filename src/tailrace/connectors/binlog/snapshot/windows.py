@@ -46,7 +46,7 @@ from tailrace.connectors.binlog.snapshot.keys import (
     where,
     within,
 )
-from tailrace.connectors.binlog.snapshot.point import Origin, end_of_log, own_place
+from tailrace.connectors.binlog.snapshot.point import RowOrigin, end_of_log, own_place
 from tailrace.connectors.binlog.snapshot.reads import forms, select_list
 from tailrace.connectors.binlog.snapshot.result import ServerError, rows, run, select
 from tailrace.connectors.binlog.snapshot.signal_table import first_columns
@@ -111,7 +111,7 @@ class Incremental(Windows[BinlogPosition, str, WindowRows, BinlogPosition, Chang
         self._sessions = source
 
     @property
-    def latest(self) -> Origin | None:
+    def latest(self) -> RowOrigin | None:
         """The place of the latest change that was delivered; None if this planner has delivered none."""
         return self._sessions.latest
 
@@ -167,7 +167,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         self._due = 0.0
         self._number = 0
         # the place of the latest change that was delivered, as records beside the log show it
-        self.latest: Origin | None = None
+        self.latest: RowOrigin | None = None
         # the last window whose changes could not be compared with its rows
         self._unclear: BinlogWindow | None = None
 
@@ -307,11 +307,11 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
                 self.latest = origin_of(part.run.transactions, place, pos)
                 return
 
-    def _logged(self, changes: Changes) -> list[tuple[Signal, str, Origin, str]]:
+    def _logged(self, changes: Changes) -> list[tuple[Signal, str, RowOrigin, str]]:
         """Return the rows that were inserted into the signal table or deleted from it, in log order."""
         if self._signals is None:
             return []
-        found: list[tuple[tuple[int, ...], tuple[Signal, str, Origin, str]]] = []
+        found: list[tuple[tuple[int, ...], tuple[Signal, str, RowOrigin, str]]] = []
         for batch in self._of(changes, self._signals):
             transactions = transactions_of(batch)
             for row in np.flatnonzero((batch.op == ord("c")) | (batch.op == ord("d"))).tolist():
@@ -346,7 +346,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
                 found.append(WindowTask.of(one.table, columns, ordinal, origin, self._settings))
         return found
 
-    def _source(self, window: BinlogWindow, changes: Changes) -> Origin:
+    def _source(self, window: BinlogWindow, changes: Changes) -> RowOrigin:
         """Return the place that the window's rows show: the closing watermark's event, or else the window's end."""
         closing, at_us = window.closing, int(window.opened.timestamp() * 1_000_000)
         if closing is not None:
@@ -358,7 +358,7 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
         upto = window.upto
         if self.latest is not None:
             return replace(self.latest, at_us=at_us)
-        return Origin(upto.file, upto.end, at_us, upto.epoch, upto.start)
+        return RowOrigin(upto.file, upto.end, at_us, upto.epoch, upto.start)
 
     # --- chunks ------------------------------------------------------------------------------------------------------
 
@@ -473,16 +473,16 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode("utf-8", "replace")
 
 
-def _origin(batch: ChangeBatch, row: int) -> Origin:
+def _origin(batch: ChangeBatch, row: int) -> RowOrigin:
     """Return the place of a change."""
     assert not isinstance(batch.lsn, pa.Array)
     return origin_of(transactions_of(batch), int(batch.transaction[row]), int(batch.lsn[row]))
 
 
-def origin_of(transactions: BinlogTransactions, number: int, pos: int) -> Origin:
+def origin_of(transactions: BinlogTransactions, number: int, pos: int) -> RowOrigin:
     """Return the place of an event at `pos` of a transaction."""
     source = int(transactions.source[number])
-    return Origin(
+    return RowOrigin(
         transactions.names[transactions.file[number]],
         pos,
         int(transactions.commit_us[number]),

@@ -27,7 +27,7 @@ from tailrace.connectors.binlog.schema.ddl.tokens import (
     SYMBOL,
     TEXT,
     WORD,
-    Reading,
+    SqlSettings,
     Token,
     Unparsable,
     tokens,
@@ -63,7 +63,7 @@ _PARTITION_WORDS = "TRUNCATE REORGANIZE COALESCE EXCHANGE ANALYZE CHECK OPTIMIZE
 _PARTITION_VERBS = frozenset(_PARTITION_WORDS.split())
 
 
-def parse(sql: str, database: str, reading: Reading) -> list[tuple[Parsed, str]]:
+def parse(sql: str, database: str, reading: SqlSettings) -> list[tuple[Parsed, str]]:
     """Return the statements of a text, each with its own text; `database` is the current one. Raises Unparsable."""
     found = []
     for part in split(tokens(sql, reading)):
@@ -102,7 +102,7 @@ def _has_body(whole: list[Token], second: Token) -> bool:
 class _Parser:
     """Reads one statement, token by token."""
 
-    def __init__(self, found: list[Token], sql: str, database: str, reading: Reading) -> None:
+    def __init__(self, found: list[Token], sql: str, database: str, reading: SqlSettings) -> None:
         self._tokens, self._sql, self._database, self._reading = found, sql, database, reading
         self._at = 0
 

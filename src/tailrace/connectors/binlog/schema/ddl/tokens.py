@@ -47,7 +47,7 @@ _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SqlSettings:
     """Settings by which a server reads statements: its modes and version.
 
     `ansi`: double quotes are those of names (ANSI_QUOTES). `plain`: a backslash is a character as any other
@@ -69,7 +69,7 @@ class Reading:
         return version <= self.version
 
 
-def tokens(sql: str, reading: Reading) -> list[Token]:
+def tokens(sql: str, reading: SqlSettings) -> list[Token]:
     """Return the tokens of a text, with one of the kind END behind them. Raises Unparsable."""
     found: list[Token] = []
     at, size, inside = 0, len(sql), 0
@@ -94,7 +94,7 @@ def tokens(sql: str, reading: Reading) -> list[Token]:
     return found
 
 
-def _token(sql: str, at: int, reading: Reading) -> Token:
+def _token(sql: str, at: int, reading: SqlSettings) -> Token:
     letter = sql[at]
     if letter == "`" or (letter == '"' and reading.ansi):
         return _quoted_name(sql, at)
@@ -125,7 +125,7 @@ def _quoted_name(sql: str, at: int) -> Token:
         place = end + 2
 
 
-def _text(sql: str, start: int, at: int, reading: Reading) -> Token:
+def _text(sql: str, start: int, at: int, reading: SqlSettings) -> Token:
     quote, value, place, begin = sql[at], [], at + 1, at + 1
     while place < len(sql):
         letter = sql[place]
