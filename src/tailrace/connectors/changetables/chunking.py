@@ -9,9 +9,9 @@ from tailrace.columns.table import TableId
 from tailrace.config import Config
 from tailrace.connectors.changetables.offset import TablesOffset, TablesPosition, TablesSnapshot
 from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
-from tailrace.connectors.changetables.snapshot.notifications import TableNotifications
 from tailrace.connectors.changetables.snapshot.windows import TableWindows
 from tailrace.log import contracts
+from tailrace.log.notifications import PendingNotifications
 from tailrace.process.runtime import Runtime
 
 
@@ -31,7 +31,7 @@ class ChunkedSnapshots(contracts.Snapshots[TablesOffset]):
         to_end: Callable[[TablesPosition], TablesPosition | None],
         runtime: Runtime,
     ) -> None:
-        self.notifications = TableNotifications(config, runtime)
+        self.notifications = CapturedNotifications(config, runtime)
         self._tables = tables
         self._windows = windows
         self._first = first
@@ -62,3 +62,20 @@ class ChunkedSnapshots(contracts.Snapshots[TablesOffset]):
     def advance(self, since: TablesOffset, max_rows: int | None, *, everything: bool) -> TablesSnapshot:
         assert since.snapshot is not None
         return self._tables.advance(since.snapshot, since.databases, max_rows)
+
+
+class CapturedNotifications(PendingNotifications[TableId, TablesSnapshot]):
+    """PendingNotifications of one query; their numbers of rows are estimates of a table's rows."""
+
+    def chunks(self, before: TablesSnapshot, after: TablesSnapshot, *, asked: bool) -> None:
+        if not self.are_wanted:
+            return
+        tables = [(table.schema, table.table) for table in after.tables]
+        for chunk in after.chunks:
+            if chunk.after is None:
+                self._add(self._initial.begun(tables, tables[chunk.place]))
+            if chunk.upto is None:
+                rows = self._rows.get(after.tables[chunk.place], 0)
+                self._add(self._initial.scanned(tables, tables[chunk.place], rows))
+        if after.is_complete:
+            self._add(self._initial.of("COMPLETED"))

@@ -18,11 +18,11 @@ from tailrace.connectors.mongodb.server.connection import Address
 from tailrace.connectors.mongodb.server.faults import is_passing
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot import chunks as snapshot
-from tailrace.connectors.mongodb.snapshot.notifications import CollectionNotifications
 from tailrace.connectors.mongodb.snapshot.plan import SnapshotPlan, SnapshotProgress
 from tailrace.errors import ConfigError
 from tailrace.log import contracts
 from tailrace.log.contracts import Task
+from tailrace.log.notifications import PendingNotifications
 from tailrace.process.runtime import Runtime
 from tailrace.snapshot.mode import snapshot_mode
 
@@ -157,3 +157,20 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
 def _number(since: MongoOffset) -> int:
     """Return the number of the next snapshot."""
     return 1 if since.snapshot is None else since.snapshot.number + 1
+
+
+class CollectionNotifications(PendingNotifications[Namespace, SnapshotProgress]):
+    """PendingNotifications of one query, about collections and their documents."""
+
+    def chunks(self, before: SnapshotProgress, after: SnapshotProgress, *, asked: bool) -> None:
+        if not self.are_wanted:
+            return
+        plan = after.plan
+        names: Sequence[Namespace] = list(self._rows) or list(dict.fromkeys(c.namespace for c in plan.chunks))
+        for chunk in plan.chunks[before.done : after.done]:
+            if not chunk.lower:
+                self._add(self._initial.begun(names, chunk.namespace))
+            if not chunk.upper:
+                self._add(self._initial.scanned(names, chunk.namespace, self._rows.get(chunk.namespace, 0)))
+        if after.done >= len(plan.chunks):
+            self._add(self._initial.of("COMPLETED"))
