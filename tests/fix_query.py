@@ -12,7 +12,7 @@ from tailrace.columns.batch import ChangeBatch
 from tailrace.connectors.postgres.log.messages import MessageTask
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.protocol.decoder import decode
-from tailrace.connectors.postgres.server.arrow import ArrowConnection
+from tailrace.connectors.postgres.server.arrow import KeptConnection
 from tailrace.connectors.postgres.snapshot.keyed import read_rows
 from tailrace.connectors.postgres.snapshot.rows import read_chunk
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal, SnapshotTask
@@ -129,12 +129,12 @@ def read(task: Any) -> Iterator[Change]:
                 yield from changes(decode(one))
     elif isinstance(task, ReadTask):
         for part in task.reads:
-            rows = ArrowConnection(task.address)
+            rows = KeptConnection.take(task.address)
             for batch in read_rows(rows, part.snapshot, part.table, part.chunk, part.origin, part.superseded):
                 yield from changes(batch)
     else:
         assert isinstance(task, SnapshotTask)
-        connection = ArrowConnection(task.address)
+        connection = KeptConnection.take(task.address)
         for batch in read_chunk(
             connection,
             task.snapshot,

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from tailrace.columns.batch import ChangeBatch, Marker
 from tailrace.connectors.postgres.protocol.decoder import decode
-from tailrace.connectors.postgres.server.arrow import ArrowConnection
+from tailrace.connectors.postgres.server.arrow import KeptConnection
 from tailrace.connectors.postgres.snapshot.keyed import read_rows
 from tailrace.connectors.postgres.snapshot.tasks import ReadTask
 from tailrace.connectors.postgres.snapshot.windows import PostgresWindows
@@ -156,7 +156,7 @@ def events(task: Any) -> Iterator[tuple[str, int, int | None]]:
     else:
         assert isinstance(task, ReadTask)
         batches = itertools.chain.from_iterable(
-            read_rows(ArrowConnection(task.address), p.snapshot, p.table, p.chunk, p.origin, p.superseded)
+            read_rows(KeptConnection.take(task.address), p.snapshot, p.table, p.chunk, p.origin, p.superseded)
             for p in task.reads
         )
     for batch in batches:
