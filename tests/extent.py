@@ -7,6 +7,8 @@ calls `sized` for it. `make quick` has the short extent, with even fewer example
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from datetime import date
 from typing import TypeVar
 
 FULL = "TAILRACE_TESTS_FULL"
@@ -25,6 +27,11 @@ def is_full() -> bool:
 def sized(short: _Size, full: _Size) -> _Size:
     """Return the size for the extent of this run."""
     return full if is_full() else short
+
+
+def by_day(cases: Sequence[_Size], share: int) -> list[_Size]:
+    """Return all cases in a full run, else one of `share` at even distances, others on each day."""
+    return sized(list(cases)[date.today().toordinal() % share :: share], list(cases))
 
 
 def examples(full: int) -> int:

@@ -15,13 +15,14 @@ from tailrace.connectors.postgres.setup.prerequisites import check, demand
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tailrace.events.event_settings import EventSettings
+from tests.extent import by_day
 from tests.fix_postgres import Database
 from tests.integration.postgres.live import Make, latest, published, send, settle, source, state
 from tests.integration.postgres.signalled import reads
 from tests.waiting import until
 
 
-@pytest.mark.parametrize("killed_after", range(7))
+@pytest.mark.parametrize("killed_after", by_day(range(7), 2))
 def test_a_table_is_added_whenever_the_process_is_killed(database: Database, make: Make, killed_after: int) -> None:
     query = make()
     settle(query)

@@ -10,7 +10,9 @@ from dataclasses import replace
 
 import pytest
 
+from tailrace.columns.blocks import ROWS
 from tailrace.connectors.postgres.consistent_read import held
+from tailrace.connectors.postgres.verify_source import ComparedSnapshot
 from tailrace.connectors.registry import parse
 from tailrace.errors import PrerequisiteError
 from tailrace.events.event_settings import EventSettings
@@ -54,6 +56,21 @@ def test_a_read_that_has_begun_gets_no_part_of_the_rows(database: Database, guar
         with pytest.raises(PrerequisiteError, match=HIDDEN) as caught:
             sum(len(batch) for task in read.tasks for batch in task.read())
         assert "bypassrls" in caught.value.remedy
+
+
+def test_a_comparison_gets_no_part_of_the_rows(database: Database, guarded: Database) -> None:
+    options = {"topic_prefix": "p", "slot_name": database.name, "publication_autocreate_mode": "disabled"}
+    config = parse("postgres", guarded.options(**options, table_include_list="public.t"))
+    settings = replace(EventSettings.from_options(config, "verify"), blocks=ROWS)
+    database.execute(f"select pg_create_logical_replication_slot('{database.name}', 'pgoutput')")
+    with closing(ComparedSnapshot(config, settings)) as compared:
+        compared.take()
+        (table,) = compared.tables
+        database.execute(*HIDE)
+        with pytest.raises(PrerequisiteError, match=HIDDEN):
+            sum(len(batch) for task in compared.of_table(table) for batch in task.read())
+    with closing(ComparedSnapshot(config, settings)) as compared, pytest.raises(PrerequisiteError, match=HIDDEN):
+        compared.take()
 
 
 def copy(database: Database, **more: str) -> Query:

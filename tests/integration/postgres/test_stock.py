@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import product
 
 import pytest
 
@@ -15,6 +16,7 @@ from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, S
 from tailrace.events.event_settings import EventSettings
 from tailrace.log import engine
 from tests import waiting
+from tests.extent import by_day
 from tests.fix_postgres import Database
 from tests.fix_query import Query
 
@@ -211,8 +213,9 @@ def whole(query: Query) -> bool:
     return describe(query.committed, {}).whole
 
 
-@pytest.mark.parametrize("kind", ["incremental", "blocking"])
-@pytest.mark.parametrize("way", ["list", "publication", "logged"])
+@pytest.mark.parametrize(
+    ("way", "kind"), by_day(list(product(("list", "publication", "logged"), ("incremental", "blocking"))), 2)
+)
 def test_no_moment_is_whole_until_a_late_table_is_read(
     make: Callable[..., Query], database: Database, caplog: pytest.LogCaptureFixture, kind: str, way: str
 ) -> None:
