@@ -16,15 +16,18 @@ from tailrace.sinks.tables.formats.base import TableFormat
 from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.spark.session import session
 from tailrace.spark.startup.jars import files_of
+from tests.extent import sized
+from tests.lanes import BRIEF
 
+HEAP = "-XX:MetaspaceSize=512m -Xms1200m -Xmn600m"
+"""Options for the long-lived JVM of the tests, whose heap does not start small and is not collected as classes grow."""
 LASTING = (
     "-XX:TieredStopAtLevel=4 -XX:Tier4InvocationThreshold=60000 -XX:Tier4MinInvocationThreshold=20000 "
-    "-XX:Tier4CompileThreshold=100000 -XX:Tier4BackEdgeThreshold=400000 -XX:MetaspaceSize=512m -Xms1200m -Xmn600m"
+    "-XX:Tier4CompileThreshold=100000 -XX:Tier4BackEdgeThreshold=400000"
 )
-"""Options for the only long-lived JVM of the tests: Java's better compiler, which the others omit (see tests/lanes.py).
+"""Options for the JVM of a full run, which takes hours: Java's better compiler, for what is really hot.
 
-It compiles only what is really hot, since most of the work here is new plans, for which it would take a third of the
-CPU. The heap does not start small, and is not collected at each step of class growth.
+Most of the work is new plans. In a short run that compiler would take a quarter of the CPU and give less back.
 """
 
 
@@ -33,7 +36,7 @@ def start(warehouse: Path) -> SparkSession:
     config = {
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraJavaOptions": LASTING,
+        "spark.driver.extraJavaOptions": f"{sized(BRIEF, LASTING)} {HEAP}",
     }
     jars: tuple[Jar, ...] = ()
     needing: tuple[type[KafkaSink] | TableFormat, ...] = (KafkaSink, *FORMATS.values())

@@ -67,25 +67,68 @@ PARTS: Sequence[Part] = (
     Part(
         "tables",
         (
+            "integration/changetables/test_tables.py",
+            "integration/changetables/test_verify.py",
+            "integration/mongodb/test_tables.py",
+            "integration/mongodb/test_verify.py",
             "integration/test_altered_tables.py",
+            "integration/test_coverage.py",
             "integration/test_moments.py",
-            "integration/test_reselected.py",
             "integration/test_table_crashes.py",
             "integration/test_table_formats.py",
             "integration/test_tables.py",
             "integration/test_verify.py",
+            "spark/test_iceberg.py",
+            "spark/test_stored.py",
+            "spark/test_table_maintenance.py",
+            "spark/test_table_model.py",
+            "spark/test_table_positions.py",
+            "spark/test_table_rebuild.py",
+            "spark/test_table_writers.py",
+            "spark/test_transactions.py",
+            "spark/test_verify_rows.py",
+            "spark/test_verify_tables.py",
         ),
     ),
-    Part("spark", ("spark",)),
+    Part(
+        "spark",
+        (
+            "extending",
+            "integration/changetables/test_read.py",
+            "integration/changetables/test_spark.py",
+            "integration/changetables/test_typed.py",
+            "integration/db2/test_spark.py",
+            "integration/mongodb/test_read.py",
+            "integration/mongodb/test_typed.py",
+            "integration/postgres/test_document_delivery.py",
+            "integration/postgres/test_hostile_signals.py",
+            "integration/postgres/test_row_columns.py",
+            "integration/postgres/test_typed.py",
+            "integration/test_jdbc.py",
+            "integration/test_kafka_topics.py",
+            "integration/test_reselected.py",
+            "integration/test_run.py",
+            "integration/test_secrets.py",
+            "integration/test_signal_topic.py",
+            "integration/test_sinks.py",
+            "integration/tls/test_kafka.py",
+            "integration/tls/test_kafka_tokens.py",
+            "spark",
+        ),
+    ),
     Part("golden", ("golden", "e2e")),
-    Part("databases", ("integration/mongodb", "integration/changetables", "integration/binlog", "extending")),
+    Part("databases", ("integration/mongodb", "integration/changetables", "integration/binlog")),
     Part("integration", ("integration",)),
     Part("units"),
     Part("chaos", ("chaos", "fuzz")),
     Part("simulation", ("simulation",)),
     Part("property", ("property",)),
 )
-"""The parts, the slowest first. Few parts need Spark, because each has to start a JVM."""
+"""The parts, the slowest first.
+
+Few parts need Spark: each has to start a JVM, which then takes a minute of CPU for the first use of everything. So the
+tests that use Spark are in two parts, those of tables in one of them. A few are in golden and chaos.
+"""
 QUICK: Sequence[Part] = (Part("unit", ("unit",)), Part("others"))
 """The parts of `--quick`."""
 

@@ -39,6 +39,7 @@ print("FOUND " + json.dumps(found, default=str))
 """
 
 
+@pytest.mark.full
 def test_typed_rows_come_over_spark_connect(database: Database, tmp_path: Path, connect_server: str) -> None:
     typed_rows_come(database, tmp_path, connect_server)
 
