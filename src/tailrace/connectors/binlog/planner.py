@@ -254,7 +254,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         return self._outside.connect(self._config)
 
     def _takes(self) -> Callable[[str], bool] | None:
-        """Return which sources' transactions are delivered; None: all."""
+        """Return a function that returns True for sources whose transactions are delivered; None: all are."""
         config = self._config
         included = [compile_expression(one) for one in config["gtid.source.includes"]]
         excluded = [compile_expression(one) for one in config["gtid.source.excludes"]]
@@ -271,7 +271,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         return takes
 
     def _shown(self, table: TableSchema) -> Iterable[str]:
-        """Return the columns of which an update must change one to give an event: those in values, and the key."""
+        """Return the columns that count as a change: an update that changes none of them gives no event."""
         shaping = self._settings.shaping
         return [one.name for one in table.columns if one.name and shaping.shows(table.id, one.name)] + list(table.key)
 

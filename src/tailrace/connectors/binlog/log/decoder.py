@@ -139,7 +139,7 @@ def _image(
 
 
 def _updated(data: Bytes, starts: Int32s, lengths: Int32s, places: Places, part: slice) -> pa.Array:
-    """Return documents, of which some are logged as differences to those before them."""
+    """Return documents; some of them are logged as differences to the documents before them."""
     form = ColumnForm(Kind.JSON, -4)
     found = texts(form, data, starts, np.where(places.differences[part] == 1, NULL, lengths).astype(np.int32))
     values = found.to_pylist()

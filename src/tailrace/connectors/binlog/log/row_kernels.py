@@ -277,7 +277,7 @@ def hash_keys(data: Bytes, keys: Int32s, rows: int, places: Places, hashes: UInt
 
 @kernel
 def compare_images(data: Bytes, compared: Int32s, rows: int, places: Places, same: Flags) -> None:
-    """Mark the rows of which no compared column changes. A value that an image does not carry has not changed."""
+    """Mark the rows in which no compared column changes. A value that an image does not carry has not changed."""
     old_starts, old_lengths = places.old_starts, places.old_lengths
     starts, lengths, differences = places.starts, places.lengths, places.differences
     for row in range(rows):

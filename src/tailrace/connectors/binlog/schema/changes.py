@@ -40,7 +40,7 @@ def record(ddl: str, database: str, names: Sequence[Name] | None, changes: Seque
 
 
 def record_of(content: bytes) -> SchemaRecord:
-    """Return the record of which `record` made the bytes."""
+    """Return the record whose bytes `record` has made."""
     ddl, database, names, changes = json.loads(content)
     return SchemaRecord(
         ddl,

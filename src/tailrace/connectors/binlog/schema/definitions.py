@@ -252,7 +252,7 @@ class Definitions:
 
     @functools.cached_property
     def _definitions(self) -> dict[int, TableDefinition]:
-        """The definition of which each version was made."""
+        """The definition from which each version was made."""
         return {}
 
     def _fitting(self, name: Name, given: TableMap, at: Place) -> TableDefinition:

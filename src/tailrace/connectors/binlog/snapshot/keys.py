@@ -141,7 +141,7 @@ def _checked(pattern: re.Pattern[str], text: str) -> str:
 
 
 def key_columns(table: TableSchema, names: Sequence[str]) -> tuple[KeyColumn, ...]:
-    """Return the columns `names` of a table; () if one of them divides no table."""
+    """Return the columns `names` of a table; () if one of them cannot divide it."""
     found = [KeyColumn.of(table.columns[table.index(name)]) for name in names]
     return tuple(one for one in found if one is not None) if all(found) else ()
 

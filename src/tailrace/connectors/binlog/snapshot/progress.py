@@ -12,7 +12,7 @@ from tailrace.snapshot.plan import Chunk, SnapshotPlan
 
 @dataclass(frozen=True, slots=True)
 class SnapshotProgress:
-    """A snapshot of which `done` chunks have been read.
+    """A snapshot and how far it is: `done` chunks have been read.
 
     A table of the plan has one page more than it has `bounds`, and each page is a chunk. All rows show the place
     `point`, those too that are read after a restart. `epoch` is that of the log's position there. Rows that a signal
