@@ -14,7 +14,7 @@ from tailrace.columns.batch import Int64s
 from tailrace.columns.logical import INT64, STRING
 from tailrace.events.column_plans import Types, key_columns, shown_columns
 from tailrace.events.event_settings import EventSettings
-from tailrace.events.mapping import ChangePlace, PlainSource, Records
+from tailrace.events.mapping import BlockRecords, ChangePlace, PlainSource
 from tailrace.records.columns import Same
 from tailrace.records.layout import TRANSACTION, Column, Constant, Member, Node
 from tailrace.values.conversion import ColumnPlan
@@ -77,14 +77,14 @@ class _CapturedParts:
         if pc.any(nothing).as_py():
             self.commit_lsn = pc.if_else(nothing, None, self.name)
 
-    def block(self, records: Records) -> _CapturedBlock:
+    def block(self, records: BlockRecords) -> _CapturedBlock:
         return _CapturedBlock(self, records)
 
 
 class _CapturedBlock:
     """See events.mapping.SourceBlock."""
 
-    def __init__(self, parts: _CapturedParts, records: Records) -> None:
+    def __init__(self, parts: _CapturedParts, records: BlockRecords) -> None:
         self.parts, self.records = parts, records
         batch, count = parts.batch, records.high - records.low
         self._values: dict[str, pa.Array | Same] = {

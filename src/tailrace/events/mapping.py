@@ -22,7 +22,7 @@ from tailrace.values.conversion import ColumnPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class BlockRecords:
     """The records of the changes `low` to `high` of a batch, which make a block.
 
     One element per record: `change` is the index of its change in the batch, `transaction` of its transaction, `marker`
@@ -59,7 +59,7 @@ class SourceParts(Protocol):
 
     name: pa.Array
 
-    def block(self, records: Records) -> SourceBlock: ...
+    def block(self, records: BlockRecords) -> SourceBlock: ...
 
 
 @dataclass(frozen=True, slots=True)

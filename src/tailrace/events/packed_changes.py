@@ -18,7 +18,7 @@ from tailrace.columns.row import rows_of
 from tailrace.columns.table import TableId
 from tailrace.errors import ConversionError
 from tailrace.events.event_settings import EventSettings
-from tailrace.events.mapping import Records, SourceForm
+from tailrace.events.mapping import BlockRecords, SourceForm
 from tailrace.events.quarantine import conversion_error
 from tailrace.events.table_plan import TablePlan
 from tailrace.events.warnings import warn_of_infinite, warn_of_unfit
@@ -442,7 +442,7 @@ class _Work:
         if self.batch.marker is not None:
             marker = self.batch.marker[change]
             index[MARKER] = marker
-        shown = Records(0, len(self.batch), change.astype(np.int32), transaction, marker, index)
+        shown = BlockRecords(0, len(self.batch), change.astype(np.int32), transaction, marker, index)
         return self.parts.block(shown).positions()
 
     def _times(self, change: Int64s) -> pa.Array:

@@ -15,8 +15,7 @@ from tailrace.columns import ChangeBatch, Marker
 from tailrace.columns.row import rows_of
 from tailrace.events.envelope import marker_text
 from tailrace.events.event_settings import EventSettings
-from tailrace.events.mapping import Records as Shown
-from tailrace.events.mapping import SourceForm
+from tailrace.events.mapping import BlockRecords, SourceForm
 from tailrace.events.record_variants import Drop, KindColumns, KnownRecords, repeated, told_apart
 from tailrace.events.table_plan import KindPlan, TablePlan, TablePlans
 from tailrace.events.typed_rows import Kinds, TypedBlock, typed_rows_of
@@ -105,7 +104,7 @@ class RecordChunk:
         if batch.marker is not None:
             marker = batch.marker[self.change]
             self.index[MARKER] = marker
-        shown = Shown(self.low, self.high, self.change, self.transaction, marker, self.index)
+        shown = BlockRecords(self.low, self.high, self.change, self.transaction, marker, self.index)
         self.source = of_batch.source.block(shown)
         self._values: dict[str, pa.Array | Same] = {}
 

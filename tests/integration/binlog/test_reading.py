@@ -13,7 +13,7 @@ from tailrace.config import Config, parse
 from tailrace.connectors.binlog.captured import captured
 from tailrace.connectors.binlog.consistent_read import held
 from tailrace.connectors.binlog.server.connection import connect
-from tailrace.connectors.binlog.snapshot.chunks import Snapshots
+from tailrace.connectors.binlog.snapshot.chunks import TableSnapshots
 from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
 from tailrace.connectors.binlog.snapshot.row_lookup import PresentRows
 from tailrace.connectors.binlog.snapshot.tasks import SnapshotTask
@@ -152,7 +152,7 @@ def test_a_task_that_does_not_reach_the_planner_reads_by_itself(binlog_database:
         "create table keyless (v int)", "insert into keyless values (1)",
     )  # fmt: skip
     config, settings = configured(binlog_database)
-    snapshots = Snapshots(config, settings, lambda: connect(config), lambda table: table, 1, THREADS)
+    snapshots = TableSnapshots(config, settings, lambda: connect(config), lambda table: table, 1, THREADS)
     try:
         plan, bounds = snapshots.start()
         progress = SnapshotProgress(plan, bounds, snapshots.point, len(plan))

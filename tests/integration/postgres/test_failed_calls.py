@@ -11,7 +11,7 @@ from tailrace.connectors.postgres.log_session import PostgresLogSession
 from tailrace.connectors.postgres.planner import PostgresPlanner, PostgresSource, RetryingPlanner
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.setup import publications, slots
-from tailrace.connectors.postgres.snapshot.chunks import Snapshots
+from tailrace.connectors.postgres.snapshot.chunks import TableSnapshots
 from tailrace.errors import ConnectionFailed
 from tests import fix_query
 from tests.fix_postgres import Database
@@ -40,8 +40,8 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, after: boo
     [
         (publications, "prepare_publication", True),
         (slots, "create_slot", True),
-        (Snapshots, "start", False),
-        (Snapshots, "start", True),
+        (TableSnapshots, "start", False),
+        (TableSnapshots, "start", True),
         (Catalog, "tables", False),
         (PostgresPlanner, "_next_chunks", False),
     ],

@@ -12,7 +12,7 @@ from tailrace.config import Config
 from tailrace.connectors.binlog.log.position import ChangeContext
 from tailrace.connectors.binlog.log.schema_changes import SchemaChangesTask
 from tailrace.connectors.binlog.offset import BinlogOffset
-from tailrace.connectors.binlog.snapshot.chunks import BATCHES, Snapshots
+from tailrace.connectors.binlog.snapshot.chunks import BATCHES, TableSnapshots
 from tailrace.connectors.binlog.snapshot.point import Point, RowOrigin
 from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
 from tailrace.events.event_settings import EventSettings
@@ -53,7 +53,9 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         self._runtime = runtime
         self._place, self._latest = place, latest
         self._parallelism = parallelism
-        self._make: Callable[[], Snapshots] = lambda: Snapshots(config, settings, connect, admit, parallelism, runtime)
+        self._make: Callable[[], TableSnapshots] = lambda: TableSnapshots(
+            config, settings, connect, admit, parallelism, runtime
+        )
         self._chunks = self._make()
         self.notifications = TableNotifications(config, runtime, lambda: self._chunks.failing)
 

@@ -11,7 +11,7 @@ from tailrace.connectors.binlog.log.form import form_of
 from tailrace.connectors.binlog.log.position import position_text
 from tailrace.connectors.binlog.server.connection import connect, dialect_of
 from tailrace.connectors.binlog.server.errors import explained
-from tailrace.connectors.binlog.snapshot.chunks import BATCHES, Snapshots
+from tailrace.connectors.binlog.snapshot.chunks import BATCHES, TableSnapshots
 from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
 from tailrace.errors import PrerequisiteError
 from tailrace.events.admission import Admission
@@ -33,7 +33,7 @@ class HeldSnapshot:
         """Take the snapshot. Raises TailraceError and the driver's errors."""
         names = Admission(settings, form_of(dialect_of(config)))
         parallelism = config["event.order.segments"] or os.cpu_count() or 1
-        self._snapshots = Snapshots(
+        self._snapshots = TableSnapshots(
             config, settings, lambda: connect(config, limited=False), names.admit, parallelism, THREADS
         )
         try:

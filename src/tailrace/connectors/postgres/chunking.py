@@ -18,7 +18,7 @@ from tailrace.connectors.postgres.schema.history import History
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.setup import slots
 from tailrace.connectors.postgres.setup.stock import Stock
-from tailrace.connectors.postgres.snapshot.chunks import Snapshots
+from tailrace.connectors.postgres.snapshot.chunks import TableSnapshots
 from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgress
 from tailrace.connectors.postgres.snapshot.tasks import with_settings
 from tailrace.events.event_settings import EventSettings
@@ -66,7 +66,9 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         self._parallelism = parallelism(config)
         self._gives_blocks = bool(settings.blocks)
         self._streams = snapshot_mode(config).streams
-        self._make: Callable[[], Snapshots] = lambda: Snapshots(config, settings, tables, outside, control, admit)
+        self._make: Callable[[], TableSnapshots] = lambda: TableSnapshots(
+            config, settings, tables, outside, control, admit
+        )
         self._chunks = self._make()
         self.notifications = TableNotifications(config, outside.runtime, lambda: self._chunks.failing)
 

@@ -23,7 +23,7 @@ from tailrace.connectors.postgres.log.reading import OUTSIDE
 from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.setup.slots import create_slot
-from tailrace.connectors.postgres.snapshot.chunks import Snapshots
+from tailrace.connectors.postgres.snapshot.chunks import TableSnapshots
 from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgress
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, SnapshotTask, with_settings
 from tailrace.errors import PrerequisiteError
@@ -62,7 +62,7 @@ class HeldSnapshot:
         tables = TableFilter(config) if is_told_apart else table_filter(config)
         self._control: psycopg.Connection[Any] = connections.connect(config)
         names = Admission(settings, FORM)
-        self._snapshots = Snapshots(config, settings, tables, OUTSIDE, lambda: self._control, names.admit)
+        self._snapshots = TableSnapshots(config, settings, tables, OUTSIDE, lambda: self._control, names.admit)
         try:
             refuse_standby(self._control)
             self.tasks = self._taken(config, config["event.order.segments"] or os.cpu_count() or 1)

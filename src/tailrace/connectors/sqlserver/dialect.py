@@ -31,7 +31,7 @@ from tailrace.connectors.changetables.position import Newest, following, nothing
 from tailrace.connectors.sqlserver.server import catalog, ranges, statements
 from tailrace.connectors.sqlserver.server.connection import close, connect
 from tailrace.connectors.sqlserver.server.errors import refused, user_fault
-from tailrace.connectors.sqlserver.server.health import Health
+from tailrace.connectors.sqlserver.server.health import CaptureHealth
 from tailrace.connectors.sqlserver.values.declaration import SIZED, UNSIZED
 from tailrace.connectors.sqlserver.values.texts import has_bit, positions, quoted, selected, texts
 from tailrace.errors import PositionLost, PrerequisiteError, TailraceError
@@ -233,7 +233,7 @@ class SqlServerSession:
         return found
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
-        return Health(self, self.config, f" in {self.database}").amiss(captures)
+        return CaptureHealth(self, self.config, f" in {self.database}").amiss(captures)
 
     def total(self, capture: CaptureTable, after: Position, upto: Position) -> int:
         if self._by_function:

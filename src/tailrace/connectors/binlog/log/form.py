@@ -13,7 +13,7 @@ from tailrace.connectors.binlog.log.position import transactions_of
 from tailrace.connectors.binlog.values import declared
 from tailrace.connectors.binlog.values.conversions import plan_columns, plan_key
 from tailrace.events.event_settings import EventSettings
-from tailrace.events.mapping import ChangePlace, PlainSource, Records
+from tailrace.events.mapping import BlockRecords, ChangePlace, PlainSource
 from tailrace.records.columns import Same
 from tailrace.records.layout import TRANSACTION, Column, Constant, Member, Node
 from tailrace.values.conversion import ColumnPlan
@@ -38,14 +38,14 @@ class _BinlogParts:
         }
         self.positions = transactions.positions()
 
-    def block(self, records: Records) -> _BinlogBlock:
+    def block(self, records: BlockRecords) -> _BinlogBlock:
         return _BinlogBlock(self, records)
 
 
 class _BinlogBlock:
     """See events.mapping.SourceBlock."""
 
-    def __init__(self, parts: _BinlogParts, records: Records) -> None:
+    def __init__(self, parts: _BinlogParts, records: BlockRecords) -> None:
         self.parts, self.records = parts, records
         batch, count = parts.batch, records.high - records.low
         query = getattr(batch, "query", None)

@@ -54,7 +54,7 @@ _FORM = (
 )
 
 
-class Snapshots:
+class TableSnapshots:
     """The snapshots of one query, at most one at a time.
 
     `connect` opens a session without a limit for its statements; `admit` checks a schema and gives it its events' key.

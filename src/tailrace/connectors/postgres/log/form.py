@@ -19,7 +19,7 @@ from tailrace.connectors.postgres.values import declared
 from tailrace.connectors.postgres.values.conversions import plan_columns, plan_key
 from tailrace.events.control_records import numbered_name
 from tailrace.events.event_settings import EventSettings
-from tailrace.events.mapping import ChangePlace, PlainSource, Records
+from tailrace.events.mapping import BlockRecords, ChangePlace, PlainSource
 from tailrace.records.columns import Same
 from tailrace.records.layout import CHANGE, SOURCE, TRANSACTION, Column, Constant, Member, Node, Text
 from tailrace.values.conversion import ColumnPlan
@@ -40,14 +40,14 @@ class _PostgresParts:
         self.previous_end = pc.if_else(pa.array(seen), ends, "null")
         self.position = position_texts(transactions.commit_lsn)
 
-    def block(self, records: Records) -> _PostgresBlock:
+    def block(self, records: BlockRecords) -> _PostgresBlock:
         return _PostgresBlock(self, records)
 
 
 class _PostgresBlock:
     """See events.mapping.SourceBlock."""
 
-    def __init__(self, parts: _PostgresParts, records: Records) -> None:
+    def __init__(self, parts: _PostgresParts, records: BlockRecords) -> None:
         self.parts, self.records = parts, records
         batch = parts.batch
         lsn = batch.lsn[records.low : records.high]

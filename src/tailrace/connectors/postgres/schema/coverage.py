@@ -81,7 +81,7 @@ _GENERATED = "generated and not published"
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class CatalogTable:
     """A table as the catalog has it.
 
     `kind` is pg_class.relkind. `has_children` is True if tables inherit from it, `hides_rows` if row-level security
@@ -160,13 +160,15 @@ class Coverage:
 
 
 def cover(
-    captured: Collection[int], relations: Mapping[int, Relation], published: Mapping[int, Published]
+    captured: Collection[int], relations: Mapping[int, CatalogTable], published: Mapping[int, Published]
 ) -> dict[int, Coverage]:
     """Return the coverage of each captured table by oid. `relations` has their partitions and ancestors too."""
     return {oid: _covered(relations[oid], relations, published) for oid in captured if oid in relations}
 
 
-def _covered(relation: Relation, relations: Mapping[int, Relation], published: Mapping[int, Published]) -> Coverage:
+def _covered(
+    relation: CatalogTable, relations: Mapping[int, CatalogTable], published: Mapping[int, Published]
+) -> Coverage:
     own = published.get(relation.oid)
     above = [relations[oid].name for oid in relation.ancestors if oid in published and oid in relations]
     below = [relations[oid].name for oid in relation.leaves if oid in published and oid in relations]
@@ -191,7 +193,7 @@ def _covered(relation: Relation, relations: Mapping[int, Relation], published: M
     )
 
 
-def _uncarried(relation: Relation, own: Published) -> Iterator[tuple[str, str]]:
+def _uncarried(relation: CatalogTable, own: Published) -> Iterator[tuple[str, str]]:
     for name in relation.columns:
         if name in relation.generated and (own.columns is None or name not in own.columns):
             yield name, _GENERATED
@@ -199,7 +201,7 @@ def _uncarried(relation: Relation, own: Published) -> Iterator[tuple[str, str]]:
             yield name, "not among the columns that the publication has"
 
 
-def _refusal(relation: Relation, own: Published, leaves: Sequence[Relation]) -> str:
+def _refusal(relation: CatalogTable, own: Published, leaves: Sequence[CatalogTable]) -> str:
     """Return why the server refuses updates and deletes of the table or of one of its partitions; "" if it does not."""
     for one in leaves or [relation]:
         of = "" if one is relation else f" of its partition {one.name}"
@@ -241,12 +243,12 @@ def read(
     return cover(oids, relations, _published(connection, config, oids, relations, as_it_is))
 
 
-def _relation(database: str, row: tuple[Any, ...]) -> Relation:
+def _relation(database: str, row: tuple[Any, ...]) -> CatalogTable:
     (
         oid, schema, name, kind, persistence, _, identity, hides, ancestors, leaves, has_children, columns, generated,
         index, deferrable,
     ) = row  # fmt: skip
-    return Relation(
+    return CatalogTable(
         oid,
         TableId(database, schema, name),
         kind,
@@ -267,7 +269,7 @@ def _published(
     connection: psycopg.Connection[Any],
     config: Config,
     captured: Sequence[int],
-    relations: Mapping[int, Relation],
+    relations: Mapping[int, CatalogTable],
     as_it_is: bool,
 ) -> dict[int, Published]:
     name, mode = config["publication.name"], config["publication.autocreate.mode"]
@@ -286,13 +288,13 @@ def _published(
     return _made(wanted, relations, via_root)
 
 
-def _named_in(columns: Sequence[str], relation: Relation | None, carries_generated: bool) -> frozenset[str]:
+def _named_in(columns: Sequence[str], relation: CatalogTable | None, carries_generated: bool) -> frozenset[str]:
     """Return the columns of a publication's list that changes carry."""
     left_out = frozenset() if carries_generated or relation is None else relation.generated
     return frozenset(columns) - left_out
 
 
-def _made(wanted: Sequence[int], relations: Mapping[int, Relation], via_root: bool) -> dict[int, Published]:
+def _made(wanted: Sequence[int], relations: Mapping[int, CatalogTable], via_root: bool) -> dict[int, Published]:
     """Return the tables that a publication of the whole tables `wanted` would have."""
     listed = [relations[oid] for oid in wanted if oid in relations and relations[oid].is_logged]
     named = {one.oid for one in listed}

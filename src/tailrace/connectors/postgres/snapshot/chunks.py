@@ -54,7 +54,7 @@ _MOST_MOVED, _CHUNK_NUMBERS = 64, 1 << 22
 _ALL: dict[str, Any] = {"snapshot.include.collection.list": []}
 
 
-class Snapshots:
+class TableSnapshots:
     """The snapshots of one query, at most one at a time.
 
     `outside` opens sessions; `control` returns the planner's ordinary connection; `admit` checks a schema and gives it

@@ -34,7 +34,7 @@ class Asked(Protocol):
         ...
 
 
-class Health:
+class CaptureHealth:
     """Checks over a session. `of` names the database in sentences if there are several."""
 
     def __init__(self, session: Asked, config: Config, of: str) -> None:

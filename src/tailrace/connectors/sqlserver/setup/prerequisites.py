@@ -20,7 +20,7 @@ from tailrace.connectors.findings import Finding, Level, demanded, listed, unmat
 from tailrace.connectors.sqlserver.dialect import SqlServerDialect, SqlServerSession
 from tailrace.connectors.sqlserver.options import signal_tables
 from tailrace.connectors.sqlserver.server import statements
-from tailrace.connectors.sqlserver.server.health import Health
+from tailrace.connectors.sqlserver.server.health import CaptureHealth
 from tailrace.connectors.sqlserver.setup import advice
 from tailrace.connectors.sqlserver.values.texts import quoted
 from tailrace.errors import TailraceError
@@ -109,7 +109,7 @@ class _Inspection:
         self.user = config["database.user"] or "of this process"
         # with several databases each finding names its database
         self.of = f" in {session.database}" if several else ""
-        self.health = Health(session, config, self.of)
+        self.health = CaptureHealth(session, config, self.of)
 
     def server(self) -> Iterator[Finding]:
         version, edition, engine = self.session.all(statements.VERSION)[0]
