@@ -2,6 +2,7 @@
 
 The pages of one directory are followed one after another, in one folder and with one database: a shop with the tables
 of `SHOP`. Blocks of the shell, of SQL and of Python share the tests' Spark session; `tests/pages.py` has the marks.
+A short run leaves out the pages in `LATER`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tailrace.config.properties import parse_properties
 from tailrace.pipeline import Pipeline
 from tailrace.verify import command as verify_command
 from tailrace.verify.check import Lake
+from tests import extent
 from tests.fix_postgres import Database
 from tests.pages import DOCS, Block, blocks, shown
 
@@ -39,6 +41,18 @@ SHOP = (
     "alter table public.orders replica identity full",
 )
 LISTED = ("start", "from-debezium", "sinks", "pyspark", "operate")
+LATER = frozenset(
+    {
+        "sinks/tables.md",
+        "sinks/table-maintenance.md",
+        "operate/add-a-table.md",
+        "operate/verify-and-repair.md",
+    }
+)
+"""Pages that run pipelines into tables, which take minutes: a full run follows them.
+
+Tests of the sink, of `tailrace maintain` and of `tailrace verify` show the same with frames of their own.
+"""
 ROLE = "cdc"
 """The role that pages make: roles belong to the server, so a test removes it."""
 
@@ -56,8 +70,9 @@ def _listed(entries: list[Any]) -> Iterator[str]:
 
 
 def marked(directory: str) -> list[Block]:
-    """Return the blocks of a directory that run here, or are files for those that do."""
-    found = [block for page in in_order(directory) for block in blocks(page)]
+    """Return the blocks of a directory that run in this extent, or are files for those that do."""
+    pages = [page for page in in_order(directory) if extent.is_full() or page not in LATER]
+    found = [block for page in pages for block in blocks(page)]
     return [block for block in found if block.mark == "run" or block.mark.startswith("file: ")]
 
 
