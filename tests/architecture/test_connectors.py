@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import re
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 
 from tailrace.connectors import registry
 from tailrace.connectors.descriptor import Descriptor
+from tests.architecture import sources
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "tailrace"
@@ -32,10 +31,16 @@ def room(descriptor: Descriptor) -> Path:
     return CONNECTORS / descriptor.options.split(".")[2]
 
 
-def words(descriptor: Descriptor) -> re.Pattern[str]:
-    """Return a pattern for the names of a connector, its database and its drivers, in any case."""
+def words(descriptor: Descriptor) -> frozenset[str]:
+    """Return the names of a connector, its database and its drivers, in small letters."""
     called = {descriptor.name, descriptor.traits.event_name, descriptor.title, *descriptor.names, *descriptor.drivers}
-    return re.compile("|".join(sorted(map(re.escape, called))), re.IGNORECASE)
+    return frozenset(name.lower() for name in called)
+
+
+def has_any(text: str, names: frozenset[str]) -> bool:
+    """Return True if one of the names stands in the text, in any case."""
+    found = text.lower()
+    return any(name in found for name in names)
 
 
 def shared_files() -> list[Path]:
@@ -62,27 +67,28 @@ def test_no_connectors_name_stands_in_a_shared_room() -> None:
     rooms = {path.relative_to(SOURCE).parts[0] for path in files}
     assert rooms >= {"config", "columns", "events", "kernels", "snapshot", "sinks", "spark", "transforms"}
     assert rooms >= {"command", "monitoring", "process", "pipeline.py", "connectors"}
+    every = frozenset().union(*(words(registry.find(name)) for name in registry.OWN))
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in files
+        if has_any(path.read_text("utf-8"), every)
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
-        if any(words(registry.find(name)).search(line) for name in registry.OWN)
+        if has_any(line, every)
     ]
     assert found == []
 
 
 def touched(descriptor: Descriptor) -> list[str]:
     """Return the files outside of a connector's room that name it, which a new connector must touch."""
-    pattern = words(descriptor)
-    sources = [
+    names = words(descriptor)
+    others = [
         path
         for path in sorted(SOURCE.rglob("*.py"))
-        if not any(path.is_relative_to(shown) for shown in (WRITTEN, *SHOWN))
+        if not any(path.is_relative_to(one) for one in (room(descriptor), WRITTEN, *SHOWN))
     ]
-    others = [path for path in sources if room(descriptor) not in path.parents]
-    found = [path for path in others if pattern.search(code(path))]
+    found = [path for path in others if has_any(path.read_text("utf-8"), names) and has_any(code(path), names)]
     project = ROOT / "pyproject.toml"
-    found += [project] if pattern.search(project.read_text("utf-8")) else []
+    found += [project] if has_any(project.read_text("utf-8"), names) else []
     return [str(path.relative_to(ROOT)) for path in found]
 
 
@@ -93,25 +99,16 @@ def test_a_database_touches_two_files_outside_of_its_room(name: str) -> None:
     assert len(files) <= MOST_FILES, files
 
 
-def imported(path: Path) -> Iterator[str]:
-    """Return the first parts of the names of all modules that a module imports anywhere."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module.partition(".")[0]
-
-
 def test_a_driver_is_imported_by_its_own_room_alone_and_named_in_the_contract() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
     contract = next(one for one in contracts if one["name"] == "Only connectors import database drivers")
     drivers = {module: registry.find(name) for name in registry.OWN for module in registry.find(name).drivers}
     assert set(contract["forbidden_modules"]) == set(drivers)
-    for path in sorted(SOURCE.rglob("*.py")):
-        for module in set(imported(path)) & set(drivers):
-            rooms = (room(drivers[module]), WRITTEN)
-            assert any(path.is_relative_to(one) for one in rooms), f"{path} imports {module}"
+    for module in sources.modules():
+        for driver in {name.partition(".")[0] for name in module.opened} & set(drivers):
+            rooms = (room(drivers[driver]), WRITTEN)
+            assert any(module.path.is_relative_to(one) for one in rooms), f"{module.path} imports {driver}"
 
 
 def test_a_room_has_its_descriptor_and_no_two_have_a_name_in_common() -> None:

@@ -5,7 +5,6 @@ Every import counts, at any place in a module, and imports for types as well.
 
 from __future__ import annotations
 
-import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -13,6 +12,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from tests.architecture import sources
 
 ROOT = Path(__file__).parents[2]
 TREES = (ROOT / "src" / "tailrace", ROOT / "tdsserver", ROOT / "bench")
@@ -32,17 +33,17 @@ def modules() -> dict[str, Path]:
 
 def imported(path: Path) -> Iterator[str]:
     """Return the modules that a module imports, among those that must follow the rule."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in modules())
-        elif isinstance(node, ast.ImportFrom) and node.module in modules():
-            for alias in node.names:
-                part = f"{node.module}.{alias.name}"
-                yield part if part in modules() else node.module
+    for room, name in sources.module(path).taken:
+        if not room:
+            yield from (one for one in [name] if one in modules())
+        elif room in modules():
+            part = f"{room}.{name}"
+            yield part if part in modules() else room
 
 
 @cache
 def arrows() -> set[tuple[str, str]]:
+    """Return each module with each other module that it imports."""
     return {(name, other) for name, path in modules().items() for other in imported(path) if other != name}
 
 

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
-from pathlib import Path
-
 from tailrace import sinks
 from tailrace.columns import COLUMNS
 from tailrace.config.files import SERVER_SINKS
 from tailrace.config.signals import CHANNELS, SINKS
+from tests.architecture import sources
 
-ROOT = Path(__file__).parents[2]
-PRODUCT = ROOT / "src" / "tailrace"
 TABLE = "sinks/__init__.py"
 # The only mention of a sink outside of the sinks: the default of debezium.sink.type.
 DEFAULT = ("config/files.py", "console")
-
-
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(PRODUCT.rglob("*.py")):
-        yield path.relative_to(PRODUCT).as_posix(), ast.parse(path.read_text("utf-8"))
 
 
 def own_modules() -> set[str]:
@@ -30,22 +20,18 @@ def own_modules() -> set[str]:
 
 def test_a_sink_touches_one_file_outside_its_own() -> None:
     """Only the table of sinks names a sink's module; no other module imports it or holds its class's name."""
-    classes = {place.partition(":")[2] for place in sinks.KNOWN.places.values()}
+    classes = {name: place for place, _, name in (known.partition(":") for known in sinks.KNOWN.places.values())}
     touched: dict[str, set[str]] = {}
-    for name, tree in modules():
-        own = "tailrace." + name.removesuffix(".py").replace("/", ".")
-        for node in ast.walk(tree):
-            said: set[str] = set()
-            if isinstance(node, ast.ImportFrom) and node.module in own_modules():
-                said.add(node.module)
-            elif isinstance(node, ast.Import):
-                said.update(alias.name for alias in node.names if alias.name in own_modules())
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                said.update(place for place in own_modules() if node.value.startswith(f"{place}:"))
-            elif isinstance(node, ast.Name) and node.id in classes:
-                said.add(own)
-            for place in said - {own}:
-                touched.setdefault(place, set()).add(name)
+    for module in sources.modules():
+        own = "tailrace." + module.name.removesuffix(".py").replace("/", ".")
+        said = {
+            place
+            for place in own_modules()
+            if place in module.opened or any(text.startswith(f"{place}:") for text in module.texts)
+        }
+        said.update(place for name, place in classes.items() if name in module.names)
+        for place in said - {own}:
+            touched.setdefault(place, set()).add(module.name)
     assert touched == {place: {TABLE} for place in own_modules()}
 
 
@@ -55,10 +41,10 @@ def test_no_shared_room_knows_a_sink_by_its_word() -> None:
     words = set(sinks.KNOWN.places).difference(CHANNELS, SINKS, {"tables"})
     listed = {("config/files.py", word) for word in SERVER_SINKS}
     found = {
-        (name, node.value)
-        for name, tree in modules()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and node.value in words and not name.startswith("sinks/")
+        (module.name, word)
+        for module in sources.modules()
+        for word in words & module.texts
+        if not module.name.startswith("sinks/")
     }
     assert found - listed == {DEFAULT}
 
