@@ -27,7 +27,7 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## a PostgreSQL, a workload and its change events, here and now
 	@$(BIN)/tailrace demo
 
-quick: $(STAMP) ## the tests that need no server and no JVM, within two minutes
+quick: $(STAMP) ## the fast tests, without servers and JVM, within a minute
 	@$(BIN)/python -m tests.lanes --quick
 
 test: $(STAMP) ## all tests, in some twenty minutes: make test [ARGS='--part golden --postgres DSN']

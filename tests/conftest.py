@@ -17,9 +17,6 @@ from tests import extent
 # No run of a test makes a class archive in the background.
 os.environ["TAILRACE_ARCHIVE"] = "off"
 
-# The time of an example depends more on the machine than on the product.
-settings.register_profile("tailrace", settings(), deadline=None)
-settings.load_profile("tailrace")
 
 pytest_plugins = [
     "tests.durations",
@@ -73,14 +70,35 @@ SLOW = frozenset(
     }
 )
 """Directories and files in which every test needs a server, a broker or a JVM, or starts slow processes of its own."""
+LONG = frozenset(
+    {
+        "architecture/test_mongodb_positions.py",
+        "architecture/test_positions.py",
+        "golden/test_compare.py",
+        "servers",
+        "unit/changetables/test_faults.py",
+        "unit/config/test_public_files.py",
+        "unit/config/test_secrets.py",
+        "unit/docs/test_messages.py",
+        "unit/sinks/test_batches.py",
+        "unit/sinks/test_redis.py",
+        "unit/test_house.py",
+        "unit/test_record.py",
+        "unit/test_supply.py",
+        "unit/test_wheel.py",
+    }
+)
+"""Further files and directories whose tests take seconds: they read all sources, or repeat a step for each fault."""
 
 
+EXAMPLES = 100
+"""The examples of a property that names no number of its own, in a full run."""
 UNTIL = "TAILRACE_TESTS_UNTIL"
 """The environment variable with the time, in seconds since 1970, at which the run ends as a failure."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="only tests that need no database, no broker and no JVM")
+    parser.addoption("--quick", action="store_true", help="only fast tests, without database, broker and JVM")
     parser.addoption("--full", action="store_true", help="every test, at its full size: takes hours")
 
 
@@ -89,11 +107,18 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[extent.FULL] = "1"
     if config.getoption("--quick"):
         os.environ[extent.QUICK] = "1"
+    # The time of an example depends more on the machine than on the product.
+    settings.register_profile("tailrace", settings(), deadline=None, max_examples=extent.examples(EXAMPLES))
+    settings.load_profile("tailrace")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     is_slow = collection_path.name in SLOW and HERE in (collection_path.parent, collection_path.parent.parent)
-    return True if is_slow and config.getoption("--quick") else None
+    return True if (is_slow or _is_long(collection_path)) and config.getoption("--quick") else None
+
+
+def _is_long(path: Path) -> bool:
+    return path.is_relative_to(HERE) and path.relative_to(HERE).as_posix() in LONG
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -114,10 +139,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _leave_out_servers(chosen: list[pytest.Item], others: list[pytest.Item]) -> None:
-    """Move the tests that need a server from `chosen` to `others`."""
+    """Move the tests that need a server or much time from `chosen` to `others`."""
     quick: list[pytest.Item] = []
     for item in chosen:
         # pytest collects a directory that the command line names even if it is to be ignored.
-        is_slow = SLOW.intersection(item.path.relative_to(HERE.parent).parts)
+        is_slow = SLOW.intersection(item.path.relative_to(HERE.parent).parts) or _is_long(item.path)
         (others if is_slow or STARTERS & set(getattr(item, "fixturenames", ())) else quick).append(item)
     chosen[:] = quick

@@ -64,10 +64,14 @@ def committed_in(checkpoint: Path) -> Committed:
 
 
 class Watch:
-    """The slots of one server, sampled by a thread from the first `add` to `stop`."""
+    """The slots of one server, sampled by a thread from the first `add` to `stop`.
 
-    def __init__(self, dsn: str) -> None:
+    The thread uses `connection` if one is given, else one of its own.
+    """
+
+    def __init__(self, dsn: str, connection: psycopg.Connection[Any] | None = None) -> None:
         self._dsn = dsn
+        self._connection = connection
         self._queries: dict[str, list[Committed]] = {}
         self._first: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -96,7 +100,7 @@ class Watch:
             self._thread.join()
 
     def _run(self) -> None:
-        connection: psycopg.Connection[Any] | None = None
+        connection = self._connection
         while not self._stop.is_set():
             try:
                 connection = connection or psycopg.connect(self._dsn, autocommit=True, connect_timeout=2)
@@ -111,7 +115,8 @@ class Watch:
             except psycopg.Error:
                 return
             finally:
-                connection.close()
+                if connection is not self._connection:
+                    connection.close()
 
     def _sample(self, connection: psycopg.Connection[Any]) -> None:
         with self._lock:
@@ -136,9 +141,11 @@ class Watch:
 
 
 @contextmanager
-def watched(dsn: str, slot: str, committed: Committed) -> Iterator[None]:
-    """Watch one query while the block runs. Raises Ahead at the end."""
-    one = Watch(dsn)
+def watched(
+    dsn: str, slot: str, committed: Committed, connection: psycopg.Connection[Any] | None = None
+) -> Iterator[None]:
+    """Watch one query while the block runs, over a connection of its own or the given one. Raises Ahead at the end."""
+    one = Watch(dsn, connection)
     one.add(slot, committed)
     try:
         yield

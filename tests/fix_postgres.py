@@ -49,6 +49,16 @@ class Postgres:
         return psycopg.connect(self.dsn(database), autocommit=autocommit)
 
 
+    @contextmanager
+    def at_hand(self) -> Iterator[psycopg.Connection[Any]]:
+        """Yield a superuser's connection to no test's database: the one that makes fresh databases, if there is one."""
+        if self.fresh is not None:
+            yield self.fresh.connection
+            return
+        with self.connect() as connection:
+            yield connection
+
+
 @dataclass(frozen=True, slots=True)
 class Database:
     """A fresh database of one test."""
@@ -208,7 +218,7 @@ def take(server: Postgres, name: str) -> Database:
 def give_back(database: Database) -> None:
     """Return a database to the pool: drop its slots and end all its sessions."""
     server = database.server
-    with server.connect() as connection:
+    with server.at_hand() as connection:
         _release(connection, database.name)
         if server.fresh is None or not server.fresh.give_back(database.name):
             _drop(connection, database.name)

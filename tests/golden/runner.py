@@ -201,16 +201,16 @@ def _run(case: Case, database: Database, spark: SparkSession | None, folder: Pat
     heartbeats = case.properties.get("topic.heartbeat.prefix") or case.properties.get(
         "heartbeat.topics.prefix", HEARTBEATS
     )
-    with database.connect() as setup, database.connect() as looking, Registry() as registry:
+    with database.connect() as setup, postgres.at_hand() as looking, Registry() as registry:
         for item in script.split(case.read("setup.sql")):
             if isinstance(item, script.Statement):
                 script.execute(setup, item)
-        types = _types(looking)
+        types = _types(setup)
         given = options(case, postgres, folder, registry)
         reader = AnyReader(lambda: registry.schemas) if case.knobs.get("format") == "connect" else Reader()
         stream = opened(spark, "postgres", given, folder / "checkpoint", lambda: _flushed(looking), reader)
         slot = case.properties.get("slot.name", "debezium")
-        with fix_invariant.watched(postgres.dsn(), slot, stream.committed):
+        with fix_invariant.watched(postgres.dsn(), slot, stream.committed, looking):
             stream.start()
             try:
                 # The snapshot, if any, is over, and the slot is read.
@@ -230,7 +230,7 @@ def _run(case: Case, database: Database, spark: SparkSession | None, folder: Pat
                     raise
             finally:
                 stream.stop()
-        types |= _types(looking)
+        types |= _types(setup)
     notifications = case.properties.get("notification.sink.topic.name", NOTIFICATIONS)
     shaped = None if case.shapes is None else partial(Shapes, heartbeats, notifications, fields=case.shapes)
     reason = fitted_reason if case.cuts else value_reason

@@ -41,7 +41,7 @@ class FreshDatabases:
     """Makes and renews databases over `connection`, a superuser's; `dsn` ends with the name of a database."""
 
     def __init__(self, connection: psycopg.Connection[Any], dsn: str) -> None:
-        self._connection = connection
+        self.connection = connection
         self._dsn = dsn
         self._idle: list[tuple[str, int]] = []
         self._uses: dict[str, int] = {}
@@ -50,9 +50,9 @@ class FreshDatabases:
     def create(self, name: str) -> None:
         """Make a fresh database, by a copy of the template's files."""
         statement = sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(_TEMPLATE))
-        if self._connection.info.server_version >= 150000:
+        if self.connection.info.server_version >= 150000:
             statement += sql.SQL(" strategy file_copy")
-        self._connection.execute(statement)
+        self.connection.execute(statement)
 
     def take(self, name: str) -> None:
         """Give the name to a database that was given back, or make one."""
@@ -62,7 +62,7 @@ class FreshDatabases:
             return
         known, uses = self._idle.pop()
         if known != name:
-            self._connection.execute(
+            self.connection.execute(
                 sql.SQL("alter database {} rename to {}").format(sql.Identifier(known), sql.Identifier(name))
             )
         self._uses[name] = uses + 1
@@ -83,7 +83,7 @@ class FreshDatabases:
 
     def _make_template(self) -> None:
         name = sql.Identifier(_TEMPLATE)
-        self._connection.execute(
+        self.connection.execute(
             sql.SQL(
                 "create database {} template template0 encoding 'UTF8' lc_collate 'C.UTF-8' lc_ctype 'C.UTF-8'"
             ).format(name)
@@ -95,7 +95,7 @@ class FreshDatabases:
             own.execute("vacuum (full, freeze)")
             self._counts = self._count(own)
             self._new = self._state(own)
-        self._connection.execute(
+        self.connection.execute(
             sql.SQL("alter database {} with is_template true allow_connections false").format(name)
         )
 

@@ -21,12 +21,17 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture
-def owner(tmp_path: Path) -> subprocess.Popen[str]:
+def started(folder: Path) -> subprocess.Popen[str]:
     """Run a process that has a directory and prints its path."""
     return subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", OWNER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> subprocess.Popen[str]:
+    """Return a process that has a directory."""
+    return started(tmp_path)
 
 
 def line(process: subprocess.Popen[str]) -> Path:
@@ -54,12 +59,21 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_has_is_not(
     owner.send_signal(signal.SIGKILL)
     owner.communicate()
     assert theirs.exists()
-    again = Path(temporary.folder(PREFIX))
-    assert not theirs.exists()
-    assert mine.exists()
-    assert again.exists()
-    # The owner is unknown.
-    assert others.exists()
+    with started(tmp_path) as next_one:
+        assert line(next_one).exists()
+        assert not theirs.exists()
+        assert mine.exists()
+        # The owner is unknown.
+        assert others.exists()
+        next_one.communicate("")
+
+
+def test_a_process_looks_once_for_what_others_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+    monkeypatch.setattr(temporary, "sweep", looks.append)
+    folders = {temporary.folder(PREFIX), temporary.folder(PREFIX), temporary.folder(f"{PREFIX}other-")}
+    assert len(folders) == 3
+    assert looks == [PREFIX, f"{PREFIX}other-"]
 
 
 def test_a_process_that_ends_removes_its_own(owner: subprocess.Popen[str]) -> None:

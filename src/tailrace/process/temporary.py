@@ -17,14 +17,18 @@ from pathlib import Path
 
 _LOCK = "owner.lock"
 _held: list[int] = []
+_swept: set[tuple[str, str]] = set()
 
 
 def folder(prefix: str) -> str:
     """Make a directory that only this user can read, and that is removed when the process ends.
 
-    Also removes directories with the same prefix that killed processes have left.
+    The first call of a process also removes directories with the same prefix that killed processes have left.
     """
-    sweep(prefix)
+    # once: a process with many planners would look at all their directories for each
+    if (place := (tempfile.gettempdir(), prefix)) not in _swept:
+        _swept.add(place)
+        sweep(prefix)
     made = tempfile.mkdtemp(prefix=prefix)
     atexit.register(_remove, made, os.getpid())
     new = Path(made, f"{_LOCK}.new")
