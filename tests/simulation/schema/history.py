@@ -297,16 +297,20 @@ class History:
             self._go_on(connection, told)
 
     def _do(self, connection: psycopg.Connection[Any], statements: list[str]) -> None:
-        """Run the statements as one transaction, without those that fail."""
+        """Run the statements as one transaction, without those that fail; none of them if the commit fails."""
         done = []
-        with connection.transaction():
-            for statement in statements:
-                try:
-                    with connection.transaction():
-                        connection.execute(statement.encode())
-                    done.append(statement)
-                except psycopg.Error:
-                    continue
+        try:
+            with connection.transaction():
+                for statement in statements:
+                    try:
+                        with connection.transaction():
+                            connection.execute(statement.encode())
+                        done.append(statement)
+                    except psycopg.Error:
+                        continue
+        except psycopg.errors.IntegrityError:
+            # a deferred constraint
+            return
         if done:
             self.outcome.statements.append("; ".join(done))
 
