@@ -74,7 +74,6 @@ LONG = frozenset(
     {
         "architecture/test_mongodb_positions.py",
         "architecture/test_positions.py",
-        "golden/test_compare.py",
         "servers",
         "unit/changetables/test_faults.py",
         "unit/config/test_public_files.py",

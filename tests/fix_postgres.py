@@ -48,7 +48,6 @@ class Postgres:
         """Return a new connection to `database`, which the caller closes."""
         return psycopg.connect(self.dsn(database), autocommit=autocommit)
 
-
     @contextmanager
     def at_hand(self) -> Iterator[psycopg.Connection[Any]]:
         """Yield a superuser's connection to no test's database: the one that makes fresh databases, if there is one."""

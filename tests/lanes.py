@@ -117,7 +117,7 @@ PARTS: Sequence[Part] = (
         ),
     ),
     Part("golden", ("golden", "e2e")),
-    Part("databases", ("integration/mongodb", "integration/changetables", "integration/binlog")),
+    Part("databases", ("integration/mongodb", "integration/changetables", "integration/binlog", "contract")),
     Part("integration", ("integration",)),
     Part("units"),
     Part("chaos", ("chaos", "fuzz")),

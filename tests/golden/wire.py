@@ -68,6 +68,23 @@ class Reader:
         return _value(text, at)
 
 
+def same(one: object, other: object) -> bool:
+    """Return True if the texts of two of a Reader's results are equal; keys count in their order."""
+    if one is other:
+        return True
+    if isinstance(one, dict):
+        return (
+            isinstance(other, dict)
+            and one.keys() == other.keys()
+            and all(
+                key == name and same(item, other[name]) for (key, item), name in zip(one.items(), other, strict=True)
+            )
+        )
+    if isinstance(one, list):
+        return isinstance(other, list) and len(one) == len(other) and all(map(same, one, other))
+    return not isinstance(other, dict | list) and str(one) == str(other)
+
+
 def write(value: object) -> str:
     """Return the compact JSON text of a Reader's result."""
     if isinstance(value, dict):

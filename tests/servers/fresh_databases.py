@@ -95,9 +95,7 @@ class FreshDatabases:
             own.execute("vacuum (full, freeze)")
             self._counts = self._count(own)
             self._new = self._state(own)
-        self.connection.execute(
-            sql.SQL("alter database {} with is_template true allow_connections false").format(name)
-        )
+        self.connection.execute(sql.SQL("alter database {} with is_template true allow_connections false").format(name))
 
     def _count(self, own: psycopg.Connection[Any]) -> bytes:
         """A statement that counts the rows of each catalog, and those that were written from now on."""
