@@ -2,9 +2,9 @@
 
 A mark is a comment of HTML on the line before a block, which readers do not see:
 
-- `<!-- run -->`: `tests/e2e/test_pages.py` runs the block. A block of the language `text` that follows, with nothing
-  but a sentence between, is its output. There, `…` stands for what differs from run to run: any text within a line,
-  and any number of lines if it is a line of its own.
+- `<!-- run -->`: `tests/e2e/test_pages.py` runs the block. A block of the language `text` and without a title that
+  follows, with nothing but a sentence between, is its output. There, `…` stands for what differs from run to run: any
+  text within a line, and any number of lines if it is a line of its own.
 - `<!-- run: full -->`: the same, in a process of its own and in a full run alone.
 - `<!-- file: NAME -->`: the block is written to that file before the next one runs.
 
@@ -54,7 +54,8 @@ def blocks(page: str) -> Iterator[Block]:
         mark = one["mark"] or ""
         following = found[place + 1] if place + 1 < len(found) else None
         output = None
-        if mark.startswith("run") and following is not None and following["language"] == "text":
+        is_output = following is not None and following["language"] == "text" and not following["title"]
+        if mark.startswith("run") and following is not None and is_output:
             between = text[one.end() : following.start()]
             output = _plain(following) if _BETWEEN.fullmatch(between) else None
         line = text.count("\n", 0, one.start("language")) + 1
