@@ -144,7 +144,7 @@ class Simulation:
 
     def plan(self, max_rows: int) -> LogPosition:
         """Return the end of the next batch, or the same position."""
-        end = self.reader.plan(self.committed, Limits(max_rows, 1 << 20), None)
+        end = self.reader.plan(self.committed, Limits(max_rows, 1 << 20, max_rows), None)
         if end == self.committed:
             end = self.reader.idle_position(self.committed)
         self.check(end)

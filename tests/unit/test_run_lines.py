@@ -63,6 +63,19 @@ def test_a_phase_is_told_when_it_takes_long_and_at_its_end(caplog: pytest.LogCap
     assert caplog.messages == ["Still starting Spark: 5 s so far.", "Spark is ready, 5.6 s."]
 
 
+def test_a_short_phase_is_no_reason_for_silence(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tailrace")
+    now = [0.0]
+    phases = Phases(describe, lambda: now[0])
+    phases.begin("starting Spark")
+    now[0] = 4.0
+    phases.look()
+    phases.begin("waiting for the database and the sink")
+    now[0] = 4.6
+    phases.look()
+    assert caplog.messages == ["Still waiting for the database and the sink: 1 s so far."]
+
+
 def test_the_first_batch_and_the_end_of_the_snapshot_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "tailrace")
     now = [0.0]

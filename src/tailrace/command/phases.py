@@ -56,15 +56,19 @@ class Phases:
                 log.info("Still %s: %.0f s so far.", self._doing, now - self._since)
 
     def begin(self, doing: str, since: float | None = None) -> None:
-        """Begin a phase. `doing` ends a sentence, as in "starting Spark"; `since` is when it began, if earlier."""
+        """Begin a phase. `doing` ends a sentence, as in "starting Spark"; `since` is when it began, if earlier.
+
+        It says nothing, so the silence that has lasted until now goes on.
+        """
         with self._lock:
-            self._doing, self._told = doing, self._clock()
-            self._since = self._told if since is None else since
+            self._doing = doing
+            self._since = self._clock() if since is None else since
 
     def end(self, done: str) -> None:
         """End the phase, and log the sentence `done`, without its end, with the seconds."""
         with self._lock:
-            seconds, self._doing = self._clock() - self._since, ""
+            self._told = self._clock()
+            seconds, self._doing = self._told - self._since, ""
         log.info("%s, %.1f s.", done, seconds)
 
     @property

@@ -375,10 +375,14 @@ UNLIMITED = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The largest number of rows and bytes of a batch; None: no limit."""
+    """The largest number of rows and bytes of a batch; None: no limit.
+
+    `enough_bytes` is a wish: with so many bytes, the batch ends at the end of a transaction, though more may be there.
+    """
 
     max_rows: int | None = None
     max_bytes: int | None = None
+    enough_bytes: int | None = None
 
     @property
     def rows(self) -> int:

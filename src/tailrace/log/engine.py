@@ -60,6 +60,9 @@ Result = TypeVar("Result")
 IDLE_SECONDS = 30.0
 # While a backlog is read, a batch waits so long to become half full: each batch has a fixed cost of some 0.15 s.
 FILL_SECONDS = 0.5
+# The first batch of the log has no more bytes, unless a single transaction has, and waits for none: its rows are there
+# early, and the next batch fills meanwhile.
+FIRST_BYTES = 6 << 20
 # A batch of blocks becomes a MERGE or an append, which takes 1 to 6 s however few rows it has. So it waits longer.
 MERGE_FILL_SECONDS = 10.0
 # The interval, in s, at which an import gives way to the thread that queries the server. Python's own 5 ms would delay
@@ -81,6 +84,8 @@ class _Memory:
     begun: bool = False
     # True once the start of the query is over, and with it everything that belongs to each start
     has_started: bool = False
+    # True once a batch of the log was planned, in this planner
+    has_read: bool = False
 
 
 class LogEngine(Generic[O, P, T]):
@@ -284,6 +289,9 @@ class LogEngine(Generic[O, P, T]):
         began = self._runtime.monotonic()
         patience = min(self._config["poll.interval.ms"] / 1000, self._heartbeats.remaining())
         target = self._target
+        is_first = not (self._memory.has_read or self._merges or limits.are_none)
+        if is_first:
+            limits = replace(limits, enough_bytes=FIRST_BYTES)
         if gathers and target is None and self._dispatch.seconds:
             is_over = self._dispatch.is_over(patience)
             opened.check()
@@ -292,12 +300,13 @@ class LogEngine(Generic[O, P, T]):
             # include what was sent during the wait
             opened.refresh()
         while True:
-            if self._is_filling(opened, limits) and self._runtime.monotonic() < began + self._fill_seconds:
+            if not is_first and self._is_filling(opened, limits) and self._runtime.monotonic() < began + self._fill_seconds:
                 opened.wait(0.05)
                 continue
             whole = opened.whole(start) if self._dispatch.seconds else start
             found = opened.plan(start, limits, target)
             if found != start:
+                self._memory.has_read = True
                 self._memory.idle_since = self._runtime.monotonic()
                 self._dispatch.begun(is_cut=found.is_before(whole))
                 return found

@@ -164,7 +164,11 @@ class LogReader(OpenLog[O, P, P], Generic[O, P, Committed, Taken]):
         """
         # read the failure first: everything read before it is in the spool
         failure = self._failure
-        end = self.spool.plan(start, limits.rows, limits.bytes, upto)
+        end = start
+        if limits.enough_bytes is not None:
+            end = self.spool.plan(start, limits.rows, min(limits.enough_bytes, limits.bytes), upto, whole=True)
+        if end == start:
+            end = self.spool.plan(start, limits.rows, limits.bytes, upto)
         if end == start and self.spool.full:
             end = self.spool.plan(start, limits.rows, limits.bytes, upto, cut=True)
         if end == start and upto is None and failure is not None:

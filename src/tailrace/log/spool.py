@@ -297,12 +297,22 @@ class Spool(Generic[P, Taken]):
                 self._is_refused = False
             self._notify()
 
-    def plan(self, start: P, max_rows: int, max_bytes: int, upto: P | None = None, *, cut: bool = False) -> P:
+    def plan(
+        self,
+        start: P,
+        max_rows: int,
+        max_bytes: int,
+        upto: P | None = None,
+        *,
+        cut: bool = False,
+        whole: bool = False,
+    ) -> P:
         """Return the end of the next batch after `start`: the last good end within the limits, or a cut after some row.
 
         The batch does not pass `upto`. Returns `start` if the available rows have no good end and stay within the
         limits; with `cut`, the cut after the last of them. A batch has at least one row, whatever the limits, except a
-        batch that only ends a transaction of which every row has been delivered.
+        batch that only ends a transaction of which every row has been delivered. With `whole` there are no cuts:
+        returns `start` if the limits have no good end within them.
         """
         with self._changed:
             runs = [held.run for held in self._held]
@@ -316,7 +326,7 @@ class Spool(Generic[P, Taken]):
             fitting = _fitting(run, first, limit, max_rows - rows, max_bytes - size)
             best = run.end(start, -1 if rows else first, fitting, upto) or best
             if fitting < limit:
-                if best is not start:
+                if best is not start or whole:
                     return best
                 if fitting > first or last is None:
                     last = run, max(fitting - 1, first)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from tailrace.columns.batch import Counts
 from tailrace.columns.table import TableId
 from tailrace.connectors.changetables.log.tasks import SchemaTask
-from tailrace.errors import ConfigError
+from tailrace.errors import ConfigError, PrerequisiteError
 from tailrace.events.schema_changes import SchemaChange
 from tailrace.log.control_tasks import BoundaryTask, HeartbeatTask
 from tests.unit.changetables.driving import Query, batches_for_rows  # noqa: F401
@@ -245,3 +246,31 @@ def test_another_list_of_databases_needs_another_checkpoint() -> None:
     query.start = json.loads(text)
     with pytest.raises(ConfigError, match="different databases"):
         query.drain()
+
+
+def test_lists_that_match_no_table_are_an_error_at_the_first_start() -> None:
+    with pytest.raises(PrerequisiteError, match=r"match no table of the database\. The nearest: dbo\.b, dbo\.a\."):
+        Query(server(), table__include__list="dbo\\.c").drain()
+    later = {"table__include__list": "dbo\\.c", "no__table__handling__mode": "warn"}
+    assert Query(server(), **later).drain() == []
+    known = Query(server(), table__include__list="dbo\\.a")
+    known.drain()
+    known.options["table.include.list"] = "dbo\\.c"
+    known.restart()
+    assert known.drain() == []
+
+
+def test_a_table_that_is_captured_late_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "tailrace")
+    database = server()
+    query = Query(database)
+    query.drain()
+    database.table("dbo.late", ("id",), ("id",))
+    for number in range(3):
+        last = database.commit(("dbo.late", "c", None, (str(number),)))
+        # the batch is planned, and not committed; a clean-up moves the start of the change table
+        assert query.plan() is not None
+        *others, late = database.captures
+        database.captures = [*others, replace(late, start=at(last))]
+    assert sum("dbo.late is captured from" in text for text in caplog.messages) == 1
+    assert sum(text.startswith("dbo.late is captured by") for text in caplog.messages) == 1

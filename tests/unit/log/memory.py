@@ -138,6 +138,7 @@ class Memory(Source[Place, At, int], OpenLog[Place, At, int], Snapshots[Place]):
         self.rows, self.chunk_count = {"t": 3}, 2
         self.arrivals: list[int] = []
         self.waited: list[float] = []
+        self.limits: list[Limits] = []
 
     def write(self, count: int = 1, *, captured: bool = True) -> None:
         """Write a number of changes."""
@@ -200,6 +201,7 @@ class Memory(Source[Place, At, int], OpenLog[Place, At, int], Snapshots[Place]):
 
     def plan(self, start: At, limits: Limits, target: int | None) -> At:
         self._tell("plan")
+        self.limits.append(limits)
         rows = sorted(number for number in self.captured if start.number < number <= (target or self.written))
         rows = rows[: limits.rows]
         return At(rows[-1]) if rows else start

@@ -10,6 +10,7 @@ import pytest
 from tailrace.errors import ConfigError, ConnectionFailed
 from tailrace.log.contracts import UNLIMITED, Limits
 from tailrace.log.control_tasks import BoundaryTask
+from tailrace.log.engine import FIRST_BYTES
 from tailrace.snapshot.incremental import Collection
 from tailrace.snapshot.progress import Progress
 from tests.unit.log.memory import At, Place, Query, Read, again, loading, query
@@ -144,8 +145,22 @@ def test_a_backlog_that_is_being_read_is_waited_for_a_while() -> None:
     found.memory.write()
     found.memory.fills = True
     began = found.clock.now
-    assert found.batch() == [Read("log", 0, 1)]
+    # the first rows are wanted early
+    assert found.batch(100) == [Read("log", 0, 1)]
+    assert found.clock.now == began
+    found.memory.write()
+    assert found.batch(100) == [Read("log", 1, 2)]
     assert found.clock.now - began == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_first_batch_of_the_log_is_small() -> None:
+    found = query()
+    found.next(100)
+    found.memory.write()
+    found.next(100)
+    found.memory.write()
+    found.next(100)
+    assert [limits.enough_bytes for limits in found.memory.limits] == [FIRST_BYTES, None]
 
 
 def test_heartbeats_come_with_their_batches_and_alone_where_nothing_changes() -> None:

@@ -180,6 +180,21 @@ def test_the_end_of_a_transaction_is_kept_until_it_is_delivered() -> None:
     assert spool.take(inside, end) == []
 
 
+def test_a_batch_that_needs_few_bytes_ends_with_a_transaction() -> None:
+    parts = index([[("I", 10, 1)], [("I", 10, 2)], [("I", 10, 3)] * 5], [], BEFORE, False)
+    spool = Spool(BEFORE, 1 << 20, 0)
+    for part in parts:
+        spool.put(part)
+    first = spool.plan(BEFORE, 1, 1 << 30)
+    few = sum(part.size(0, 1) for part in parts[:1])
+    assert spool.plan(BEFORE, 1 << 30, few, whole=True) == first
+    second = spool.plan(first, 1 << 30, few, whole=True)
+    assert len(spool.take(first, second)) <= 1
+    # the third transaction is larger: it is left alone, where a limit would cut it
+    assert spool.plan(second, 1 << 30, few, whole=True) == second
+    assert spool.plan(second, 1 << 30, few).consumed == 1
+
+
 @pytest.mark.parametrize("max_rows", [1, 2, 1 << 30])
 def test_a_batch_does_not_pass_where_it_must_end(max_rows: int) -> None:
     parts = index([[("I", 10, 1)], [("I", 10, 2)] * 5], [], BEFORE, False)

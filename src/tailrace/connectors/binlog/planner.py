@@ -25,9 +25,11 @@ from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.opening import initial_state, opened
 from tailrace.connectors.binlog.server.connection import connect, dialect_of, is_gone, rows, server_id
 from tailrace.connectors.binlog.server.errors import explained
+from tailrace.connectors.binlog.setup.prerequisites import unmatched_lists
 from tailrace.connectors.binlog.snapshot.point import Point
 from tailrace.connectors.binlog.snapshot.row_lookup import PresentRows
 from tailrace.connectors.binlog.snapshot.windows import BinlogWindows, Incremental
+from tailrace.connectors.findings import demanded
 from tailrace.connectors.guardrail import guard_number
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError
 from tailrace.events.admission import Admission
@@ -158,7 +160,11 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         session = self._connect()
         if snapshot_mode(self._config).streams:
             identify(session)
-        guard_number(self._config, len(self._captured()))
+        there = [one for one in catalog.names(session) if catalog.holds_rows(one)]
+        fault = unmatched_lists(self._config, there, is_fresh=since.is_initial)
+        for one in demanded([] if fault is None else [fault]):
+            log.warning("%s %s", one.text, one.remedy)
+        guard_number(self._config, sum(self._tables.includes(*one.id) for one in there))
         self._is_prepared = True
 
     def clear_lost(self, since: BinlogOffset) -> str:

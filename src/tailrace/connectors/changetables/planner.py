@@ -22,6 +22,7 @@ from tailrace.connectors.changetables.log_session import ChangeTablesSession, Ta
 from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesPosition
 from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
 from tailrace.connectors.changetables.snapshot.windows import Incremental, TableWindows
+from tailrace.connectors.findings import demanded, unmatched
 from tailrace.connectors.guardrail import guard_number
 from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, TailraceError
 from tailrace.events.admission import Admission
@@ -103,6 +104,8 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
     # --- the start -----------------------------------------------------------------------------------------------
 
     def prepare(self, since: TablesOffset) -> None:
+        if since.is_initial:
+            self._demand_listed()
         reason = "" if since.is_initial or self._mends else self.clear_lost(since)
         if reason:
             raise PositionLost(
@@ -125,6 +128,23 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
             if sentence:
                 return sentence
         return ""
+
+    def _demand_listed(self) -> None:
+        """Raise PrerequisiteError if the include lists match no table of any database."""
+        if self._filter.is_open:
+            return
+        names: list[tuple[str, str]] = []
+        for database in self._databases.values():
+            session = database.session
+            session.check()
+            names += [(one.schema, one.table) for one in session.tables()]
+            if not any(self._filter.lists(*name) for name in names):
+                names += [(one.source.schema, one.source.table) for one in session.captures()]
+            if any(self._filter.lists(*name) for name in names):
+                return
+        fault = unmatched(self._config, map(".".join, names), is_fresh=True)
+        for one in demanded([] if fault is None else [fault]):
+            log.warning("%s %s", one.text, one.remedy)
 
     def first(self) -> TablesOffset:
         found = TablesOffset(

@@ -66,6 +66,7 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
     # a socket without an answer for longer than the server may take has no server
     limit_ms = config["database.query.timeout.ms"] if limited and not dump else 0
     patience = limit_ms / 1000 + 30 if limit_ms else None
+    login = max(1, -(-config["connection.validation.timeout.ms"] // 1000))
     try:
         session: Connection[Any] = pymysql.connect(
             host=config["database.hostname"],
@@ -74,14 +75,16 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
             password=config["database.password"] or "",
             charset="utf8mb4",
             autocommit=True,
-            connect_timeout=max(1, -(-config["connection.validation.timeout.ms"] // 1000)),
-            read_timeout=patience,
-            write_timeout=patience,
+            connect_timeout=login,
+            # what takes the connection may never greet
+            read_timeout=login,
+            write_timeout=login,
             program_name="tailrace",
             **_tls(config, dialect),
         )
     except (pymysql.err.Error, OSError, EOFError) as error:
         raise explain(error, config, dialect.tls_modes) from None
+    session._read_timeout = session._write_timeout = patience
     try:
         _demand_dialect(session, dialect)
         with session.cursor() as cursor:

@@ -25,7 +25,7 @@ from tailrace.connectors.binlog.schema.tables import table_id
 from tailrace.connectors.binlog.server.connection import connect, dialect_of, rows, variables
 from tailrace.connectors.binlog.server.errors import explained, number_of
 from tailrace.connectors.checkpoint import stored_offset
-from tailrace.connectors.findings import Finding, demanded, listed
+from tailrace.connectors.findings import Finding, demanded, listed, unmatched
 from tailrace.errors import PositionLost, TailraceError
 from tailrace.events.event_settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
@@ -63,6 +63,14 @@ def demand(config: Config) -> list[Finding]:
     with closing(connect(config)) as session:
         found = _Inspection(config, session).run()
     return demanded([finding for finding in found if finding.subject != CHECKPOINT])
+
+
+def unmatched_lists(config: Config, there: Sequence[Listed], *, is_fresh: bool) -> Finding | None:
+    """Return the finding for include lists that match none of the server's tables; None if they match."""
+    chosen = TableFilter(config)
+    if any(chosen.lists(*one.id) for one in there):
+        return None
+    return unmatched(config, map(_shown, there), is_fresh=is_fresh)
 
 
 def _encryption(config: Config, session: Connection[Any]) -> Iterator[Finding]:
@@ -271,7 +279,13 @@ class _Inspection:
 
     def _tables(self) -> Iterator[Finding]:
         includes = TableFilter(self.config).includes
-        captured = [one for one in catalog.names(self.session) if catalog.holds_rows(one) and includes(*one.id)]
+        there = [one for one in catalog.names(self.session) if catalog.holds_rows(one)]
+        captured = [one for one in there if includes(*one.id)]
+        fault = unmatched_lists(self.config, there, is_fresh=stored_offset(checkpoint_directory(self.config)) is None)
+        if fault is not None:
+            yield fault
+        if not captured and fault is not None:
+            return
         if not captured:
             yield Finding(
                 "warning", "tables", "No table is captured.",

@@ -48,6 +48,9 @@ class Database:
         self._session: Session | None = None
         self.was_connected = False
         self._warned: set[str] = set()
+        # tables of which a warning says that they are captured late; change tables that a line has named
+        self._late: set[TableId] = set()
+        self._named: set[tuple[str, int]] = set()
         self._lineage: str | None = None
         # numbers of rows by span, so that no batch is counted twice
         self._totals: dict[tuple[str, int, Position, Position], int] = {}
@@ -192,7 +195,9 @@ class Database:
                 if (one.name, one.object_id) not in seen and (one.start, one.created_us) > (last.start, last.created_us)
             ]
         for one in fresh:
-            log.info("%s is captured by %s from %s on", one.source, one.name, one.start.hex())
+            if (one.name, one.object_id) not in self._named:
+                self._named.add((one.name, one.object_id))
+                log.info("%s is captured by %s from %s on", one.source, one.name, one.start.hex())
         eras = self._with(eras, fresh)
         starts = {(one.name, one.object_id): one.start for captures in groups.values() for one in captures}
         for span in eras.spans(reached.position, newest):
@@ -225,7 +230,9 @@ class Database:
     def _warn_of_late(self, captures: Sequence[CaptureTable]) -> None:
         """Warn of a table that is captured only after the start, if it has rows."""
         table = captures[0].source
-        if self._reads and self._has_rows(table):
+        # a clean-up moves the start, and with it the sentence
+        if self._reads and table not in self._late and self._has_rows(table):
+            self._late.add(table)
             self._warn_once(
                 f"{table} is captured from {captures[0].start.hex()} on, and the log does not bring rows that it had "
                 "before; remedy: read it by a snapshot (signal execute-snapshot)"

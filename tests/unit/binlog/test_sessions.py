@@ -1,0 +1,40 @@
+"""A session with a server that does not answer, and lists that match none of a server's tables."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from tailrace.connectors.binlog.schema.catalog import Listed
+from tailrace.connectors.binlog.server.connection import connect
+from tailrace.connectors.binlog.setup.prerequisites import unmatched_lists
+from tailrace.connectors.registry import parse
+from tailrace.errors import ConnectionFailed
+
+LOGIN = {"database.hostname": "127.0.0.1", "database.user": "u", "topic.prefix": "t"}
+
+
+def test_a_server_that_takes_the_connection_and_never_greets_is_told_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        config = parse("mysql", LOGIN | {"database.port": port, "connect.timeout.ms": "1000"})
+        began = time.monotonic()
+        with pytest.raises(ConnectionFailed):
+            connect(config)
+        assert time.monotonic() - began < 8
+
+
+def test_lists_that_match_no_table_name_the_nearest() -> None:
+    there = [Listed("shop", "orders", "InnoDB", "BASE TABLE", 0), Listed("shop", "items", "InnoDB", "BASE TABLE", 0)]
+    config = parse("mysql", LOGIN | {"table.include.list": r"shop\.order"})
+    fault = unmatched_lists(config, there, is_fresh=True)
+    assert fault is not None
+    assert fault.level == "error"
+    assert fault.text == "The include lists match no table of the database. The nearest: shop.orders, shop.items."
+    kept = unmatched_lists(config, there, is_fresh=False)
+    assert kept is not None
+    assert kept.level == "warning"
+    assert unmatched_lists(parse("mysql", LOGIN | {"table.include.list": r"shop\.orders"}), there, is_fresh=True) is None
+    assert unmatched_lists(parse("mysql", LOGIN), there, is_fresh=True) is None
