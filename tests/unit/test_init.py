@@ -1,4 +1,4 @@
-"""`tailrace init` for databases of which it knows the options alone: the file, and what check says of it."""
+"""`tailrace init` without a server: the file, and what is said when none answers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 from tailrace.command import cli
 from tailrace.config.files import read_entries
 from tailrace.connectors import registry
+from tailrace.connectors.descriptor import Descriptor
+from tailrace.connectors.outset import Look
 
 
 @pytest.mark.parametrize("name", [one.name for one in registry.known() if one.asked])
@@ -17,18 +19,31 @@ def test_what_init_asks_for_are_options_of_the_connector(name: str) -> None:
     assert {option for option, _ in described.asked} <= {option.name for option in described.load_options().table}
 
 
-def test_a_server_that_does_not_answer_leaves_the_file_and_says_so(
+FIRST = ["--connector", "mongodb", "--sink", "kafka", "--password-env", "SHOP", "--set", "topic.prefix=shop"]
+
+
+def test_a_server_that_does_not_answer_is_told_and_leaves_no_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOP", "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200")
     path = tmp_path / "f.properties"
-    first = ["init", str(path), "--connector", "mongodb", "--sink", "kafka", "--password-env", "SHOP"]
-    assert cli.main([*first, "--set", "topic.prefix=shop"]) == 3
+    assert cli.main(["init", str(path), *FIRST]) == 3
     assert "MongoDB cannot be reached" in capsys.readouterr().err
+    assert not path.exists()
+
+
+def test_the_file_has_what_the_look_at_the_server_has_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP", "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200")
+    seen = Look((("collection.include.list", "shop.orders"),), ("rs.initiate();",))
+    monkeypatch.setattr(Descriptor, "load_outset", lambda _: lambda config: seen)
+    path = tmp_path / "f.properties"
+    assert cli.main(["init", str(path), *FIRST]) == 3
+    assert "#   rs.initiate();\n" in path.read_text()
     assert read_entries(path) == {
         "debezium.source.connector.class": "io.debezium.connector.mongodb.MongoDbConnector",
         "debezium.source.mongodb.connection.string": "${env:SHOP}",
         "debezium.source.topic.prefix": "shop",
+        "debezium.source.collection.include.list": "shop.orders",
         "debezium.sink.type": "kafka",
         "debezium.sink.kafka.producer.bootstrap.servers": "localhost:9092",
     }

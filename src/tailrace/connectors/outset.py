@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tailrace.config import Config
@@ -18,6 +19,27 @@ class Look:
 
     entries: tuple[tuple[str, str], ...]
     statements: tuple[str, ...] = ()
+
+
+LISTED = 40
+"""The most tables that are listed by name; beyond it what holds them is."""
+
+
+def lists(tables: Sequence[tuple[str, str]], holder: str, what: str = "table") -> tuple[tuple[str, str], ...]:
+    """Return the include list for `tables`, each with what holds it: a `holder`, which is a schema or a database.
+
+    The list has the tables' names, or those of the holders if the tables are many. It is empty without tables.
+    """
+    if not tables:
+        return ()
+    if len(tables) > LISTED:
+        return ((f"{holder}.include.list", ",".join(map(expression, sorted({of for of, _ in tables})))),)
+    return ((f"{what}.include.list", ",".join(f"{expression(of)}.{expression(name)}" for of, name in tables)),)
+
+
+def expression(name: str) -> str:
+    """Return a name as an expression of a list that matches it alone."""
+    return re.sub(r"([^\w ])", r"\\\1", name)
 
 
 Outset = Callable[[Config], Look]

@@ -22,6 +22,15 @@ class Removable:
     kept: str = ""
 
 
+UNKNOWN = "There is no checkpoint that shows whether it is this pipeline's own."
+OTHER_SERVER = "The checkpoint is of another server."
+
+
+def shaped(texts: Sequence[bool]) -> str:
+    """Return why a table is no signal table, as a sentence; "" if it is one: three columns, all of them `texts`."""
+    return "" if len(texts) == 3 and all(texts) else "It has other columns than a signal table."
+
+
 class Removal:
     """A connector's functions that find and remove the parts of a pipeline on a server. Driver.
 

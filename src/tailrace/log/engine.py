@@ -292,6 +292,7 @@ class LogEngine(Generic[O, P, T]):
         is_first = not (self._memory.has_read or self._merges or limits.are_none)
         if is_first:
             limits = replace(limits, enough_bytes=FIRST_BYTES)
+        full_at = began if is_first else began + self._fill_seconds
         if gathers and target is None and self._dispatch.seconds:
             is_over = self._dispatch.is_over(patience)
             opened.check()
@@ -300,7 +301,7 @@ class LogEngine(Generic[O, P, T]):
             # include what was sent during the wait
             opened.refresh()
         while True:
-            if not is_first and self._is_filling(opened, limits) and self._runtime.monotonic() < began + self._fill_seconds:
+            if self._runtime.monotonic() < full_at and self._is_filling(opened, limits):
                 opened.wait(0.05)
                 continue
             whole = opened.whole(start) if self._dispatch.seconds else start

@@ -36,5 +36,6 @@ def test_lists_that_match_no_table_name_the_nearest() -> None:
     kept = unmatched_lists(config, there, is_fresh=False)
     assert kept is not None
     assert kept.level == "warning"
-    assert unmatched_lists(parse("mysql", LOGIN | {"table.include.list": r"shop\.orders"}), there, is_fresh=True) is None
+    matching = parse("mysql", LOGIN | {"table.include.list": r"shop\.orders"})
+    assert unmatched_lists(matching, there, is_fresh=True) is None
     assert unmatched_lists(parse("mysql", LOGIN), there, is_fresh=True) is None

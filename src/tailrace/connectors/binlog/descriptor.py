@@ -36,6 +36,14 @@ def _descriptor(dialect: Dialect, names: tuple[str, ...]) -> Descriptor:
         held=f"{_ROOM}.consistent_read:held",
         compared=f"{_ROOM}.verify_source:compared",
         present=f"{_ROOM}.row_lookup:present",
+        asked=(
+            ("database.hostname", "localhost"),
+            ("database.port", "3306"),
+            ("database.user", ""),
+            ("database.password", ""),
+        ),
+        removal=f"{_ROOM}.removal:REMOVAL",
+        outset=f"{_ROOM}.outset:OUTSET",
         drivers=("pymysql",),
         loaded=(
             "tailrace.events.record_assembly",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from tailrace.columns.table import TableId
 from tailrace.config import Config, TableFilter
-from tailrace.connectors.outset import Look
+from tailrace.connectors.outset import Look, lists
 from tailrace.connectors.postgres.schema.catalog import CapturedTable, Catalog, captured_tables
 from tailrace.connectors.postgres.schema.inventory import publication_of
 from tailrace.connectors.postgres.server.connection import connect, explained
@@ -16,9 +14,6 @@ from tailrace.connectors.postgres.snapshot.session import qualified, quoted
 
 if TYPE_CHECKING:
     import psycopg
-
-LISTED = 40
-"""The most tables that are listed by name; beyond it the schemas are."""
 
 _RIGHTS = """
 select current_setting('wal_level') = 'logical', rolsuper or rolreplication or exists (select from pg_roles m
@@ -57,7 +52,7 @@ def _found(config: Config, connection: psycopg.Connection[Any], tables: list[Cap
     ]
     if unreadable:
         statements.append(f"grant select on {', '.join(qualified(table) for _, table in unreadable)} to {user};")
-    entries = list(_lists([table for _, table, _ in tables]))
+    entries = list(lists([(table.schema, table.table) for _, table, _ in tables], "schema"))
     counted = connection.execute(_NOT_OWNED.encode(), (oids,)).fetchone()
     assert counted is not None
     if may_create and not counted[0]:
@@ -68,20 +63,6 @@ def _found(config: Config, connection: psycopg.Connection[Any], tables: list[Cap
             listed = ", ".join(qualified(table) for _, table, _ in tables)
             statements.append(f"create publication {quoted(config['publication.name'])} for table {listed};")
     return Look(tuple(entries), tuple(statements))
-
-
-def _lists(tables: list[TableId]) -> list[tuple[str, str]]:
-    """Return the include list for the tables: their names, or the names of their schemas if they are many."""
-    if not tables:
-        return []
-    if len(tables) > LISTED:
-        return [("schema.include.list", ",".join(_expression(name) for name in sorted({one.schema for one in tables})))]
-    return [("table.include.list", ",".join(f"{_expression(one.schema)}.{_expression(one.table)}" for one in tables))]
-
-
-def _expression(name: str) -> str:
-    """Return a name as an expression of a list that matches it alone."""
-    return re.sub(r"([^\w ])", r"\\\1", name)
 
 
 OUTSET = explained(_look)

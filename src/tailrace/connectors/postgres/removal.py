@@ -19,7 +19,7 @@ from tailrace.connectors.postgres.server.connection import connect, explained
 from tailrace.connectors.postgres.snapshot.keyed import literal
 from tailrace.connectors.postgres.snapshot.session import quoted
 from tailrace.connectors.postgres.snapshot.signal_table import SignalTable
-from tailrace.connectors.removal import Removable, Removal
+from tailrace.connectors.removal import OTHER_SERVER, UNKNOWN, Removable, Removal, shaped
 
 if TYPE_CHECKING:
     import psycopg
@@ -63,10 +63,7 @@ def _foreign(config: Config, offset: PostgresOffset) -> str:
         return ""
     with closing(connect(config, replication=True)) as replication:
         same = identify(replication).system == offset.server.system
-    return "" if same else "The checkpoint is of another server."
-
-
-_UNKNOWN = "There is no checkpoint that shows whether it is this pipeline's own."
+    return "" if same else OTHER_SERVER
 
 
 def _slot(
@@ -83,7 +80,7 @@ def _slot(
     elif reader is not None:
         kept = f"The server process {reader} reads it."
     elif offset is None:
-        kept = _UNKNOWN
+        kept = UNKNOWN
     elif not kept and stands > max(offset.log.safe_lsn, offset.reached_lsn):
         kept = f"It stands at {lsn_text(stands)}, ahead of the checkpoint: another program has read it."
     yield Removable(f"the replication slot {name}", f"select pg_drop_replication_slot({literal(name)})", kept)
@@ -100,7 +97,7 @@ def _publication(
     if config["publication.autocreate.mode"] == "disabled":
         kept = "publication.autocreate.mode=disabled says that somebody else has made it."
     elif offset is None:
-        kept = _UNKNOWN
+        kept = UNKNOWN
     elif not kept and offset.inventory.publication != there:
         kept = "It is not the one by which this pipeline has read the log."
     elif not kept and others:
@@ -122,9 +119,9 @@ def _signals(
     ).fetchall()
     kept = foreign
     if offset is None:
-        kept = _UNKNOWN
+        kept = UNKNOWN
     elif not kept and not row[0]:
-        kept = "It has other columns than a signal table."
+        kept = shaped([])
     elif not kept and published:
         kept = f"Other publications have it: {', '.join(name for (name,) in published)}."
     yield Removable(f"the signal table {table}", f"drop table {table.quoted}", kept)

@@ -31,6 +31,8 @@ CONNECTOR = Descriptor(
         ("database.user", ""),
         ("database.password", ""),
     ),
+    removal=f"{_ROOM}.setup.removal:REMOVAL",
+    outset=f"{_ROOM}.setup.outset:look",
     names=("sqlserver", "sqlserverconnector"),
     options=f"{_ROOM}.options:OPTIONS",
     planner=f"{_CHANGE_TABLES}.planner:planner",

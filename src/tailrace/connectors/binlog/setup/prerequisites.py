@@ -24,6 +24,7 @@ from tailrace.connectors.binlog.schema.ddl.tokens import Unparsable
 from tailrace.connectors.binlog.schema.tables import table_id
 from tailrace.connectors.binlog.server.connection import connect, dialect_of, rows, variables
 from tailrace.connectors.binlog.server.errors import explained, number_of
+from tailrace.connectors.binlog.setup.rights import DENIED, log_rights
 from tailrace.connectors.checkpoint import stored_offset
 from tailrace.connectors.findings import Finding, demanded, listed, unmatched
 from tailrace.errors import PositionLost, TailraceError
@@ -40,9 +41,6 @@ _VARIABLES = (
     "binlog_rows_query_log_events", "binlog_annotate_row_events", "innodb_autoinc_lock_mode",
 )  # fmt: skip
 _TRANSACTIONAL = ("INNODB", "NDB", "NDBCLUSTER", "ROCKSDB", "TOKUDB", "")
-_DENIED = (1142, 1143, 1044, 1227)
-# a statement or function that the server does not know
-_UNKNOWN = (1064, 1047, 1305, 1046)
 _DAY = 86_400
 
 
@@ -220,10 +218,8 @@ class _Inspection:
     def _rights(self) -> Iterator[Finding]:
         if not self.mode.streams:
             return
-        if not self._may("SHOW MASTER STATUS") and not self._may("SHOW BINARY LOG STATUS"):
-            yield self._lacks(self.dialect.log_right)
-        if "REPLICATION SLAVE" not in (granted := self._granted()) and "ALL PRIVILEGES" not in granted:
-            yield self._lacks("REPLICATION SLAVE")
+        for right in log_rights(self.session, self.dialect):
+            yield self._lacks(right)
         prepared = self._prepared()
         if prepared:
             yield Finding(
@@ -237,34 +233,6 @@ class _Inspection:
             "error", "rights", f"The user {self.user} may not read the log: it lacks {right}.",
             f"GRANT {right} ON *.* TO '{self.user}'@'…'.",
         )  # fmt: skip
-
-    def _may(self, statement: str) -> bool:
-        import pymysql
-
-        try:
-            rows(self.session, statement)
-        except pymysql.err.Error as error:
-            if number_of(error) in (*_DENIED, *_UNKNOWN):
-                return False
-            raise
-        return True
-
-    def _granted(self) -> str:
-        """Return all rights of the user, with those of its roles, as one text."""
-        import pymysql
-
-        texts = [str(row[0]) for row in rows(self.session, "SHOW GRANTS")]
-        roles = [row[0] for row in rows(self.session, "SELECT CURRENT_ROLE()")] if self._may(
-            "SELECT CURRENT_ROLE()") else []  # fmt: skip
-        for role in roles:
-            if not role or role == "NONE":
-                continue
-            using = f"SHOW GRANTS FOR CURRENT_USER() USING {role}"
-            try:
-                texts += [str(row[0]) for row in rows(self.session, using if self.dialect is MYSQL else "SHOW GRANTS")]
-            except pymysql.err.Error:
-                continue
-        return "\n".join(texts).upper().replace("REPLICATION REPLICA", "REPLICATION SLAVE")
 
     def _prepared(self) -> int:
         import pymysql
@@ -312,7 +280,7 @@ class _Inspection:
                 unknown.append(fault.what)
                 continue
             except pymysql.err.Error as error:
-                if number_of(error) not in _DENIED:
+                if number_of(error) not in DENIED:
                     raise
                 denied.append(_shown(one))
                 continue

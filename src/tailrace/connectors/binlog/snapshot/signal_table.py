@@ -60,6 +60,11 @@ class SignalTable:
     def _made(self) -> str:
         return f"CREATE TABLE {self.quoted} (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT);"
 
+    def texts(self, session: Connection[Any]) -> list[bool]:
+        """Return for each column whether it is a text; [] if there is no table, or the user may not see it."""
+        found = rows(session, _COLUMNS.format(literal(self.database), literal(self.table)))
+        return [str(kind).lower() in _TEXTS for _, kind, _, _ in found]
+
     def faults(self, session: Connection[Any]) -> Iterator[Fault]:
         """Yield the faults of the table. Only reads."""
         config = self._config

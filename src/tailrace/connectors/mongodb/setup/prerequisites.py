@@ -54,6 +54,11 @@ def demand(config: Config) -> list[Finding]:
     return demanded(_inspected(config, advised=False))
 
 
+def rights(config: Config, client: MongoClient[Any]) -> list[Finding]:
+    """Return the findings on the right to read the log; the remedy of an error is the statement that grants it."""
+    return list(_Inspection(config, client).log_rights())
+
+
 def _inspected(config: Config, *, advised: bool) -> list[Finding]:
     client = connect(Address.of(config, soon=True))
     try:

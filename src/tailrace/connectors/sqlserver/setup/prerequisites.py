@@ -36,7 +36,7 @@ OLDEST = 13
 
 _EXPRESS, _AZURE = 4, (5, 8)
 
-_TEXTS = frozenset(("char", "varchar", "nchar", "nvarchar", "text", "ntext"))
+TEXTS = frozenset(("char", "varchar", "nchar", "nvarchar", "text", "ntext"))
 _LENGTHS = {"id": 42, "type": 32, "data": 2048}
 
 
@@ -280,7 +280,7 @@ class _Inspection:
             yield Finding("ok", "signals", f"The signal table {table}{self.of} can be used.")
 
     def _signal_faults(self, table: TableId, columns: Sequence[tuple[Any, ...]]) -> Iterator[Finding]:
-        shaped = [kind in _TEXTS for _, kind, *_ in columns[:3]]
+        shaped = [kind in TEXTS for _, kind, *_ in columns[:3]]
         if len(columns) != 3 or not all(shaped):
             yield Finding(
                 "error",
