@@ -283,6 +283,27 @@ def test_what_was_inserted_before_a_crash_is_not_inserted_again(
         assert rows_of(database)[6:] == [(8, "b"), (9, "a"), (10, "b")]
 
 
+def test_the_table_of_a_newer_version_is_refused_by_name(database: Database, tmp_path: Path) -> None:
+    database.execute(
+        "create table tailrace_batches (query text primary key, batch bigint, records bigint, changes bigint)"
+    )
+    sink = made(database)
+    # an earlier version left no mark
+    started(sink, tmp_path)
+    sink.close()
+    database.execute("drop table tailrace_batches")
+    sink = made(database)
+    started(sink, tmp_path)
+    sink.close()
+    database.execute("comment on table tailrace_batches is 'tailrace form 2'")
+    with pytest.raises(SinkError, match=r"newer tailrace has written the table tailrace_batches .* has the form 2"):
+        started(made(database), tmp_path)
+    database.execute("comment on table tailrace_batches is 'ours'")
+    sink = made(database)
+    started(sink, tmp_path)
+    sink.close()
+
+
 def test_inserts_need_a_table_that_tells_what_is_there(
     database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tailrace.errors import SinkError
+
 if TYPE_CHECKING:
     import psycopg
 
@@ -16,6 +18,11 @@ NAME = "tailrace_batches"
 MADE = f"create table {NAME} (query text primary key, batch bigint, records bigint, changes bigint)"
 """The statement that creates the table."""
 
+FORM = 1
+"""The form of the table and of what it says; a later one is refused. A table without a comment has the form 1."""
+
+_MARK = f"comment on table {NAME} is 'tailrace form {FORM}'"
+_FORM_OF = "select substring(obj_description(to_regclass(%s), 'pg_class') from '^tailrace form (\\d+)$')"
 _FIND = "select batch, records, changes from tailrace_batches where query = %s"
 _KEEP = (
     "insert into tailrace_batches (query, batch, records, changes) values (%s, %s, %s, %s) on conflict (query) "
@@ -42,10 +49,22 @@ class Done:
         self.is_kept = False
 
     def open(self, connection: psycopg.Connection[Any]) -> None:
-        """Create the table if it does not exist. Raises psycopg.Error if that is not allowed."""
+        """Create the table if it does not exist.
+
+        Raises psycopg.Error if that is not allowed, and SinkError for the table of a newer version.
+        """
         found = connection.execute("select to_regclass(%s) is not null", [NAME]).fetchone()
         if not (found and found[0]):
             connection.execute(MADE.encode())
+            connection.execute(_MARK.encode())
+        marked = connection.execute(_FORM_OF, [NAME]).fetchone()
+        form = int(marked[0] or FORM) if marked else FORM
+        if form > FORM:
+            raise SinkError(
+                f"A newer tailrace has written the table {NAME} of the target: it has the form {form}, and this "
+                f"version reads the form {FORM}.",
+                "Install the newer version again.",
+            )
         connection.execute(_FIND, [""])
         connection.commit()
         self.is_kept = True
