@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tailrace.connectors.binlog.schema.catalog import Listed
+from tailrace.connectors.binlog.schema.catalog import ListedTable
 from tailrace.connectors.binlog.server.connection import connect
 from tailrace.connectors.binlog.setup.prerequisites import unmatched_lists
 from tailrace.connectors.registry import parse
@@ -27,7 +27,10 @@ def test_a_server_that_takes_the_connection_and_never_greets_is_told_in_time() -
 
 
 def test_lists_that_match_no_table_name_the_nearest() -> None:
-    there = [Listed("shop", "orders", "InnoDB", "BASE TABLE", 0), Listed("shop", "items", "InnoDB", "BASE TABLE", 0)]
+    there = [
+        ListedTable("shop", "orders", "InnoDB", "BASE TABLE", 0),
+        ListedTable("shop", "items", "InnoDB", "BASE TABLE", 0),
+    ]
     config = parse("mysql", LOGIN | {"table.include.list": r"shop\.order"})
     fault = unmatched_lists(config, there, is_fresh=True)
     assert fault is not None

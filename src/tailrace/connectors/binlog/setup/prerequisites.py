@@ -63,7 +63,7 @@ def demand(config: Config) -> list[Finding]:
     return demanded([finding for finding in found if finding.subject != CHECKPOINT])
 
 
-def unmatched_lists(config: Config, there: Sequence[Listed], *, is_fresh: bool) -> Finding | None:
+def unmatched_lists(config: Config, there: Sequence[ListedTable], *, is_fresh: bool) -> Finding | None:
     """Return the finding for include lists that match none of the server's tables; None if they match."""
     chosen = TableFilter(config)
     if any(chosen.lists(*one.id) for one in there):
@@ -252,14 +252,13 @@ class _Inspection:
         fault = unmatched_lists(self.config, there, is_fresh=stored_offset(checkpoint_directory(self.config)) is None)
         if fault is not None:
             yield fault
-        if not captured and fault is not None:
-            return
-        if not captured:
+        elif not captured:
             yield Finding(
                 "warning", "tables", "No table is captured.",
                 "Check database.include.list, table.include.list and the exclude lists; the user sees only tables for "
                 "which it has a right.",
             )  # fmt: skip
+        if not captured:
             return
         count = "1 table is" if len(captured) == 1 else f"{len(captured)} tables are"
         yield Finding("ok", "tables", f"{count} captured: {listed([_shown(one) for one in captured])}.")
