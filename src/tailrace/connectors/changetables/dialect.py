@@ -161,6 +161,11 @@ class Session(Protocol):
         """Raise PrerequisiteError unless the database can be captured: capture is enabled, the login is allowed."""
         ...
 
+    def log_span(self) -> tuple[float | None, float | None]:
+        """Return the age of the oldest change in the change tables, and the time for which changes are kept, in s; None
+        if the database does not tell."""
+        ...
+
     def newest(self) -> Newest | None:
         """Return the commit position up to which everything is captured; None if there is none yet (a NULL LSN)."""
         ...

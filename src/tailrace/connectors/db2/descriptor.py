@@ -42,6 +42,7 @@ CONNECTOR = Descriptor(
     ),
     requirement="tailrace[db2]",
     dialect=f"{_ROOM}.dialect:dialect",
+    retention=f"{_CHANGE_TABLES}.retention:retention",
     form=f"{_ROOM}.values.conversions:FORM",
     listed=f"{_ROOM}.listed",
     captured=f"{_CHANGE_TABLES}.captured:captured",

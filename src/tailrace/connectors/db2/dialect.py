@@ -37,7 +37,7 @@ from tailrace.connectors.db2.server.connection import Connection
 from tailrace.connectors.db2.server.register import Registered, captured_columns, control_table, registered
 from tailrace.connectors.db2.server.rows import change_rows, columns_of, microseconds, selected, texts
 from tailrace.connectors.db2.values.declaration import has_lobs
-from tailrace.errors import ConfigError, PositionLost, PrerequisiteError
+from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
 
 _QUARTER_US = 15 * 60 * 1_000_000
 
@@ -383,6 +383,21 @@ class Db2Session:
             after,
         )
         return None if first is None else float((now - first).total_seconds()) / 60
+
+    def log_span(self) -> tuple[float | None, float | None]:
+        ((first, now),) = self.connection.rows(
+            f"SELECT MIN(IBMSNAP_LOGMARKER), MAX(CURRENT TIMESTAMP) FROM {self.control('IBMSNAP_UOW')}"
+        )
+        try:
+            limit, prunes = self.retention() or (None, None)
+        except ConnectionFailed:
+            raise
+        except TailraceError:
+            # the user may not read the program's parameters
+            limit, prunes = None, "N"
+        # the program's defaults: 10080 minutes, and pruning
+        kept = None if (prunes or "Y") != "Y" else 60.0 * (10080 if limit is None else int(limit))
+        return None if first is None else float((now - first).total_seconds()), kept
 
     def retention(self) -> tuple[int | None, str | None] | None:
         """Return RETENTION_LIMIT in minutes and AUTOPRUNE from the only row of the program's parameters; None without

@@ -48,6 +48,7 @@ CONNECTOR = Descriptor(
     ),
     requirement="tailrace[sqlserver]",
     dialect=f"{_ROOM}.dialect:dialect",
+    retention=f"{_CHANGE_TABLES}.retention:retention",
     form=f"{_ROOM}.values.conversions:FORM",
     listed=f"{_ROOM}.listed",
     captured=f"{_CHANGE_TABLES}.captured:captured",

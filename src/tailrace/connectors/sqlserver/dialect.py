@@ -34,7 +34,7 @@ from tailrace.connectors.sqlserver.server.errors import refused, user_fault
 from tailrace.connectors.sqlserver.server.health import CaptureHealth
 from tailrace.connectors.sqlserver.values.declaration import SIZED, UNSIZED
 from tailrace.connectors.sqlserver.values.texts import has_bit, positions, quoted, selected, texts
-from tailrace.errors import PositionLost, PrerequisiteError, TailraceError
+from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
 
 if TYPE_CHECKING:
     import mssql_python
@@ -473,6 +473,17 @@ class SqlServerSession:
                     pass
         except exceptions.Exception as error:
             raise user_fault(error, self.config, self.database, "heartbeat.action.query") from None
+
+    def log_span(self) -> tuple[float | None, float | None]:
+        oldest = self.one(statements.SPAN)
+        try:
+            found = self.all(statements.CLEANUP)
+        except ConnectionFailed:
+            raise
+        except TailraceError:
+            # the login may not read the jobs
+            found = []
+        return None if oldest is None else float(oldest), float(found[0][0]) * 60 if found else None
 
     def close(self) -> None:
         close(self.connection)

@@ -422,6 +422,9 @@ AGE = (
 )
 """Minutes since the oldest transaction after a commit position; NULL if there is none."""
 
+SPAN = "select datediff(second, min(tran_end_time), getdate()) from cdc.lsn_time_mapping where tran_id <> 0x00"
+"""Seconds since the oldest transaction that the change tables have; NULL if there is none."""
+
 SIGNAL_COLUMNS = (
     "select c.name, y.name, c.max_length, c.is_nullable, c.is_identity, c.is_computed from sys.columns as c "
     "join sys.tables as t on t.object_id = c.object_id join sys.schemas as s on s.schema_id = t.schema_id "

@@ -1,0 +1,22 @@
+"""What the change tables keep, for metrics. Planner."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+
+from tailrace.config import Config
+from tailrace.connectors.changetables.loading import dialect
+from tailrace.log.retention import LogRetention
+
+
+def retention(config: Config) -> LogRetention:
+    """Return the time of the oldest change, and the seconds for which changes are kept; of several databases, the least
+    of what each has."""
+    found, spans = dialect(config), []
+    for database in found.databases:
+        with closing(found.connect(database)) as session:
+            spans.append(session.log_span())
+    ages = [age for age, _ in spans if age is not None]
+    kept = [seconds for _, seconds in spans if seconds is not None]
+    return LogRetention(oldest_s=time.time() - min(ages) if ages else None, kept_s=min(kept, default=None))
