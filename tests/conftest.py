@@ -67,6 +67,7 @@ SLOW = frozenset(
         "test_compiled.py",
         "test_golden.py",
         "test_lanes.py",
+        "test_through_spark.py",
     }
 )
 """Directories and files in which every test needs a server, a broker or a JVM, or starts slow processes of its own."""

@@ -93,7 +93,9 @@ PARTS: Sequence[Part] = (
     Part(
         "spark",
         (
+            "e2e",
             "extending",
+            "golden/test_through_spark.py",
             "integration/changetables/test_read.py",
             "integration/changetables/test_spark.py",
             "integration/changetables/test_typed.py",
@@ -116,7 +118,7 @@ PARTS: Sequence[Part] = (
             "spark",
         ),
     ),
-    Part("golden", ("golden", "e2e")),
+    Part("golden", ("golden",)),
     Part("databases", ("integration/mongodb", "integration/changetables", "integration/binlog", "contract")),
     Part("integration", ("integration",)),
     Part("units"),
@@ -127,7 +129,7 @@ PARTS: Sequence[Part] = (
 """The parts, the slowest first.
 
 Few parts need Spark: each has to start a JVM, which then takes a minute of CPU for the first use of everything. So the
-tests that use Spark are in two parts, those of tables in one of them. A few are in golden and chaos.
+tests that use Spark are in two parts, those of tables in one of them. A mix of chaos has a JVM of its own.
 """
 QUICK: Sequence[Part] = (Part("unit", ("unit",)), Part("others"))
 """The parts of `--quick`."""
