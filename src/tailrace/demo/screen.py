@@ -1,6 +1,6 @@
 """The demo's output: steps with their seconds, and events. Driver.
 
-Without a terminal no control characters are written: no colours, and no running seconds.
+Without a terminal no control characters are written: no colours, and running seconds as lines, now and then.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ _OPS = {
 _INDENT = " " * 12
 _NARROWEST = 60
 
+SILENCE_S = 4.5
+"""Seconds after which a step that is not over says so, where there is no terminal."""
+
 
 class Screen:
     """Writes to one stream. `tick` may be called from another thread than the other methods."""
@@ -40,6 +43,8 @@ class Screen:
         self._colour = self._tty and "NO_COLOR" not in os.environ
         self._lock = threading.Lock()
         self._waiting: tuple[str, float] | None = None
+        # when the running step was last told of, where there is no terminal
+        self._told = 0.0
         self._shown = 0
 
     def line(self, text: str = "", code: str = "", indent: str = "") -> None:
@@ -58,8 +63,8 @@ class Screen:
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
-        """Show a long step: on a terminal its running seconds, and at its end the total."""
-        began = time.monotonic()
+        """Show a long step: its running seconds, on a terminal in place, and at its end the total."""
+        began = self._told = time.monotonic()
         if not self._tty:
             self.line(f"{what} …")
         self._waiting = (what, began)
@@ -73,7 +78,13 @@ class Screen:
     def tick(self) -> None:
         """Update the seconds of the running step."""
         waiting = self._waiting
-        if waiting is None or not self._tty:
+        if waiting is None:
+            return
+        if not self._tty:
+            now = time.monotonic()
+            if now - self._told >= SILENCE_S:
+                self._told = now
+                self.line(f"  {now - waiting[1]:.0f} s so far")
             return
         with self._lock:
             text = self._cut(f"{waiting[0]} … {time.monotonic() - waiting[1]:.0f} s")
