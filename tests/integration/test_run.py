@@ -116,11 +116,17 @@ def lines_of(said: str) -> list[str]:
 
 
 def test_a_run_whose_jvm_is_killed_says_so_and_is_taken_up_again(
-    database: Database, here: Path, temporary: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    database: Database,
+    here: Path,
+    temporary: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """For a process that continues and is ended by a signal see below."""
     database.execute("create table t (id int primary key, v text)", "insert into t values (1, 'a'), (2, 'b')")
     path = write(here, database)
-    running = command(here, database, str(path))
+    running = command(here, database, str(path), "--conf", "spark.driver.memory=777m")
     until_written(2, here, running)
 
     # The checkpoint has one run at a time.
@@ -130,6 +136,8 @@ def test_a_run_whose_jvm_is_killed_says_so_and_is_taken_up_again(
     assert running.poll() is None
 
     java = jvm(running.pid)
+    # A JVM keeps its initial heap settings.
+    assert "-Xmx777m" in psutil.Process(java).cmdline()
     assert list(temporary.glob("tailrace-sockets-*"))
     os.kill(java, signal.SIGKILL)
     _, said = running.communicate(timeout=PATIENCE_S)
@@ -145,17 +153,25 @@ def test_a_run_whose_jvm_is_killed_says_so_and_is_taken_up_again(
     assert not list(temporary.iterdir())
 
     database.execute("update t set v = 'c' where id = 1", "delete from t where id = 2")
-    again = command(here, database, str(path), "--conf", "spark.driver.memory=777m")
-    until_written(5, here, again)
-    # A JVM keeps its initial heap settings.
-    assert "-Xmx777m" in psutil.Process(jvm(again.pid)).cmdline()
-    os.kill(again.pid, signal.SIGTERM)
-    _, said = again.communicate(timeout=PATIENCE_S)
-    assert again.returncode == 0, said
+    monkeypatch.setattr(pipeline, "Pipeline", lambda run, **_: Pipeline(run, spark))
+    assert cli.main(["run", str(path), "--once"]) == 0
+    assert ops(here) == ["r", "r", "u", "d", None]
+
+
+@pytest.mark.full
+def test_a_run_is_ended_by_a_signal_and_leaves_no_process(database: Database, here: Path, temporary: Path) -> None:
+    """For the end of a process by a signal see test_secrets, too."""
+    database.execute("create table t (id int primary key, v text)", "insert into t values (1, 'a'), (2, 'b')")
+    running = command(here, database, str(write(here, database)))
+    until_written(2, here, running)
+    os.kill(running.pid, signal.SIGTERM)
+    _, said = running.communicate(timeout=PATIENCE_S)
+    assert running.returncode == 0, said
     assert "Traceback" not in said
-    assert ops(here) == ["r", "r", "u", "d", None], said
+    assert ops(here) == ["r", "r"], said
     # The group was the command's own, and must be empty.
-    assert is_left_alone(again.pid)
+    assert is_left_alone(running.pid)
+    assert not list(temporary.iterdir())
 
 
 def test_once_delivers_what_there_is_and_goes_on_from_there(

@@ -249,8 +249,8 @@ LOGINS = ["SCRAM-SHA-256, good", "SCRAM-SHA-256, Authentication failed"]
     ("name", "creates"),
     [
         *(pytest.param(name, False, marks=pytest.mark.full) for name in LOGINS),
-        *((name, True) for name in (*LOGINS, "good", "no file")),
-        pytest.param("authority", True, marks=pytest.mark.full),
+        *((name, True) for name in LOGINS),
+        *(pytest.param(name, True, marks=pytest.mark.full) for name in ("good", "no file", "authority")),
     ],
 )
 def test_a_stream_is_written_after_a_login(
