@@ -44,6 +44,7 @@ def write(number: int) -> tuple[str, ...]:
     )
 
 
+@pytest.mark.full
 def test_a_copy_has_what_the_log_can_keep_up(
     lake: Callable[..., Lake], database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_copy_has_what_the_log_can_keep_up(
     assert "public.kid: " not in caplog.text
 
 
+@pytest.mark.full
 def test_partitions_are_kept_as_their_root_where_changes_arrive_so(
     lake: Callable[..., Lake], database: Database
 ) -> None:
@@ -98,6 +100,7 @@ def test_what_no_copy_can_follow_ends_the_start(lake: Callable[..., Lake], datab
         made.run()
 
 
+@pytest.mark.full
 def test_old_rows_are_as_the_partition_has_them(lake: Callable[..., Lake], database: Database) -> None:
     """A root with identity FULL is over partitions with the default identity, and the reverse; values are large."""
     database.execute(

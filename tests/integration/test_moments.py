@@ -45,6 +45,7 @@ def transfers(dice: random.Random, count: int) -> list[str]:
     return found
 
 
+@pytest.mark.full
 def test_the_sum_of_a_bank_is_the_same_at_every_moment(
     lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +125,8 @@ def test_shards_are_one_table_and_the_catalog_knows_it(lake: Callable[..., Lake]
     wanted = [(*row, f"{name}.public.orders_{shard}") for shard in (1, 2) for row in made.source(f"orders_{shard}")]
     assert sorted(map(tuple, told), key=repr) == sorted(wanted, key=repr)
     made.spark.sql("drop table shop_public.orders")
+    if not is_full():
+        return
     database.execute("truncate orders_1")
     with pytest.raises(ConversionError, match=r"public\.orders_1 was truncated"):
         made.run()

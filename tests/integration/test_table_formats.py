@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tailrace.sinks.tables.formats.base import Stored
 from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.sinks.tables.positions import Positions, read_at
-from tests.extent import is_full
+from tests.extent import by_day, is_full
 from tests.fix_lake import Lake
 from tests.fix_postgres import Database
 
@@ -113,7 +113,7 @@ def test_a_crash_behind_a_commit_leaves_the_batch_in_once(
         "insert into a values (101, 20); update b set v = v - 20 where id = 60; delete from b where id = 1001; "
         "update a set v = v + 5 where id = 1; commit"
     )
-    add, left = Positions.add, ["the first table", "the moment"]
+    add, left = Positions.add, by_day(("the first table", "the moment"), 2)
     own = type(FORMATS[made.entries["debezium.sink.tables.format"]].table(made.spark, str(made.path)))
     for name in ("merge", "append"):
         write = getattr(own, name)

@@ -42,7 +42,8 @@ def test_latest_equals_the_source(
 ) -> None:
     """There are a snapshot, inserts, updates, deletes, key changes, truncates and values stored apart, batch by batch.
 
-    One of the batches is replayed, because the pipeline is killed before Spark has written its commit.
+    In a full run one of the batches is replayed, because the pipeline is killed before Spark has written its commit;
+    for batches that the test makes see test_table_crashes.
     """
     database.execute(
         "create table t (id int primary key, v text, n numeric(12,3), big text, at timestamptz, day date)",
@@ -77,16 +78,21 @@ def test_latest_equals_the_source(
         "update emptied set v = 'newest' where id = 2",
         "update \"Odd name; x\" set \"a b\" = 'y' where k < 5",
     )  # fmt: skip
-    with monkeypatch.context() as broken:
-        broken.setattr(Positions, "add", killed_behind(Positions.add, "the moment"))
-        with pytest.raises(Exception, match="killed behind the moment"):
-            made.run()
+    if is_full():
+        with monkeypatch.context() as broken:
+            broken.setattr(Positions, "add", killed_behind(Positions.add, "the moment"))
+            with pytest.raises(Exception, match="killed behind the moment"):
+                made.run()
+    else:
+        made.run()
+        assert made.counted == REPEATED
     made.equals(*names)
     assert made.rows("public.Odd name; x") == made.source('"Odd name; x"')
-    database.execute("truncate emptied", "update t set v = 'last' where id > 100")
-    made.run()
-    assert made.counted == REPEATED + 1 + 5
-    made.equals(*names)
+    if is_full():
+        database.execute("truncate emptied", "update t set v = 'last' where id > 100")
+        made.run()
+        assert made.counted == REPEATED + 1 + 5
+        made.equals(*names)
     assert len(writes(made.path / "public.Odd name; x", "Overwrite")) == 1
     # Parquet's own timestamps, because INT96 would be read as ns.
     files = list((made.path / "public.t").glob("*.parquet"))
@@ -201,7 +207,6 @@ def test_history_has_every_version(lake: Callable[..., Lake], database: Database
     )
     made = lake(sink_tables_mode="history")
     made.run()
-    made.run()
     versions = made.rows("public.t", VERSIONS)
     assert [row[:3] for row in versions if row[4] is None] == made.source("t", "id, v, big")
     database.execute(
@@ -212,6 +217,9 @@ def test_history_has_every_version(lake: Callable[..., Lake], database: Database
     versions = made.rows("public.t", VERSIONS)
     assert [row[:3] for row in versions if row[4] is None] == made.source("t", "id, v, big")
     assert sorted(row[:2] for row in versions if row[4] is not None) == [(1, 1), (1, 10), (2, 2), (3, 3)]
+    if not is_full():
+        # For alterations see test_table_evolution, for a truncate test_table_model.
+        return
     database.execute(
         "update t set v = 12 where id = 1", "truncate t", "insert into t values (1, 13, 'x'), (2, 14, 'y')",
         *ALTERATIONS,
@@ -227,6 +235,7 @@ def test_history_has_every_version(lake: Callable[..., Lake], database: Database
     assert len(ends - starts - {None}) == 1
 
 
+@pytest.mark.full
 def test_a_value_that_nobody_has_stops(lake: Callable[..., Lake], database: Database) -> None:
     database.execute(
         "create table t (id int primary key, v int, big text)",
@@ -281,6 +290,8 @@ def test_a_value_that_nobody_has_is_read_again(
     made.run()
     assert len(asked) == 2
     made.equals("t")
+    if not is_full():
+        return
     database.execute("update t set v = 0 where id in (1, 20, 31)", "update t set id = 21 where id = 20")
     made.run()
     assert len(asked) == 2

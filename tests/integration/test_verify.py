@@ -90,7 +90,33 @@ def repaired(made: Lake, *given: str) -> tuple[int, dict[tuple[Any, ...], str]]:
 
 
 @pytest.mark.usefixtures("stepped")
-@pytest.mark.parametrize("kept", [True, pytest.param(False, marks=pytest.mark.full)], ids=["deletes stay", "plain"])
+def test_a_repair_ends_in_the_rows_of_the_source(
+    make: Callable[..., Lake], database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows are removed and added in the table by hand, beside a change that is not read. For every kind of damage see
+    tests/spark/test_verify_rows.py, for every kind of table test_verify_tables.py there."""
+    database.execute(
+        SIGNALS, "create table t (id int primary key, v int)", "insert into t select i, i from generate_series(1, 50) i"
+    )
+    made = make()
+    made.run()
+    database.execute("update t set v = 0 where id = 1")
+    made.run()
+    stored = f"delta.`{made.path}/public.t`"
+    made.spark.sql(f"insert overwrite table {stored} by name select if(id = 7, 99, id) id, v from {stored}")
+    database.execute("update t set v = 6 where id = 8")
+    wrong = {("public.t", 7): "missing", ("public.t", 99): "extra", ("public.t", 8): "undecided"}
+    # The report says that they are equal in the end.
+    assert repaired(made, "--wait", "300") == (0, wrong)
+    assert "public.t: 50 rows at 0000" in capsys.readouterr().out
+    made.equals("t")
+    with pytest.raises(ConfigError, match=r"public\.x is not a captured table"):
+        verification(made).run(["public.x"], 0)
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("stepped")
+@pytest.mark.parametrize("kept", [True, False], ids=["deletes stay", "plain"])
 def test_what_differs_is_named_and_mended(
     make: Callable[..., Lake], database: Database, capsys: pytest.CaptureFixture[str], kept: bool
 ) -> None:
@@ -242,6 +268,7 @@ def test_a_lost_row_is_mended_though_its_next_update_ends_the_pipeline(
     assert made.moments()[-1]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("stepped")
 def test_the_current_versions_of_a_history_are_compared(make: Callable[..., Lake], database: Database) -> None:
     database.execute(
@@ -262,6 +289,7 @@ def test_the_current_versions_of_a_history_are_compared(make: Callable[..., Lake
     assert (3, 0) in [row[:2] for row in versions if row[2] is not None]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("stepped")
 def test_tables_of_iceberg_are_compared_and_mended(make: Callable[..., Lake], database: Database) -> None:
     if not is_there(make().spark):
@@ -292,6 +320,7 @@ def test_tables_of_iceberg_are_compared_and_mended(make: Callable[..., Lake], da
     made.equals("t")
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("stepped")
 def test_rows_that_the_role_may_not_see_are_not_deleted(
     make: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch

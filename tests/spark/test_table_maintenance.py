@@ -65,6 +65,7 @@ class Said:
         return self.text
 
 
+@pytest.mark.full
 def test_a_merge_that_loses_against_maintenance_is_run_again(spark: SparkSession, place: Path) -> None:
     """The MERGE has begun to read its rows when files are compacted, and is run again; it fails for a foreign write."""
     path = f"{place}/t"
@@ -188,6 +189,7 @@ def test_files_stay_that_a_moment_needs(spark: SparkSession, monkeypatch: pytest
             assert not said
 
 
+@pytest.mark.full
 def test_tables_of_iceberg_are_maintained(spark: SparkSession, place: Path) -> None:
     """Old moments of Iceberg tables are removed, with the files that only they need, as for Delta Lake."""
     if not is_there(spark):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import datetime
 import random
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ from tailrace.sinks.tables.positions import Positions
 from tailrace.sinks.tables.rebuild import RebuildRequest, demand_sound, rebuild
 from tailrace.sinks.tables.sink import TablesSink, Writer
 from tailrace.sinks.tables.target import KEY
-from tests.extent import sized
+from tests.extent import by_day, sized
 
 OLD = Form(("id", "v", "big"), (pa.int64(), pa.string(), pa.string()), (0,))
 NEW = Form((*OLD.names, "extra"), (*OLD.types, pa.int64()), (0,))
@@ -246,10 +247,15 @@ def latest(kept: Kept) -> DataFrame:
     return kept.rebuilt("as_latest", RebuildRequest("latest"))
 
 
-@pytest.mark.parametrize("mode", ["latest", "history"])
-def test_a_rebuilt_table_is_what_the_sink_would_have_kept(kept: Kept, latest: DataFrame, mode: str) -> None:
+@pytest.mark.parametrize("mode", by_day(("latest", "history"), 2))
+def test_a_rebuilt_table_is_what_the_sink_would_have_kept(
+    kept: Kept, mode: str, request: pytest.FixtureRequest
+) -> None:
     own = kept.lake(mode).read()
-    made = latest if mode == "latest" else kept.rebuilt("as_history", RebuildRequest(mode))
+    if mode == "latest":
+        made: DataFrame = request.getfixturevalue("latest")
+    else:
+        made = kept.rebuilt("as_history", RebuildRequest(mode))
     assert made.schema == own.schema
     assert rows_of(made) == rows_of(own)
     if mode == "latest":
@@ -316,32 +322,34 @@ def test_nothing_is_overwritten_that_no_rebuild_has_made(kept: Kept) -> None:
         rebuild(kept.spark, kept.lake("latest").path, str(kept.path / "other"), RebuildRequest("history"))
 
 
-@pytest.mark.usefixtures("latest")
 def test_a_pipeline_goes_on_with_rebuilt_tables(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
     """A pipeline continues only with tables that hold all of its log, and then no longer with the log. The command
     makes them here."""
     log, target = kept.lake("log").path, f"{kept.path}/next"
     assert main(["rebuild", log, target, "--mode", "latest"]) == 0
     assert f"s.t: latest, {target}/s.t" in capsys.readouterr().out
+    other = str(shutil.copytree(target, f"{kept.path}/other"))
     demand_sound(kept.spark, f"{kept.path}/next", PIPELINE)
     # The tests run in any order, and the others must not see these changes.
     source = copy.deepcopy(kept.source)
     Lake(kept.spark, kept.path / "next", "latest").write(3, [last for _, last in source.batch(20)])
     assert rows_of(kept.at("next")) == source.table(4)
     demand_sound(kept.spark, f"{kept.path}/next", PIPELINE)
-    for path, said in ((kept.lake("log").path, "has ended"), (f"{kept.path}/as_latest", "has already continued with")):
-        with pytest.raises(SinkError, match=said):
-            demand_sound(kept.spark, path, PIPELINE)
+    with pytest.raises(SinkError, match="has ended"):
+        demand_sound(kept.spark, log, PIPELINE)
+    with pytest.raises(SinkError, match="has already continued with"):
+        demand_sound(kept.spark, other, PIPELINE)
     with pytest.raises(SinkError, match="has been written to since"):
         kept.rebuilt("next", RebuildRequest("latest"))
 
 
+@pytest.mark.full
 def test_tables_of_iceberg_are_rebuilt(kept: Kept) -> None:
-    """The rows are the same; a full run rebuilds them in place, too; and a pipeline continues with them."""
+    """The rows are the same, also if they are rebuilt in place, and a pipeline continues with them."""
     if not is_there(kept.spark):
         pytest.skip("the jars of Iceberg cannot be had")
     log = kept.lake("log", "iceberg")
-    for mode in sized(("latest",), ("history", "latest", "latest")):
+    for mode in ("history", "latest", "latest"):
         assert rebuild(kept.spark, log.path, f"{kept.path}/ice_{mode}", RebuildRequest(mode)) == ["s.t"]
         made = frame(kept.spark, f"{kept.path}/ice_{mode}/s.t")
         assert rows_of(made) == (kept.source.table(4) if mode == "latest" else rows_of(kept.lake(mode).read()))
@@ -353,13 +361,27 @@ def test_tables_of_iceberg_are_rebuilt(kept: Kept) -> None:
         rebuild(kept.spark, log.path, f"{kept.path}/ice_latest", RebuildRequest("latest"))
     with pytest.raises(SinkError, match="has ended"):
         demand_sound(kept.spark, log.path, PIPELINE)
-    # Earlier names of columns, and an earlier key, are recognised.
-    path = f"{log.path}/s.t"
-    stored = found_at(kept.spark, path).table(kept.spark, path)
+    alter(kept.spark, f"{log.path}/s.t")
+    with pytest.raises(SinkError, match="has had other columns"):
+        rebuild(kept.spark, log.path, f"{kept.path}/ice_other", RebuildRequest("latest"))
+
+
+def test_a_log_of_iceberg_knows_its_earlier_columns(spark: SparkSession, place: Path) -> None:
+    if not is_there(spark):
+        pytest.skip("the jars of Iceberg cannot be had")
+    log, source = Lake(spark, place, "log", "iceberg"), Source(random.Random(7))
+    log.write(0, [every for every, _ in source.snapshot(8)])
+    assert rows_of(log.read().select("id", "v", "big")) == source.table(3)
+    alter(spark, f"{log.path}/s.t")
+    with pytest.raises(SinkError, match="has had other columns"):
+        rebuild(spark, log.path, f"{place}/other", RebuildRequest("latest"))
+
+
+def alter(spark: SparkSession, path: str) -> None:
+    """Give an Iceberg table another key and another column, and demand that both earlier ones are known."""
+    stored = found_at(spark, path).table(spark, path)
     assert stored.past(KEY) == (frozenset({'["id"]'}), False)
     for key in ('["v"]', '["id"]'):
         stored.alter([], {KEY: key})
     stored.alter([ColumnStep("rename", "v", "w")], {})
     assert stored.past(KEY) == (frozenset({'["id"]', '["v"]'}), True)
-    with pytest.raises(SinkError, match="has had other columns"):
-        rebuild(kept.spark, log.path, f"{kept.path}/ice_other", RebuildRequest("latest"))
