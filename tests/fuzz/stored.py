@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.columns.table import TableId
+from tailrace.connectors.binlog.log.position import BinlogPosition
+from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.changetables.offset import SnapshotChunk, TablesOffset, TablesSnapshot
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.values.shell_json import strict_json
@@ -23,7 +25,7 @@ from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.signals import ExecuteSnapshot, MalformedSignal, StopSnapshot, from_json, read, resolve
 from tests.fuzz.machine import Difference, Target
 
-_OFFSETS: tuple[Any, ...] = (PostgresOffset, MongoOffset, TablesOffset)
+_OFFSETS: tuple[Any, ...] = (PostgresOffset, MongoOffset, TablesOffset, BinlogOffset)
 
 
 # --- offsets ---------------------------------------------------------------------------------------------------------
@@ -87,6 +89,9 @@ def _offsets() -> list[bytes]:
         (2, TablesOffset({}, snapshot=TablesSnapshot(
             (TableId("d", "s", "t"),), 5, ("d",), 0, ("1",), (SnapshotChunk(1, 0, None, ("5",)),), 1,
             ((TableId("d", "s", "t"), "select 1"),))).to_json()),
+        (3, BinlogOffset(BinlogPosition("binlog.000007", 4, 157, at_us=5, gtids="u:1-9", server="u")).to_json()),
+        (3, BinlogOffset(BinlogPosition("binlog.000007", 4, 157, consumed=2, gtid="u:10", epoch=1),
+                         heartbeat_ms=5, progress=progress).to_json()),
     ]  # fmt: skip
     return [bytes([kind]) + json.dumps(fields).encode() for kind, fields in texts]
 

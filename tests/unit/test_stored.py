@@ -11,6 +11,7 @@ import pytest
 
 import tailrace
 from tailrace.connectors import registry
+from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.changetables.offset import TablesOffset
 from tailrace.connectors.checkpoint import stored_offset
 from tailrace.connectors.mongodb.offset import MongoOffset
@@ -20,7 +21,7 @@ from tailrace.sinks.tables import rebuild
 from tests.fuzz.stored import sample_offsets
 from tests.stored import versions
 
-KINDS: dict[str, Any] = {one.__name__: one for one in (PostgresOffset, MongoOffset, TablesOffset)}
+KINDS: dict[str, Any] = {one.__name__: one for one in (PostgresOffset, MongoOffset, TablesOffset, BinlogOffset)}
 
 
 def test_the_present_version_is_among_those_that_are_kept() -> None:
