@@ -392,7 +392,7 @@ def snapshots_are_read_before_they_are_flushed() -> contextlib.AbstractContextMa
 
 def rows_that_moved_are_not_looked_for() -> contextlib.AbstractContextManager[None]:
     """A resumed snapshot leaves out rows that have moved to pages read before."""
-    return replaced(chunks.Snapshots, "_moved", lambda self, progress, first: [])
+    return replaced(chunks.TableSnapshots, "_moved", lambda self, progress, first: [])
 
 
 def a_snapshot_shows_nothing_of_the_log() -> contextlib.AbstractContextManager[None]:
