@@ -313,6 +313,9 @@ class MemorySession:
     def lineage(self) -> str:
         return self.server.lineage
 
+    def log_span(self) -> tuple[float | None, float | None]:
+        return None, None
+
     def now_us(self) -> int:
         self.called("now_us")
         return max((at_us for _, at_us in self.server.commits), default=0)
