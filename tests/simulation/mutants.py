@@ -185,8 +185,17 @@ def a_batch_without_rows_ends_the_query() -> contextlib.AbstractContextManager[N
     """An AvailableNow query ends at a batch that is empty because of its limits."""
     plan = spool.Spool.plan
 
-    def wrong(self: Any, start: Any, max_rows: int, max_bytes: int, upto: Any = None, *, cut: bool = False) -> Any:
-        found = plan(self, start, max_rows, max_bytes, upto, cut=cut)
+    def wrong(
+        self: Any,
+        start: Any,
+        max_rows: int,
+        max_bytes: int,
+        upto: Any = None,
+        *,
+        cut: bool = False,
+        whole: bool = False,
+    ) -> Any:
+        found = plan(self, start, max_rows, max_bytes, upto, cut=cut, whole=whole)
         # plans as much as fits the limits, and never a larger transaction
         return start if found.consumed is not None and not cut else found
 
