@@ -1,7 +1,7 @@
 """`python -m tests.simulation`: run histories on all cores, and print the seeds of failures.
 
-`python -m tests.simulation schema`: run histories of altered tables on real servers (the embedded one and, if
-installed, the system's), by default 100, and print those that end badly.
+`python -m tests.simulation schema`: run histories of altered tables on real servers of PostgreSQL, MySQL and MariaDB,
+by default 100 on each, and print those that end badly.
 
 With --mutants, search again for the seeds by which tests find the mutants, and write them to their file.
 """
@@ -17,10 +17,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
 from functools import partial
 
-from tests.fix_postgres import system_binaries
 from tests.simulation.course import Totals, run
 from tests.simulation.kinds import KINDS
-from tests.simulation.schema.runs import on_own_server
+from tests.simulation.schema.runs import on_own_servers
 from tests.simulation.trials import TRIALS, search_all
 
 BLOCK = 200
@@ -38,11 +37,9 @@ def block(connector: str, first: int, last: int) -> tuple[Totals, str]:
 def schema(seeds: range) -> int:
     """Run histories of altered tables on each available server; return the number that ended badly."""
     bad = 0
-    for name, binaries in {"embedded": None, "of the system": system_binaries()}.items():
-        if name == "embedded" or binaries is not None:
-            found = on_own_server(binaries, seeds)
-            print(f"the server {name}: {found.text()}", flush=True)
-            bad += len(found.bad)
+    for name, found in on_own_servers(seeds):
+        print(f"{name}: {found.text()}", flush=True)
+        bad += len(found.bad)
     return bad
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests.extent import sized
 from tests.fix_postgres import Database, Postgres
+from tests.servers.mysql import VERSIONS, MySqlServer, Version
 from tests.simulation.schema import runs
 from tests.simulation.schema.lakes import LakeCopies
 from tests.simulation.schema.other_databases import JdbcCopies, options
@@ -24,7 +26,7 @@ SECONDS = sized(7.0, None)
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: f"from {seeds.start} on")
 def test_a_copy_is_never_silently_different(postgres: Postgres, seeds: range) -> None:
-    found = runs.run(postgres, seeds, SECONDS)
+    found = runs.run(runs.on_postgres(postgres), seeds, SECONDS)
     print(found.text())
     assert found.verdicts
     assert [outcome.text() for outcome in found.bad] == []
@@ -36,7 +38,7 @@ def test_a_copy_in_another_database_is_never_silently_different(
     """In seed 90005 a column with a default has nulls."""
     seeds = range(90_005, 90_005 + sized(10, 100))
     copies = partial(JdbcCopies, database, tmp_path)
-    found = runs.run(postgres, seeds, SECONDS, copies=copies, options=options(database))
+    found = runs.run(runs.on_postgres(postgres, copies, options(database)), seeds, SECONDS)
     print(found.text())
     assert found.verdicts
     assert [outcome.text() for outcome in found.bad] == []
@@ -48,7 +50,7 @@ def test_a_table_of_delta_is_never_silently_different(
     postgres: Postgres, spark: SparkSession, tmp_path: Path, mode: str
 ) -> None:
     lake = {"type": "tables", "tables.path": str(tmp_path / "lake"), "tables.mode": mode}
-    found = runs.run(postgres, range(70_000, 70_050), copies=partial(LakeCopies, spark), options=lake)
+    found = runs.run(runs.on_postgres(postgres, partial(LakeCopies, spark), lake), range(70_000, 70_050))
     print(found.text())
     assert [outcome.text() for outcome in found.bad] == []
 
@@ -56,6 +58,16 @@ def test_a_table_of_delta_is_never_silently_different(
 @pytest.mark.full
 @pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: f"from {seeds.start} on")
 def test_a_copy_is_never_silently_different_on_the_systems_server(system_postgres: Postgres, seeds: range) -> None:
-    found = runs.run(system_postgres, seeds)
+    found = runs.run(runs.on_postgres(system_postgres), seeds)
     print(found.text())
+    assert [outcome.text() for outcome in found.bad] == []
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
+def test_a_copy_of_mysql_is_never_silently_different(
+    version: Version, mysql_servers: Callable[[Version], MySqlServer]
+) -> None:
+    found = runs.run(runs.on_mysql(mysql_servers(version)), range(sized(4, 100)), SECONDS)
+    print(found.text())
+    assert found.verdicts
     assert [outcome.text() for outcome in found.bad] == []

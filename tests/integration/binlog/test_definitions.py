@@ -13,12 +13,12 @@ from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
 from tailrace.connectors.binlog.schema.definitions import Definitions, State
 from tailrace.connectors.binlog.schema.opening import initial_state
+from tailrace.connectors.binlog.schema.sql_types import sql_type
 from tailrace.connectors.binlog.schema.statement import Place, Statement
 from tailrace.connectors.binlog.schema.tables import column_of
 from tailrace.connectors.binlog.server.connection import connect
 from tailrace.connectors.binlog.values.conversions import conversion
 from tailrace.connectors.binlog.values.defaults import default_value
-from tailrace.connectors.binlog.values.sql_types import sql_type
 from tailrace.events.event_settings import EventSettings
 from tests.fix_mysql import MySqlDatabase
 from tests.integration.binlog.test_sessions import configured

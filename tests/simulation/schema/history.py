@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import json
-import logging
 import random
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import psycopg
 
-from tailrace import sinks
-from tailrace.connectors import registry
 from tailrace.errors import TailraceError
 from tailrace.sinks.base import Sink
-from tailrace.spark.source import new_run_id
-from tailrace.spark.stream_reader import ChangeStreamReader
 from tests.fix_postgres import Database
 from tests.simulation.schema.author import ALTERATIONS, Alterations, Author
-from tests.simulation.schema.copies import Copies, MemoryCopies, Row
+from tests.simulation.schema.copies import Copies, MemoryCopies
+from tests.simulation.schema.pipeline import TABLES, Outcome, Pipeline, counted, heard
 
 # The columns and rows of each published table that the log carries, by a query that the product does not use. Before
 # PostgreSQL 18 the view lists generated columns, which no change carries.
@@ -43,7 +36,6 @@ _KEYED = """
 select from pg_index i where i.indrelid = pg_catalog.to_regclass(%s) and i.indisunique and i.indpred is null
   and i.indexprs is null
 """
-TABLES = {"type": "tables", "tables.path": "/lake"}
 SIGNALS = "public.signals"
 _MOST_STOPS = 12
 
@@ -77,52 +69,6 @@ def _names(table: str, text: str) -> bool:
     return re.search(rf"(?<![\\w.]){re.escape(table)}(?![\\w])", text) is not None
 
 
-@dataclass
-class Outcome:
-    """The result of a history.
-
-    `equal`: no stop. `mended`: equal after the remedies that errors and warnings had named. `silent`: a copy differed
-    without a warning. `unmended`: a copy still differed after the remedy. `unlisted`: an error for which this test
-    knows no remedy.
-    """
-
-    seed: int
-    verdict: str = "equal"
-    stops: list[str] = field(default_factory=list)
-    found: list[str] = field(default_factory=list)
-    statements: list[str] = field(default_factory=list)
-
-    def text(self) -> str:
-        """Return a readable report of the history."""
-        return "\n".join([f"seed {self.seed}: {self.verdict}", *self.stops, *self.found, *self.statements])
-
-
-class _Warnings(logging.Handler):
-    """Collects the texts of warnings."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.texts: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(record.getMessage())
-
-
-@contextmanager
-def _heard() -> Iterator[list[str]]:
-    handler, log = _Warnings(), logging.getLogger("tailrace")
-    was, level = log.propagate, log.level
-    log.addHandler(handler)
-    log.propagate = False
-    log.setLevel(logging.WARNING)
-    try:
-        yield handler.texts
-    finally:
-        log.removeHandler(handler)
-        log.propagate = was
-        log.setLevel(level)
-
-
 class History:
     """A history of `seed` on a fresh database.
 
@@ -140,7 +86,6 @@ class History:
         options: Mapping[str, str] = TABLES,
     ) -> None:
         self._database, self._rounds, self._alterations = database, rounds, alterations
-        self._made = copies
         self._dice = random.Random(seed)
         self.outcome = Outcome(seed)
         self._options = {
@@ -148,17 +93,14 @@ class History:
             "publish.via.partition.root": self._dice.choice(("true", "false")),
             "signal.data.collection": SIGNALS,
         }
-        self._sink = {f"debezium.sink.{name}": text for name, text in options.items()}
+        self.pipeline = Pipeline(self._dice, self.outcome.statements, copies, options)
         self._excluded: set[str] = set()
         self._begin()
 
     def _begin(self) -> None:
         """Start with a new checkpoint and new tables."""
-        self._run_id = new_run_id()
-        self._committed: dict[str, Any] | None = None
-        self._batch = 0
         self._configure()
-        self.copies = self._made(self._opened)
+        self.pipeline.begin()
 
     def _configure(self) -> None:
         database = self._database
@@ -166,23 +108,17 @@ class History:
         source |= self._options
         if self._excluded:
             source["table.exclude.list"] = ",".join(name.replace(".", "\\.") for name in sorted(self._excluded))
-        run = registry.from_entries({f"debezium.source.{name}": text for name, text in source.items()} | self._sink, {})
-        sink = sinks.open(run.sink.name, run.sink.options, run.source)
-        defaults = {"event.order": sink.order, **sink.source_defaults()}
-        texts = run.source.texts | {name: text for name, text in defaults.items() if not run.source.is_set(name)}
-        texts |= sink.source_options() | {"row.columns": ",".join(sink.columns)}
-        self._config, self._opened = registry.parse(run.source.connector, texts), sink
+        self.pipeline.configure(source)
 
-    def _set(self, option: str, text: str) -> None:
-        """Set an option of the sink from now on."""
-        self._sink[f"debezium.sink.tables.{option}"] = text
-        self._configure()
-        self.copies.follow(self._opened)
+    @property
+    def copies(self) -> Copies:
+        """The copies that the pipeline writes."""
+        return self.pipeline.copies
 
     def run(self) -> Outcome:
         """Run the history to its end, apply the remedies that were named, and compare."""
         outcome = self.outcome
-        with _heard() as warnings, self._database.connect() as connection:
+        with heard() as warnings, self._database.connect() as connection:
             author = Author(self._dice, connection, self._alterations)
             self._do(connection, author.opening())
             for write in author.writes(8):
@@ -210,7 +146,7 @@ class History:
         """Write up to the present, applying the remedies that errors name. Raises _Unlisted."""
         for _ in range(_MOST_STOPS):
             try:
-                self.drain()
+                self.pipeline.drain()
                 return
             except TailraceError as error:
                 text = f"{type(error).__name__}: {error}"
@@ -232,12 +168,12 @@ class History:
             # until the snapshot that must follow, the table may differ
             table = re.search(r"The table (\S+) cannot follow", text)
             assert table is not None
-            self._set("added.default", "null")
+            self.pipeline.set("added.default", "null")
             warnings.append(f"{table[1]}: added.default; remedy: a snapshot (signal execute-snapshot)")
         elif "unknown.values" in text:
             table = re.search(r"nor the table (\S+) has", text)
             assert table is not None
-            self._set("unknown.values", "null")
+            self.pipeline.set("unknown.values", "null")
             warnings.append(f"{table[1]}: unknown.values; remedy: a snapshot (signal execute-snapshot)")
         elif "they are unlogged" in text:
             told = re.search(r"(?:Error: |  - )(\S+): .*?changes of its partitions ([^;]*?) do not arrive", text)
@@ -314,32 +250,6 @@ class History:
         if done:
             self.outcome.statements.append("; ".join(done))
 
-    def drain(self) -> None:
-        """Write up to the present, like a run with --once."""
-        self.outcome.statements.append("▸")
-        reader = ChangeStreamReader(self._config, self._run_id)
-        try:
-            start = self._committed
-            if start is None:
-                start = _sent(reader.initialOffset())
-            reader.prepareForTriggerAvailableNow()
-            while True:
-                end = _sent(reader.latestOffset(start, reader.getDefaultReadLimit()))
-                if end == start:
-                    return
-                parts = reader.partitions(start, end)
-                rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
-                self.copies.write(self._batch, rows)
-                if self._dice.random() < 0.1:
-                    # as if Spark's commit were missing: the batch is written again
-                    parts = reader.partitions(start, end)
-                    rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
-                    self.copies.write(self._batch, rows)
-                self._committed = start = end
-                self._batch += 1
-        finally:
-            reader.stop()
-
     # --- the comparison ----------------------------------------------------------------------------------------------
 
     def _expected(self, connection: psycopg.Connection[Any]) -> dict[str, str]:
@@ -372,27 +282,7 @@ class History:
             return f"no copy, {len(source)} rows" if source and keyed else ""
         if set(named) != set(self.copies.columns(name)) and source:
             return f"columns {self.copies.columns(name)}, not {named}"
-        left, right = _counted(rows), _counted(source)
+        left, right = counted(rows), counted(source)
         if left == right:
             return ""
         return f"copy alone {list((left - right).elements())[:3]}; source alone {list((right - left).elements())[:3]}"
-
-
-def _counted(rows: list[Row]) -> Counter[Any]:
-    """Count the rows, as comparable values; long texts are shortened."""
-    return Counter(tuple(sorted((name, _plain(value)) for name, value in row.items())) for row in rows)
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, str) and len(value) > 40:
-        return f"{value[:3]}…{len(value)}"
-    if hasattr(value, "normalize"):
-        return str(value.normalize())
-    if hasattr(value, "tzinfo") and value.tzinfo is not None:
-        return str(value.timestamp())
-    return str(value)
-
-
-def _sent(offset: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(offset))
-    return found

@@ -5,15 +5,19 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tailrace.demo.embedded import Server
 from tailrace.sinks.base import Sink
-from tests.fix_postgres import SETTINGS, Postgres, describe, give_back, owned, take
+from tests.fix_mysql import MySqlDatabase
+from tests.fix_postgres import SETTINGS, Postgres, describe, give_back, owned, system_binaries, take
+from tests.servers.jars import Unavailable
+from tests.servers.mysql import VERSIONS, MySqlServer
+from tests.simulation.schema.binlog_history import BinlogHistory
 from tests.simulation.schema.copies import Copies, MemoryCopies
-from tests.simulation.schema.history import TABLES, History, Outcome
+from tests.simulation.schema.history import History
+from tests.simulation.schema.pipeline import TABLES, Outcome
 
 BAD = ("silent", "unmended", "unlisted")
 """Verdicts with which a history must not end."""
@@ -34,27 +38,46 @@ class Runs:
         return f"{sum(self.verdicts.values())} histories in {self.seconds:.0f} s: {counts}; {self.stops} stops"
 
 
-def run(
-    postgres: Postgres,
-    seeds: Iterable[int],
-    seconds: float | None = None,
-    show: Callable[[str], None] = print,
-    copies: Callable[[Sink], Copies] = MemoryCopies,
-    options: Mapping[str, str] = TABLES,
-) -> Runs:
-    """Run the histories of the seeds, with copies and options of the sink as in `History`.
+Run = Callable[[int], Outcome]
+"""Runs the history of a seed on a fresh database."""
 
-    No history starts after `seconds`.
-    """
+
+def on_postgres(
+    postgres: Postgres, copies: Callable[[Sink], Copies] = MemoryCopies, options: Mapping[str, str] = TABLES
+) -> Run:
+    """Return a function that runs histories on a server of PostgreSQL, with copies and options as in `History`."""
+
+    def one(seed: int) -> Outcome:
+        database = take(postgres, f"history_{secrets.token_hex(4)}")
+        try:
+            return History(database, seed, copies=copies, options=options).run()
+        finally:
+            give_back(database)
+
+    return one
+
+
+def on_mysql(server: MySqlServer) -> Run:
+    """Return a function that runs histories on a server of MySQL or MariaDB."""
+
+    def one(seed: int) -> Outcome:
+        database = MySqlDatabase(server, f"history_{secrets.token_hex(4)}")
+        server.execute(f"CREATE DATABASE {database.name} CHARACTER SET utf8mb4")
+        try:
+            return BinlogHistory(database, seed).run()
+        finally:
+            server.execute(f"DROP DATABASE IF EXISTS {database.name}")
+
+    return one
+
+
+def run(one: Run, seeds: Iterable[int], seconds: float | None = None, show: Callable[[str], None] = print) -> Runs:
+    """Run the histories of the seeds; starts no new one after `seconds`."""
     found, began = Runs(), time.monotonic()
     for seed in seeds:
         if seconds is not None and time.monotonic() - began > seconds:
             break
-        database = take(postgres, f"history_{secrets.token_hex(4)}")
-        try:
-            outcome = History(database, seed, copies=copies, options=options).run()
-        finally:
-            give_back(database)
+        outcome = one(seed)
         found.verdicts[outcome.verdict] += 1
         found.stops += len(outcome.stops)
         if outcome.verdict in BAD:
@@ -64,13 +87,20 @@ def run(
     return found
 
 
-def on_own_server(
-    binaries: Path | None,
-    seeds: Iterable[int],
-    show: Callable[[str], None] = print,
-    copies: Callable[[Sink], Copies] = MemoryCopies,
-    options: Mapping[str, str] = TABLES,
-) -> Runs:
-    """Run the histories on a server of their own: the embedded one, or that of the given binaries."""
-    with Server(binaries, SETTINGS) as server, owned(describe(server.dsn())) as postgres:
-        return run(postgres, seeds, show=show, copies=copies, options=options)
+def on_own_servers(seeds: Iterable[int], show: Callable[[str], None] = print) -> Iterator[tuple[str, Runs]]:
+    """Run the histories on each available server, started for them; yield its name and the results.
+
+    Those of PostgreSQL are the embedded one and, if installed, the system's.
+    """
+    for name, binaries in {"embedded": None, "of the system": system_binaries()}.items():
+        if name == "embedded" or binaries is not None:
+            with Server(binaries, SETTINGS) as server, owned(describe(server.dsn())) as postgres:
+                yield f"PostgreSQL {name}", run(on_postgres(postgres), seeds, show=show)
+    for version in VERSIONS:
+        try:
+            made = MySqlServer(version)
+        except Unavailable as reason:
+            show(str(reason))
+            continue
+        with made as started:
+            yield version.name, run(on_mysql(started), seeds, show=show)

@@ -12,6 +12,7 @@ from tailrace.config import Config
 from tailrace.connectors.binlog.log.position import ChangeContext
 from tailrace.connectors.binlog.log.schema_changes import SchemaChangesTask
 from tailrace.connectors.binlog.offset import BinlogOffset
+from tailrace.connectors.binlog.schema.definitions import State
 from tailrace.connectors.binlog.snapshot.chunks import BATCHES, TableSnapshots
 from tailrace.connectors.binlog.snapshot.point import Point, RowOrigin
 from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
@@ -74,6 +75,8 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
             # the log has the deletes since the last run, which no row tells
             return replace(since, snapshot=SnapshotProgress(plan, bounds, point, 0, since.log.epoch))
         # a later start (`always`) skips the changes since the last run, as Debezium does: the rows show their result
+        if since.schemas:
+            state = state.after(State.from_text(since.schemas))
         position = self._place(point, since)
         progress = SnapshotProgress(plan, bounds, point, 0, position.epoch)
         return replace(since, log=position, schemas=state.to_text(), snapshot=progress)
@@ -123,7 +126,7 @@ class BinlogSnapshots(contracts.Snapshots[BinlogOffset]):
         if first >= snapshot.done:
             return tasks
         self._choose(until.progress.reading)
-        return tasks + self._chunks.tasks(snapshot, first, 3 * self._parallelism)
+        return tasks + self._chunks.tasks(snapshot, first, 3 * self._parallelism, until.schemas)
 
     def _told(self, until: BinlogOffset) -> list[Task]:
         """Return the task of the records of all definitions at a snapshot's begin, or at that of the log."""

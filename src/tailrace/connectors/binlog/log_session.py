@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from tailrace.connectors.binlog.log.indexed_run import Rows, boundaries, schema_
 from tailrace.connectors.binlog.log.position import WHOLE, BinlogPosition, ChangeContext, Committed, number_of
 from tailrace.connectors.binlog.log.row_log import BinlogRowLog
 from tailrace.connectors.binlog.offset import BinlogOffset
+from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
 from tailrace.connectors.binlog.schema.definitions import Definitions
 from tailrace.connectors.binlog.schema.statement import Place
 from tailrace.events import names
@@ -51,11 +52,15 @@ def _place(position: BinlogPosition) -> Place:
 
 
 class Changes:
-    """The rows of a batch, with their table versions, as windows and look-ups need them."""
+    """The rows of a batch, with their table versions, as windows and look-ups need them; `tables` are the
+    definitions at its end."""
 
-    def __init__(self, rows: Sequence[Rows], versions: Sequence[BinlogTable]) -> None:
+    def __init__(
+        self, rows: Sequence[Rows], versions: Sequence[BinlogTable], tables: Mapping[Name, TableDefinition]
+    ) -> None:
         self.rows = rows
         self.versions = versions
+        self.tables = tables
 
 
 class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows]):
@@ -154,7 +159,8 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
         return self.plan_upto(start, window.upto)
 
     def changes(self, start: BinlogPosition, end: BinlogPosition) -> Changes:
-        return Changes(self.take(start, end) if start.is_before(end) else [], self.versions)
+        tables = self._definitions.upto(_place(end)).tables
+        return Changes(self.take(start, end) if start.is_before(end) else [], self.versions, tables)
 
     def offset(self, since: BinlogOffset, end: BinlogPosition, heartbeat_ms: int, progress: Progress) -> BinlogOffset:
         schemas = self._definitions.upto(_place(end)).to_text()
@@ -178,7 +184,8 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
                 tasks.append(BoundaryTask(tuple(found), settings))
         tasks += beside
         if self.windows is not None:
-            tasks += self.windows.reads(end, Changes(rows, self.versions))
+            tables = self._definitions.upto(_place(until.log)).tables
+            tasks += self.windows.reads(end, Changes(rows, self.versions, tables))
         return tasks
 
     def _again(self) -> Reread | None:

@@ -223,7 +223,12 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         self.prepare(since)
         config, settings = self._config, self._settings
         definitions = opened(
-            config, settings, self._schemas(since, until), self._session, later="" if until is None else until.schemas
+            config,
+            settings,
+            self._schemas(since, until),
+            self._session,
+            later="" if until is None else until.schemas,
+            before=since.schemas,
         )
         wants_numbers = settings.provide_transaction_metadata
         indexer = Indexer(

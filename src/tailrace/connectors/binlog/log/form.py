@@ -99,7 +99,7 @@ class BinlogForm:
 
     def late(self, table: TableSchema) -> frozenset[str]:
         # the server fills rows that are older than a column without any event
-        return frozenset(column.name for column in table.columns if column.name)
+        return frozenset(column.name for column in table.columns if column.name and column.filled)
 
     def is_text(self, column: TableColumn) -> bool:
         return declared.is_text(column)

@@ -5,7 +5,7 @@ Values only: hashable, picklable, with a form for the checkpoint.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tailrace.connectors.binlog.schema.charsets import canonical
@@ -26,6 +26,11 @@ class Default(NamedTuple):
     value: str = ""
 
 
+UNKNOWN, IMPLICIT, NOTHING = Default("unknown", ""), Default("implicit", ""), Default("null", "NULL")
+"""Values of `ColumnDefinition.older`: one that is not known, the zero that the server gives where it may not be null,
+and null."""
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
     """A column of a table.
@@ -36,6 +41,11 @@ class ColumnDefinition:
     - `charset`: of texts, resolved from column, table or database; None for other types.
     - `updated`: it has ON UPDATE; `generated`: its value is computed; `compressed`: MariaDB stores it compressed.
     - `period`: `start` or `end` of a system-versioned row.
+    - `expression`: that of a generated column, as it is written last in a statement; "" if not known.
+    - `number`: identifies the column in its table; it survives renames and is never used again. 0 if not known.
+    - `older`: the value in rows that are older than the column.
+
+    The last three are not compared: the server writes expressions in its own way.
     """
 
     name: str
@@ -53,6 +63,9 @@ class ColumnDefinition:
     compressed: bool = False
     comment: str | None = None
     period: str = ""
+    expression: str = field(default="", compare=False)
+    number: int = field(default=0, compare=False)
+    older: Default = field(default=UNKNOWN, compare=False)
 
     @property
     def base(self) -> str:
@@ -88,7 +101,8 @@ class ColumnDefinition:
         fields: list[Any] = [
             self.name, self.words, flags, self.length, self.scale, self.charset,
             None if self.default is None else list(self.default), self.comment,
-            list(map(list, zip(self.labels, self.literals, strict=True))), self.period or None,
+            list(map(list, zip(self.labels, self.literals, strict=True))), self.period or None, self.number or None,
+            None if self.older == UNKNOWN else list(self.older), self.expression or None,
         ]  # fmt: skip
         while len(fields) > 3 and (fields[-1] is None or fields[-1] == []):
             fields.pop()
@@ -97,15 +111,16 @@ class ColumnDefinition:
     @classmethod
     def from_json(cls, fields: list[Any]) -> ColumnDefinition:
         full = [*fields, *_EMPTY[len(fields) :]]
-        name, words, flags, length, scale, charset, default, comment, labels, period = full
+        name, words, flags, length, scale, charset, default, comment, labels, period, number, older, expression = full
         return cls(
             name, words, length, scale, tuple(one for one, _ in labels), tuple(one for _, one in labels), charset,
             not flags & 1, None if default is None else Default(*default), bool(flags & 2), bool(flags & 4),
-            bool(flags & 8), bool(flags & 16), comment, period or "",
+            bool(flags & 8), bool(flags & 16), comment, period or "", expression or "",
+            number or 0, UNKNOWN if older is None else Default(*older),
         )  # fmt: skip
 
 
-_EMPTY: list[Any] = [None, None, 0, None, None, None, None, None, [], None]
+_EMPTY: list[Any] = [None, None, 0, None, None, None, None, None, [], None, None, None, None]
 _SIGNS = ("unsigned", "signed", "zerofill")
 
 
@@ -123,6 +138,8 @@ class TableDefinition:
 
     `versioned`: MariaDB keeps former rows in it (WITH SYSTEM VERSIONING). `hidden`: columns of its rows in the log that
     no definition shows, behind the others.
+    `number` identifies the table among all that had its name, and survives renames; `highest` is the largest number
+    that a column of it has had. Both are no part of what a statement says, and are not compared.
     """
 
     database: str
@@ -134,6 +151,8 @@ class TableDefinition:
     comment: str | None = None
     versioned: bool = False
     hidden: int = 0
+    number: int = field(default=0, compare=False)
+    highest: int = field(default=0, compare=False)
 
     @property
     def id(self) -> Name:
@@ -161,14 +180,14 @@ class TableDefinition:
         return [
             self.database, self.name, self.charset, self.comment, int(self.versioned), self.hidden, list(self.primary),
             [[index.name, list(index.columns), int(index.plain)] for index in self.unique],
-            [column.to_json() for column in self.columns],
+            [column.to_json() for column in self.columns], self.number, self.highest,
         ]  # fmt: skip
 
     @classmethod
     def from_json(cls, fields: list[Any]) -> TableDefinition:
-        database, name, charset, comment, versioned, hidden, primary, unique, columns = fields
+        database, name, charset, comment, versioned, hidden, primary, unique, columns, number, highest = fields
         return cls(
             database, name, tuple(map(ColumnDefinition.from_json, columns)), tuple(primary),
             tuple(Index(index, tuple(names), bool(plain)) for index, names, plain in unique), charset, comment,
-            bool(versioned), hidden,
+            bool(versioned), hidden, number, highest,
         )  # fmt: skip

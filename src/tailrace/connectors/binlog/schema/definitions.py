@@ -12,9 +12,10 @@ import functools
 import itertools
 import json
 import logging
+import re
 import threading
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from zlib import compress, decompress
 
@@ -22,7 +23,15 @@ from tailrace.columns.table import TableSchema
 from tailrace.connectors.binlog.dialect import Dialect
 from tailrace.connectors.binlog.schema.changes import TableChange, record
 from tailrace.connectors.binlog.schema.charsets import charset_of
-from tailrace.connectors.binlog.schema.ddl.evolution import altered, resolved_table, with_unique, without_index
+from tailrace.connectors.binlog.schema.ddl.evolution import (
+    altered,
+    numbered,
+    resolved_table,
+    rewritten,
+    succeeding,
+    with_unique,
+    without_index,
+)
 from tailrace.connectors.binlog.schema.ddl.parser import parse
 from tailrace.connectors.binlog.schema.ddl.statements import (
     AlterTable,
@@ -36,7 +45,7 @@ from tailrace.connectors.binlog.schema.ddl.statements import (
     TruncateTable,
 )
 from tailrace.connectors.binlog.schema.ddl.tokens import NAME, WORD, SqlSettings, Unparsable, tokens
-from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
+from tailrace.connectors.binlog.schema.definition import NOTHING, UNKNOWN, Name, TableDefinition
 from tailrace.connectors.binlog.schema.fit import described, misfit
 from tailrace.connectors.binlog.schema.statement import (
     NO_OUTCOME,
@@ -53,6 +62,10 @@ from tailrace.errors import PrerequisiteError
 
 _log = logging.getLogger("tailrace")
 _COMPRESS_FROM = 400
+_FORMER = 100
+# the names that gh-ost and pt-online-schema-change give to the table that takes another one's place
+_COPY = re.compile(r"_+(.+)_(?:gho|new)")
+_SNAPSHOT = "remedy: read %s.%s by a snapshot (signal execute-snapshot)"
 _DML = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL")
 
 
@@ -60,12 +73,40 @@ _DML = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL")
 class State:
     """The definitions at one position: tables and the character sets of databases, by name.
 
-    `doubtful` are the tables that a statement has changed which was not understood, with what is known of it.
+    `doubtful` are the tables that a statement has changed which was not understood, with what is known of it. `former`
+    are captured tables that are gone: copies may have them, and another table may get the name. `numbers` counts the
+    tables that have got a number.
     """
 
     tables: Mapping[Name, TableDefinition] = field(default_factory=dict)
     databases: Mapping[str, str] = field(default_factory=dict)
     doubtful: Mapping[Name, str] = field(default_factory=dict)
+    former: Mapping[Name, TableDefinition] = field(default_factory=dict)
+    numbers: int = 0
+
+    @classmethod
+    def of(cls, tables: Iterable[TableDefinition], databases: Mapping[str, str], doubtful: Mapping[Name, str]) -> State:
+        """Return the state of tables as the catalog shows them."""
+        found = sorted(tables, key=lambda table: table.id)
+        numbers = {table.id: numbered(table, number) for number, table in enumerate(found, 1)}
+        return cls(numbers, databases, doubtful, numbers=len(numbers))
+
+    def after(self, before: State) -> State:
+        """Return this state, which the catalog shows, as one that follows `before`: what has the same name there is the
+        same table or column."""
+        numbers = before.numbers
+        tables = {}
+        for name, table in self.tables.items():
+            was = before.tables.get(name) or before.former.get(name)
+            numbers += was is None
+            tables[name] = numbered(table, numbers) if was is None else succeeding(table, was)
+        former = {**before.former, **before.tables}
+        return replace(
+            self,
+            tables=tables,
+            former={name: table for name, table in former.items() if name not in tables},
+            numbers=numbers,
+        )
 
     def to_text(self) -> str:
         """Return a deterministic text: JSON, or if it is long `z:` and its compressed form in base 64."""
@@ -77,7 +118,17 @@ class State:
 
     def with_table(self, table: TableDefinition) -> State:
         doubtful = {name: why for name, why in self.doubtful.items() if name != table.id}
-        return replace(self, tables={**self.tables, table.id: table}, doubtful=doubtful)
+        former = {name: one for name, one in self.former.items() if name != table.id}
+        return replace(self, tables={**self.tables, table.id: table}, doubtful=doubtful, former=former)
+
+    def with_new_table(self, table: TableDefinition) -> State:
+        """Return the state with a table that no other precedes."""
+        return replace(self.with_table(numbered(table, self.numbers + 1)), numbers=self.numbers + 1)
+
+    def with_former(self, tables: Iterable[TableDefinition]) -> State:
+        former = {**self.former, **{table.id: table for table in tables if table.id not in self.tables}}
+        # names that are used once, such as those with a date in them, must not fill the checkpoint
+        return replace(self, former=dict(list(former.items())[-_FORMER:]))
 
     def without(self, gone: Iterable[Name]) -> State:
         names = set(gone)
@@ -113,6 +164,8 @@ def _to_text(key: _Key) -> str:
         "databases": dict(sorted(state.databases.items())),
         "doubtful": [[*name, why] for name, why in sorted(state.doubtful.items())],
         "tables": [table.to_json() for _, table in sorted(state.tables.items())],
+        "former": [table.to_json() for table in state.former.values()],
+        "numbers": state.numbers,
     }
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
     if len(text) < _COMPRESS_FROM:
@@ -125,12 +178,11 @@ def _from_text(text: str) -> State:
     if text.startswith("z:"):
         text = decompress(b64decode(text[2:])).decode()
     fields = json.loads(text)
-    tables = (TableDefinition.from_json(one) for one in fields["tables"])
-    return State(
-        {table.id: table for table in tables},
-        fields["databases"],
-        {(database, table): why for database, table, why in fields["doubtful"]},
+    tables, former = (
+        {table.id: table for table in map(TableDefinition.from_json, fields[name])} for name in ("tables", "former")
     )
+    doubtful = {(database, table): why for database, table, why in fields["doubtful"]}
+    return State(tables, fields["databases"], doubtful, former, fields["numbers"])
 
 
 Catalog = Callable[[Name], TableDefinition | None]
@@ -153,6 +205,7 @@ class Definitions:
       in doubt, too, though the log names no columns.
     - `versions` are the tables of rows; it only grows, and rows refer to its places. `keyed` gives a TableSchema the
       key of message.key.columns.
+    - `empties`: the table of a copy is emptied when its source's table is dropped.
     - `folds`: the server keeps names in lower case. `unknown_rows` (inconsistent.schema.handling.mode): rows of an
       unknown form stop the query (`fail`), or are left out, with a warning (`warn`) or without (`skip`).
     """
@@ -168,6 +221,7 @@ class Definitions:
         told: Callable[[str, str], bool] | None = _every,
         keyed: Callable[[TableSchema], TableSchema] | None = None,
         rereads: bool = False,
+        empties: bool = False,
         folds: bool = False,
         unknown_rows: str = "fail",
     ) -> None:
@@ -175,7 +229,7 @@ class Definitions:
         self._captured, self._catalog, self._later = captured, catalog, later
         self._told = told
         self._keyed = keyed or (lambda table: table)
-        self._rereads, self._folds = rereads, folds
+        self._rereads, self._empties, self._folds = rereads, empties, folds
         self._unknown_rows = unknown_rows
         self._lock = threading.Lock()
         self._states: list[tuple[Place | None, State]] = [(None, start)]
@@ -286,8 +340,16 @@ class Definitions:
         )
 
     def _learned(self, table: TableDefinition, at: Place) -> TableDefinition:
-        self._change(at, self.now.with_table(table))
-        return table
+        """Add a definition that no statement of the log has given, and return it with its numbers."""
+        state = self.now
+        before = state.tables.get(table.id) or state.former.get(table.id)
+        if table.number:
+            self._change(at, replace(state.with_table(table), numbers=max(state.numbers, table.number)))
+        elif before is None:
+            self._change(at, state.with_new_table(table))
+        else:
+            self._change(at, state.with_table(succeeding(table, before)))
+        return self.now.tables[table.id]
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
@@ -324,18 +386,18 @@ class Definitions:
         self, one: Parsed, text: str, database: str, status: SessionSettings, at: Place, names: tuple[Name, ...]
     ) -> Outcome:
         follow: dict[type, Callable[..., list[TableChange] | None]] = {
-            CreateTable: self._create, AlterTable: self._alter, DropTables: self._drop, RenameTables: self._rename,
-            IndexChange: self._index,
+            CreateTable: self._create, DropTables: self._drop, RenameTables: self._rename, IndexChange: self._index,
         }  # fmt: skip
         if isinstance(one, TruncateTable):
             return self._truncated(one.name, at)
-        if isinstance(one, DatabaseChange):
-            return self._database(one, text, status, at)
-        if isinstance(one, Other):
-            return self._recorded(text, database, (), []) if one.words.startswith("FLUSH TABLES") else NO_OUTCOME
         if isinstance(one, (CreateTable, DropTables)) and one.temporary:
             return NO_OUTCOME
-        made = follow[type(one)](one, at)
+        truncated = self._emptied(one)
+        if isinstance(one, DatabaseChange):
+            return replace(self._database(one, text, status, at), truncated=truncated)
+        if isinstance(one, Other):
+            return self._recorded(text, database, (), []) if one.words.startswith("FLUSH TABLES") else NO_OUTCOME
+        made = follow[type(one)](one, at) if not isinstance(one, AlterTable) else self._alter(one, at, status)
         if made is None:
             # nothing that is known changes
             return self._recorded(text, _place_of(one, database), (), [])
@@ -348,7 +410,32 @@ class Definitions:
             outcomes = [self._recorded(step, change.name[0], names, [change]) for change, step in steps]
         else:
             outcomes = [self._recorded(text, made[0].name[0], names, made)] if made else []
-        return Outcome((), [bytes_ for outcome in outcomes for bytes_ in outcome.changes])
+        return Outcome(truncated, [bytes_ for outcome in outcomes for bytes_ in outcome.changes])
+
+    def _emptied(self, one: Parsed) -> list[int]:
+        """Return the versions of the captured tables that a statement drops or makes anew: their copies get empty."""
+        if not self._empties:
+            return []
+        names: Iterable[Name] = ()
+        if isinstance(one, DropTables):
+            names = map(self._name, one.names)
+        elif isinstance(one, CreateTable) and not (one.unless_there and self._name(one.name) in self.now.tables):
+            names = (self._name(one.name),)
+        elif isinstance(one, DatabaseChange) and one.verb == "drop":
+            database = one.name.lower() if self._folds else one.name
+            names = [name for name in self.now.tables if name[0] == database]
+        found = (self.now.tables.get(name) or self.now.former.get(name) for name in names if self._captured(*name))
+        return [self._version_of(table) for table in found if table is not None]
+
+    def _version_of(self, table: TableDefinition) -> int:
+        """Return the place in `versions` of a definition that no map describes."""
+        for place, known in self._definitions.items():
+            if known is table:
+                return place
+        number = sum(1 for one in self.versions if (one.id.database, one.id.table) == table.id) + 1
+        self.versions.append(replace(self._keyed(schema_of(table)), version=number))
+        self._definitions[len(self.versions) - 1] = table
+        return len(self.versions) - 1
 
     def _recorded(self, text: str, database: str, names: tuple[Name, ...], changes: list[TableChange]) -> Outcome:
         """Return the record of a statement, if records are wanted."""
@@ -378,45 +465,127 @@ class Definitions:
             raise Unparsable("its columns are those of a query")
         else:
             table = resolved_table(one.table.renamed(name), self._charset(name[0]), has_json=self.dialect.has_json)
-        self._change(at, self.now.with_table(table))
-        return [TableChange("CREATE", name, table)]
+        self._change(at, self._with_created(table, one.like))
+        return [TableChange("CREATE", name, self.now.tables[name])]
 
-    def _alter(self, one: AlterTable, at: Place) -> list[TableChange] | None:
+    def _with_created(self, table: TableDefinition, like: Name | None) -> State:
+        """Return the state with a table that is made, without rows."""
+        state, name = self.now, table.id
+        before = state.tables.get(name) or state.former.get(name)
+        if before is not None:
+            return state.with_table(succeeding(table, before, NOTHING))
+        found = _COPY.fullmatch(name[1])
+        original = state.tables.get((name[0], found[1])) if found else None
+        if original is not None:
+            # rows of the original will be copied into it, and then it takes the place of the original
+            is_like = like is not None and self._name(like) == original.id
+            return state.with_table(table if is_like else succeeding(table, original))
+        columns = tuple(replace(column, number=0, older=UNKNOWN) for column in table.columns)
+        return state.with_new_table(replace(table, columns=columns, number=0, highest=0))
+
+    def _alter(self, one: AlterTable, at: Place, status: SessionSettings) -> list[TableChange] | None:
         name = self._name(one.name)
-        if one.partitions and self._captured(*name):
-            _log.warning(
-                "%s.%s: partitions were altered at %s:%d; rows that go with a partition leave no trace in the log, so "
-                "copies may still have them: tailrace verify finds and repairs that.", *name, at.file, at.pos,
-            )  # fmt: skip
+        for moved in map(self._name, one.moved):
+            if self._captured(*moved):
+                _log.warning(
+                    "%s.%s: rows have come or gone with partitions at %s:%d, and the log has no event of them; "
+                    "remedy: tailrace verify --repair, or read %s.%s by a snapshot (signal execute-snapshot), which "
+                    "leaves rows that are gone", *moved, at.file, at.pos, *moved,
+                )  # fmt: skip
         table = self.now.tables.get(name)
         if table is None:
             raise Unparsable(f"the table {name[1]} is not known")
+        before = table
         table = altered(table, one.actions, self._charset(name[0]), has_json=self.dialect.has_json)
-        state = self.now
-        if one.renamed is not None:
-            state, table = state.without([name]), table.renamed(self._name(one.renamed))
-        self._change(at, state.with_table(table))
-        return [TableChange("ALTER", table.id, table)]
+        changed = rewritten(before, table, strict=status.strict and not one.ignores)
+        if changed and self._captured(*name):
+            _log.warning(
+                "%s.%s: a statement at %s:%d may have changed the values of %s in existing rows, and the log has no "
+                f"event of that; {_SNAPSHOT}", *name, at.file, at.pos, ", ".join(changed), *name,
+            )  # fmt: skip
+        if one.ignores and any(action.keys for action in one.actions) and self._captured(*name):
+            _log.warning(
+                "%s.%s: ALTER IGNORE at %s:%d may have deleted rows, and the log has no event of that; remedy: "
+                "tailrace verify --repair", *name, at.file, at.pos,
+            )  # fmt: skip
+        if one.renamed is None:
+            self._change(at, self.now.with_table(table))
+            return [TableChange("ALTER", name, table)]
+        target = self._name(one.renamed)
+        self._change(at, self._moved(self.now.with_table(table), [(name, target)], at))
+        return [TableChange("ALTER", target, self.now.tables[target])]
 
     def _drop(self, one: DropTables, at: Place) -> list[TableChange]:
         names = [self._name(name) for name in one.names]
-        self._change(at, self.now.without(names))
+        self._change(at, self._without(names))
         return [TableChange("DROP", name, None) for name in names]
 
-    def _rename(self, one: RenameTables, at: Place) -> list[TableChange]:
+    def _without(self, names: Iterable[Name]) -> State:
+        """Return the state without tables that are dropped."""
         state = self.now
+        gone = [state.tables[name] for name in names if name in state.tables and self._captured(*name)]
+        return state.without(names).with_former(gone)
+
+    def _rename(self, one: RenameTables, at: Place) -> list[TableChange]:
+        pairs = [(self._name(old), self._name(new)) for old, new in one.pairs]
+        tables = dict(self.now.tables)
         made = []
-        for old, new in one.pairs:
-            before, name = state.tables.get(self._name(old)), self._name(new)
-            doubt = state.doubtful.get(self._name(old))
-            state = state.without([self._name(old), name])
-            if before is not None:
-                state = state.with_table(before.renamed(name))
-            if doubt is not None:
-                state = state.in_doubt(name, doubt)
-            made.append(TableChange("ALTER", name, state.tables.get(name)))
-        self._change(at, state)
+        for old, new in pairs:
+            table = tables.pop(old, None)
+            if table is not None:
+                tables[new] = table.renamed(new)
+            made.append(TableChange("ALTER", new, tables.get(new)))
+        self._change(at, self._moved(self.now, pairs, at))
         return made
+
+    def _moved(self, state: State, pairs: Sequence[tuple[Name, Name]], at: Place) -> State:
+        """Return the state after tables were renamed, one after another."""
+        came: dict[Name, Name] = {}
+        for old, new in pairs:
+            came[new] = came.pop(old, old)
+        before, doubtful = state.tables, state.doubtful
+        held = {**state.former, **before}
+        gone = [name for name in came.values() if name not in came]
+        state = state.without([*came.values(), *came])
+        for name, origin in came.items():
+            if origin in doubtful:
+                state = state.in_doubt(name, doubtful[origin])
+            table = before.get(origin)
+            if name == origin and table is not None:
+                state = state.with_table(table)
+                continue
+            taken = held.get(name)
+            is_copy = _is_copy(origin, name)
+            if table is not None and taken is not None:
+                is_like = is_copy and table.number == taken.number
+                table = table.renamed(name) if is_like else succeeding(table.renamed(name), taken, NOTHING)
+                state = state.with_table(table)
+            elif table is not None:
+                state = state.with_table(table.renamed(name))
+            if not self._captured(*name):
+                continue
+            if is_copy:
+                changed = [] if table is None or taken is None else rewritten(taken, table, strict=True)
+                if table is None or taken is None or changed:
+                    why = f"may differ in {', '.join(changed)}" if changed else "is not known"
+                    _log.warning(
+                        f"%s.%s: the table %s took its place at %s:%d, and what it has of the former rows %s; "
+                        f"{_SNAPSHOT}", *name, origin[1], at.file, at.pos, why, *name,
+                    )  # fmt: skip
+            else:
+                _log.warning(
+                    "%s.%s: the table %s.%s was renamed to it at %s:%d, and the log has no event of its rows; remedy: "
+                    "tailrace verify --repair, or read %s.%s by a snapshot (signal execute-snapshot), which leaves "
+                    "rows that are gone", *name, *origin, at.file, at.pos, *name,
+                )  # fmt: skip
+        left = [before[name] for name in gone if name in before and self._captured(*name)]
+        for table in left:
+            target = next((name for name, origin in came.items() if origin == table.id), table.id)
+            _log.warning(
+                "%s.%s is called %s.%s now: the copy of the old name gets no further changes; remedy: remove that copy",
+                *table.id, *target,
+            )  # fmt: skip
+        return state.with_former(left)
 
     def _index(self, one: IndexChange, at: Place) -> list[TableChange] | None:
         table = self.now.tables.get(self._name(one.name))
@@ -436,7 +605,7 @@ class Definitions:
         name = one.name.lower() if self._folds else one.name
         if one.verb == "drop":
             databases.pop(name, None)
-            state = state.without([known for known in state.tables if known[0] == name])
+            state = self._without([known for known in state.tables if known[0] == name])
         elif not (one.unless_there and name in databases):
             default = charset_of(status.server_collation) if status.server_collation else None
             databases[name] = one.charset or (databases.get(name) if one.verb == "alter" else None) or default or ""
@@ -455,14 +624,8 @@ class Definitions:
             table = self._catalog(name)
             if table is None:
                 return NO_OUTCOME
-            self._learned(table, at)
-        for place, known in self._definitions.items():
-            if known is table:
-                return Outcome((place,))
-        number = sum(1 for one in self.versions if (one.id.database, one.id.table) == name) + 1
-        self.versions.append(replace(self._keyed(schema_of(table)), version=number))
-        self._definitions[len(self.versions) - 1] = table
-        return Outcome((len(self.versions) - 1,))
+            table = self._learned(table, at)
+        return Outcome((self._version_of(table),))
 
     # --- what cannot be followed --------------------------------------------------------------------------------------
 
@@ -480,7 +643,10 @@ class Definitions:
             return
         self._change(at, state.in_doubt(name, f"a statement at {at.file}:{at.pos} was not followed: {why}"))
         if self._captured(*name):
-            _log.warning("%s.%s: a statement at %s:%d was not followed: %s.", *name, at.file, at.pos, why)
+            _log.warning(
+                f"%s.%s: a statement at %s:%d was not followed: %s; copies may differ; {_SNAPSHOT}",
+                *name, at.file, at.pos, why, *name,
+            )  # fmt: skip
 
     def _not_understood(
         self, sql: str, statement: Statement, reading: SqlSettings, fault: Unparsable, at: Place
@@ -526,6 +692,12 @@ class Definitions:
                     "a snapshot, since these changes are in no row of the log.",
                 )
         return NO_OUTCOME
+
+
+def _is_copy(origin: Name, name: Name) -> bool:
+    """Return True if a tool that alters tables online has filled the table `origin` to take the place of `name`."""
+    found = _COPY.fullmatch(origin[1])
+    return found is not None and (origin[0], found[1]) == name
 
 
 def _codec(status: SessionSettings) -> str:

@@ -71,11 +71,8 @@ def initial_state(session: Connection[Any], config: Config) -> State:
 
 def state_of(found: dict[Name, Created], doubtful: dict[Name, str], databases: dict[str, catalog.Database]) -> State:
     """Return the state of definitions that were read."""
-    return State(
-        {name: one.table for name, one in found.items()},
-        {name: one.charset for name, one in databases.items()},
-        doubtful,
-    )
+    tables = (one.table for one in found.values())
+    return State.of(tables, {name: one.charset for name, one in databases.items()}, doubtful)
 
 
 def opened(
@@ -85,11 +82,13 @@ def opened(
     connect: Callable[[], Connection[Any]],
     *,
     later: str = "",
+    before: str = "",
 ) -> Definitions:
     """Return the definitions from a position on.
 
     `text` is that of the state at the position; "" means the catalog as it is now. `later` is the text at the end of a
-    batch that is planned already, if there is one. `connect` opens a session. Raises TailraceError.
+    batch that is planned already, if there is one. `before` is the text of the state that the catalog follows, if there
+    is one. `connect` opens a session. Raises TailraceError.
     """
     dialect = dialect_of(config)
     session = connect()
@@ -98,6 +97,8 @@ def opened(
         start = State.from_text(text) if text else explained(initial_state)(session, config)
     finally:
         session.close()
+    if before and not text:
+        start = start.after(State.from_text(before))
     tells = config["include.schema.changes"] and settings.typed is None and not settings.copies
     return Definitions(
         dialect,
@@ -108,6 +109,7 @@ def opened(
         told=told(config) if tells else None,
         keyed=settings.shaping.keyed,
         rereads=config["on.unknown.ddl"] == "reread",
+        empties=settings.copies,
         folds=folds,
         unknown_rows=config["inconsistent.schema.handling.mode"],
     )

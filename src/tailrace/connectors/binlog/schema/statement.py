@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-_ANSI_QUOTES, _NO_BACKSLASH = 1 << 2, 1 << 20
+_ANSI_QUOTES, _NO_BACKSLASH, _STRICT = 1 << 2, 1 << 20, 3 << 21
 
 
 class Place(NamedTuple):
@@ -72,6 +72,11 @@ class SessionSettings:
     @property
     def no_backslashes(self) -> bool:
         return bool(self.sql_mode & _NO_BACKSLASH)
+
+    @property
+    def strict(self) -> bool:
+        """True if a statement fails that would change a value to make it fit."""
+        return bool(self.sql_mode & _STRICT)
 
 
 # The bytes behind each code; those of texts are counted by a length.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from tailrace.columns.table import Column, TableId, TableSchema
-from tailrace.connectors.binlog.schema.definition import ColumnDefinition, Default, Name, TableDefinition
+from tailrace.connectors.binlog.schema.default_texts import older_text
+from tailrace.connectors.binlog.schema.definition import NOTHING, ColumnDefinition, Default, Name, TableDefinition
 from tailrace.connectors.binlog.schema.fit import hidden_places
 from tailrace.connectors.binlog.schema.table_map import TableMap
 
@@ -24,7 +26,20 @@ def schema_of(table: TableDefinition, given: TableMap | None = None) -> TableSch
     if given is not None and len(given) > len(columns):
         for place, role in sorted(hidden_places(table, given).items()):
             columns.insert(place, Column("", "", 0, kind=HISTORY_END if role == "end" else HIDDEN))
-    return TableSchema(table_id(table.id), tuple(columns), table.key(), replica_identity="f")
+    return TableSchema(table_id(table.id), tuple(columns), table.key(), replica_identity="f", oid=table.number)
+
+
+def aligned(table: TableSchema, known: TableDefinition | None) -> TableSchema:
+    """Return a table that the catalog showed, its columns numbered as in the definition of the log at its position.
+
+    Without such a definition, or if its columns have other names, columns have no numbers: names tell them.
+    """
+    numbers = {} if known is None else {column.name: column.number for column in known.columns}
+    if known is None or not numbers.keys() >= {column.name for column in table.columns}:
+        columns = tuple(replace(column, number=0) for column in table.columns)
+        return replace(table, columns=columns, oid=0)
+    columns = tuple(replace(column, number=numbers[column.name]) for column in table.columns)
+    return replace(table, columns=columns, oid=known.number)
 
 
 def column_of(column: ColumnDefinition) -> Column:
@@ -40,7 +55,9 @@ def column_of(column: ColumnDefinition) -> Column:
         generated=column.generated,
         comment=column.comment,
         identity=column.automatic,
-        # SQL literals of the labels differ from them where they have quotes
+        number=column.number,
+        filled=column.older != NOTHING,
+        missing=older_text(column),
     )
 
 

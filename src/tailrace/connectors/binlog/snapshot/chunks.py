@@ -16,9 +16,9 @@ from tailrace.config import Config, TableFilter
 from tailrace.connectors.binlog.log.schema_changes import snapshot_records
 from tailrace.connectors.binlog.schema import catalog, opening
 from tailrace.connectors.binlog.schema.catalog import Created
-from tailrace.connectors.binlog.schema.definition import Name
+from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
 from tailrace.connectors.binlog.schema.definitions import State
-from tailrace.connectors.binlog.schema.tables import schema_of
+from tailrace.connectors.binlog.schema.tables import aligned, schema_of
 from tailrace.connectors.binlog.server.connection import dialect_of
 from tailrace.connectors.binlog.server.errors import number_of
 from tailrace.connectors.binlog.snapshot import division
@@ -81,6 +81,8 @@ class TableSnapshots:
         )
         self._held: HeldPoint | None = None
         self._relay: Relay | None = None
+        # the definitions in the log where the rows are placed
+        self._known: Mapping[Name, TableDefinition] = {}
         # the definitions at the point, and the captured tables among them by `database.table`
         self.state: State | None = None
         self._created: dict[Name, Created] = {}
@@ -283,9 +285,12 @@ class TableSnapshots:
 
     # --- chunks ------------------------------------------------------------------------------------------------------
 
-    def tasks(self, progress: SnapshotProgress, first: int, most: int, *, once: bool = False) -> list[Task]:
+    def tasks(
+        self, progress: SnapshotProgress, first: int, most: int, schemas: str = "", *, once: bool = False
+    ) -> list[Task]:
         """Return the tasks of the chunks `[first, done)` of `progress`, about `most` at most.
 
+        `schemas` is the text of the definitions in the log where the rows are placed, "" without them.
         After a restart the remaining chunks are read in a later state, and the log makes them converge. A table that
         was dropped meanwhile has no more rows.
         """
@@ -294,6 +299,7 @@ class TableSnapshots:
             self._begin_relay()
             if any(not self._tables[name].key for name in self._tables):
                 log.info("tables without a key that are read now may show rows twice: the log brings changes again")
+        self._known = State.from_text(schemas).tables if schemas else {}
         tasks: list[SnapshotTask] = []
         for chunk in progress.plan.chunks(first, progress.done):
             name = str(chunk.table)
@@ -330,8 +336,9 @@ class TableSnapshots:
         )
 
     def _shown(self, name: str) -> TableSchema:
-        """Return the table as its reads show it: without columns that no event needs."""
-        return self._settings.shaping.read(self._tables[name])
+        """Return the table as its reads show it: without columns that no event needs, numbered as in the log."""
+        table = self._tables[name]
+        return self._settings.shaping.read(aligned(table, self._known.get((table.id.database, table.id.table))))
 
     def _ranged(self, name: str, progress: SnapshotProgress, chunk: Chunk) -> str:
         table, shown = self._tables[name], self._shown(name)

@@ -27,7 +27,8 @@ from tailrace.connectors.binlog.dialect import MARIADB, Dialect
 from tailrace.connectors.binlog.log.position import BinlogPosition, BinlogTransactions, number_of, transactions_of
 from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.ddl.tokens import Unparsable
-from tailrace.connectors.binlog.schema.tables import schema_of
+from tailrace.connectors.binlog.schema.definition import TableDefinition
+from tailrace.connectors.binlog.schema.tables import aligned, schema_of
 from tailrace.connectors.binlog.server.connection import dialect_of, is_gone
 from tailrace.connectors.binlog.server.errors import number_of as code_of
 from tailrace.connectors.binlog.server.errors import refused
@@ -87,6 +88,7 @@ class Changes:
 
     rows: Sequence[Any]
     versions: Sequence[TableSchema]
+    tables: Mapping[tuple[str, str], TableDefinition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +345,11 @@ class BinlogWindows(WindowSource[BinlogPosition, str, WindowRows, BinlogPosition
             columns = one.columns if stays is None else [column.filter(stays) for column in one.columns]
             if columns and len(columns[0]):
                 ordinal = (window.number << 44) + ((place + 1) << 36)
-                found.append(WindowTask.of(one.table, columns, ordinal, origin, self._settings))
+                found.append(
+                    WindowTask.of(
+                        aligned(one.table, changes.tables.get(name)), columns, ordinal, origin, self._settings
+                    )
+                )
         return found
 
     def _source(self, window: BinlogWindow, changes: Changes) -> RowOrigin:

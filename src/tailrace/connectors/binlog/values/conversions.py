@@ -11,11 +11,11 @@ from typing import Any
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.columns.logical import ABSENT, FLOAT, STRING, array, semantic
 from tailrace.connectors.binlog.dialect import MARIADB
+from tailrace.connectors.binlog.schema.sql_types import BYTES, GEOMETRIES, INTEGERS, TEXTS, SqlType, sql_type
 from tailrace.connectors.binlog.values import declared, geometry, numbers, temporal
 from tailrace.connectors.binlog.values.converted import converted, gives_null
 from tailrace.connectors.binlog.values.defaults import default_value
 from tailrace.connectors.binlog.values.rules import ValueRules, rules
-from tailrace.connectors.binlog.values.sql_types import BYTES, GEOMETRIES, INTEGERS, TEXTS, SqlType, sql_type
 from tailrace.events import column_plans
 from tailrace.events.column_plans import Types, key_columns, shown_columns
 from tailrace.events.event_settings import EventSettings

@@ -8,10 +8,10 @@ from typing import Any
 from tailrace.columns import Column, TableId
 from tailrace.columns.logical import STRING
 from tailrace.config.option import split_list
+from tailrace.connectors.binlog.schema.sql_types import TEXTS, SqlType, sql_type
 from tailrace.connectors.binlog.values import numbers
 from tailrace.connectors.binlog.values.converters import SINK, TINYINT, ZERO_DATE, Converter
 from tailrace.connectors.binlog.values.rules import ValueRules, rules
-from tailrace.connectors.binlog.values.sql_types import TEXTS, SqlType, sql_type
 from tailrace.connectors.binlog.values.temporal import is_partial, without_adjustment
 from tailrace.events.event_settings import EventSettings
 from tailrace.values import floats

@@ -7,7 +7,7 @@ columns; hashes are cut to the length. A module that implements `events.column_p
 from __future__ import annotations
 
 from tailrace.columns import Column
-from tailrace.connectors.binlog.values.sql_types import TEXTS, sql_type
+from tailrace.connectors.binlog.schema.sql_types import TEXTS, sql_type
 from tailrace.events.event_settings import EventSettings
 
 UNLIMITED = 2**31 - 1

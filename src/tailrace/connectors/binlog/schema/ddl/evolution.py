@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tailrace.connectors.binlog.schema.charsets import canonical
 from tailrace.connectors.binlog.schema.ddl.parser import PRIMARY, with_index
 from tailrace.connectors.binlog.schema.ddl.statements import Action
 from tailrace.connectors.binlog.schema.ddl.tokens import Unparsable
-from tailrace.connectors.binlog.schema.definition import ColumnDefinition, Index, TableDefinition
+from tailrace.connectors.binlog.schema.definition import (
+    IMPLICIT,
+    NOTHING,
+    UNKNOWN,
+    ColumnDefinition,
+    Default,
+    Index,
+    TableDefinition,
+)
 
 _TEXTS = (
     "CHAR", "CHARACTER", "VARCHAR", "VARCHARACTER", "VARCHAR2", "NCHAR", "NVARCHAR", "NATIONAL", "TINYTEXT", "TEXT",
@@ -69,18 +78,29 @@ def _with_history(table: TableDefinition) -> TableDefinition:
 def altered(
     table: TableDefinition, actions: tuple[Action, ...], charset: str | None, *, has_json: bool
 ) -> TableDefinition:
-    """Return the table after the actions of ALTER TABLE; `charset` is its database's. Raises Unparsable if they do not
-    fit it."""
+    """Return the table after the actions of one ALTER TABLE; `charset` is its database's. Raises Unparsable if they do
+    not fit it.
+
+    As in the server, all actions name columns as they were before the statement, except the one behind AFTER, which is
+    named as it is then.
+    """
     for action in actions:
-        table = _applied(table, action, charset, has_json)
-    return table
+        if action.verb not in _OF_COLUMNS:
+            table = _applied(table, action, charset)
+    columns = _Columns(table, has_json)
+    taken = [action for action in actions if action.verb not in _OF_COLUMNS or columns.take(action)]
+    table = columns.result()
+    for action in taken:
+        for index in action.keys:
+            table = with_index(table, index)
+    return _with_history(table)
 
 
-def _applied(table: TableDefinition, action: Action, charset: str | None, has_json: bool) -> TableDefinition:
-    if action.verb in ("add", "change"):
-        return _placed(table, action, has_json)
-    if action.verb == "key":
-        return with_index(table, action.keys[0])
+_OF_COLUMNS = ("add", "change", "drop", "rename", "default")
+
+
+def _applied(table: TableDefinition, action: Action, charset: str | None) -> TableDefinition:
+    """Return the table after an action that adds, changes or drops no column; keys are added later."""
     if action.verb == "unindex":
         return without_index(table, action.name)
     if action.verb == "reindex":
@@ -108,82 +128,203 @@ def _applied(table: TableDefinition, action: Action, charset: str | None, has_js
         return replace(table, comment=action.text)
     if action.verb == "version":
         return replace(table, versioned=bool(action.text))
-    place = table.index(action.name)
-    if place < 0:
-        if action.if_there:
-            return table
-        raise Unparsable(f"there is no column {action.name}")
-    if action.verb == "drop":
-        return _without(table, place)
-    column = table.columns[place]
-    if action.verb == "rename":
-        assert action.text is not None
-        return _with_columns(
-            table, [*table.columns[:place], replace(column, name=action.text), *table.columns[place + 1 :]],
-            {column.name: action.text},
-        )  # fmt: skip
-    changed = replace(column, default=action.default)
-    return replace(table, columns=(*table.columns[:place], changed, *table.columns[place + 1 :]))
-
-
-def _placed(table: TableDefinition, action: Action, has_json: bool) -> TableDefinition:
-    """Return the table with a column added, or changed."""
-    assert action.column is not None
-    column = resolved(action.column, table.charset, has_json=has_json)
-    columns = list(table.columns)
-    renamed: dict[str, str] = {}
-    if action.verb == "change":
-        place = table.index(action.name)
-        if place < 0:
-            if action.if_there:
-                return table
-            raise Unparsable(f"there is no column {action.name}")
-        before = columns.pop(place)
-        renamed = {before.name: column.name}
-        if before.name in table.primary:
-            column = replace(column, nullable=False)
-    else:
-        if table.index(column.name) >= 0:
-            if action.if_there:
-                return table
-            raise Unparsable(f"there is a column {column.name} already")
-        place = len(columns)
-    if action.place is not None:
-        place = 0
-        if action.place:
-            found = [one.name.casefold() for one in columns]
-            if action.place.casefold() not in found:
-                raise Unparsable(f"there is no column {action.place}")
-            place = found.index(action.place.casefold()) + 1
-    columns.insert(place, column)
-    table = _with_columns(table, columns, renamed)
-    for index in action.keys:
-        table = with_index(table, index)
     return table
 
 
-def _with_columns(table: TableDefinition, columns: list[ColumnDefinition], renamed: dict[str, str]) -> TableDefinition:
-    """Return the table with these columns, its indexes following those that are `renamed`."""
-    return replace(
-        table,
-        columns=tuple(columns),
-        primary=tuple(renamed.get(name, name) for name in table.primary),
-        unique=tuple(
-            index._replace(columns=tuple(renamed.get(name, name) for name in index.columns)) for index in table.unique
-        ),
-    )
+class _Columns:
+    """The columns of a table during one statement."""
+
+    def __init__(self, table: TableDefinition, has_json: bool) -> None:
+        self._table, self._has_json = table, has_json
+        # what becomes of each column: None for one that is dropped
+        self._now: list[ColumnDefinition | None] = list(table.columns)
+        # columns that get a new place, in the order of the statement: their own place, or -1 for a new one
+        self._placed: list[tuple[int, ColumnDefinition, str | None]] = []
+        self._highest = max(table.highest, len(table.columns))
+
+    def take(self, action: Action) -> bool:
+        """Apply an action; return False if IF EXISTS or IF NOT EXISTS lets it do nothing. Raises Unparsable."""
+        place = self._table.index(action.column.name if action.verb == "add" and action.column else action.name)
+        if action.verb == "add":
+            if place >= 0 and action.if_there:
+                return False
+            self._add(action)
+            return True
+        if place < 0:
+            if action.if_there:
+                return False
+            raise Unparsable(f"there is no column {action.name}")
+        before = self._table.columns[place]
+        if action.verb == "drop":
+            self._now[place] = None
+        elif action.verb == "change":
+            self._change(place, before, action)
+        elif action.verb == "rename":
+            assert action.text is not None
+            self._now[place] = replace(self._now[place] or before, name=action.text)
+        else:
+            self._now[place] = replace(self._now[place] or before, default=action.default)
+        return True
+
+    def _add(self, action: Action) -> None:
+        assert action.column is not None
+        column = resolved(action.column, self._table.charset, has_json=self._has_json)
+        self._highest += 1
+        is_key = any(index.name.upper() == PRIMARY for index in action.keys)
+        column = replace(column, nullable=column.nullable and not is_key)
+        self._placed.append((-1, replace(column, number=self._highest, older=_older(column)), action.place))
+
+    def _change(self, place: int, before: ColumnDefinition, action: Action) -> None:
+        assert action.column is not None
+        column = resolved(action.column, self._table.charset, has_json=self._has_json)
+        if before.name in self._table.primary:
+            column = replace(column, nullable=False)
+        is_same = column.base == before.base and column.nullable and not column.generated
+        older = before.older if is_same or column == replace(before, name=column.name) else UNKNOWN
+        column = replace(column, number=before.number, older=older)
+        self._now[place] = column
+        if action.place is not None:
+            self._placed.append((place, column, action.place))
+
+    def result(self) -> TableDefinition:
+        """Return the table with its columns where they belong. Raises Unparsable."""
+        away = {place for place, _, _ in self._placed}
+        columns = [one for place, one in enumerate(self._now) if one is not None and place not in away]
+        for _, column, behind in self._placed:
+            columns.insert(_place_behind(columns, behind), column)
+        names = [column.name.casefold() for column in columns]
+        if len(set(names)) < len(names):
+            raise Unparsable(f"there are two columns {next(name for name in names if names.count(name) > 1)}")
+        pairs = zip(self._table.columns, self._now, strict=True)
+        called = {before.name: None if now is None else now.name for before, now in pairs}
+        left = [(index, _called(index.columns, called)) for index in self._table.unique]
+        return replace(
+            self._table,
+            columns=tuple(columns),
+            primary=_called(self._table.primary, called),
+            # those of no column are gone
+            unique=tuple(index._replace(columns=names) for index, names in left if names or not index.plain),
+            highest=self._highest,
+        )
 
 
-def _without(table: TableDefinition, place: int) -> TableDefinition:
-    """Return the table without a column; indexes lose it, and those of no column are gone."""
-    name = table.columns[place].name
-    left = [index._replace(columns=tuple(one for one in index.columns if one != name)) for index in table.unique]
-    return replace(
-        table,
-        columns=(*table.columns[:place], *table.columns[place + 1 :]),
-        primary=tuple(one for one in table.primary if one != name),
-        unique=tuple(index for index in left if index.columns or not index.plain),
-    )
+def _place_behind(columns: list[ColumnDefinition], name: str | None) -> int:
+    """Return the place behind a column; 0 for "", the last place for None."""
+    if not name:
+        return len(columns) if name is None else 0
+    found = [one.name.casefold() for one in columns]
+    if name.casefold() not in found:
+        raise Unparsable(f"there is no column {name}")
+    return found.index(name.casefold()) + 1
+
+
+def _called(names: tuple[str, ...], called: dict[str, str | None]) -> tuple[str, ...]:
+    """Return the names of an index's columns after the statement, without those that are gone."""
+    found = (called.get(name, name) for name in names)
+    return tuple(name for name in found if name is not None)
+
+
+def _older(column: ColumnDefinition) -> Default:
+    """Return the value that existing rows get in a column that is added."""
+    if column.generated or column.automatic or column.period:
+        return UNKNOWN
+    if column.base == "TIMESTAMP" and (column.default is None or column.default == NOTHING):
+        # without explicit_defaults_for_timestamp it has a default that is not written
+        return column.older if column.default is None else NOTHING
+    if column.default is not None:
+        return UNKNOWN if column.default.kind in ("now", "expression") else column.default
+    return NOTHING if column.nullable else IMPLICIT
+
+
+# --- values of existing rows ------------------------------------------------------------------------------------------
+
+_INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT")
+_SAME_BASE = {
+    "INTEGER": "INT", "INT1": "TINYINT", "INT2": "SMALLINT", "INT3": "MEDIUMINT", "MIDDLEINT": "MEDIUMINT",
+    "INT4": "INT", "INT8": "BIGINT", "BOOL": "TINYINT", "BOOLEAN": "TINYINT", "SERIAL": "BIGINT", "DEC": "DECIMAL",
+    "NUMERIC": "DECIMAL", "FIXED": "DECIMAL", "CHARACTER": "CHAR", "VARCHARACTER": "VARCHAR", "FLOAT4": "FLOAT",
+    "FLOAT8": "DOUBLE", "REAL": "DOUBLE",
+}  # fmt: skip
+_LONG = {"TINY": 1, "": 2, "MEDIUM": 3, "LONG": 4}
+_TEMPORAL = ("TIME", "DATETIME", "TIMESTAMP")
+
+
+def rewritten(before: TableDefinition, after: TableDefinition, *, strict: bool) -> list[str]:
+    """Return the names of the columns in which a statement may have given other values to existing rows.
+
+    The log has no rows of that. `strict`: by sql_mode the statement fails where a value does not fit the new type.
+    """
+    known = {column.number: column for column in before.columns}
+    pairs = [(known[column.number], column) for column in after.columns if column.number in known]
+    found = [new.name for old, new in pairs if not keeps_values(old, new, strict=strict)]
+    if found or any(_shape(old) != _shape(new) for old, new in pairs):
+        found += [new.name for _, new in pairs if new.generated and new.name not in found]
+    return found
+
+
+def _shape(column: ColumnDefinition) -> tuple[object, ...]:
+    return column.words, column.length, column.scale, column.labels, column.charset
+
+
+def keeps_values(old: ColumnDefinition, new: ColumnDefinition, *, strict: bool) -> bool:
+    """Return True if all values of a column are certainly the same after it was given another type."""
+    if old.generated != new.generated or (new.generated and old.expression != new.expression):
+        return not new.generated
+    if old.nullable and not new.nullable and not strict:
+        return False
+    if old.charset != new.charset and not strict and canonical(new.charset or "") != "utf8mb4":
+        return False
+    if _shape(old)[:4] == _shape(new)[:4]:
+        return True
+    one, other = _SAME_BASE.get(old.base, old.base), _SAME_BASE.get(new.base, new.base)
+    if one in _INTEGERS and other in _INTEGERS:
+        wider = _INTEGERS.index(other) - _INTEGERS.index(one)
+        return strict or (old.unsigned == new.unsigned and wider >= 0) or (old.unsigned and wider > 0)
+    for kind in ("TEXT", "BLOB"):
+        if one.endswith(kind) and other.endswith(kind):
+            return strict or _LONG[other.removesuffix(kind)] >= _LONG[one.removesuffix(kind)]
+    if (one, other) in (("VARCHAR", "LONGTEXT"), ("VARBINARY", "LONGBLOB")):
+        return True
+    if one != other:
+        return False
+    if one == "DECIMAL":
+        fits = (new.length or 10) - (new.scale or 0) >= (old.length or 10) - (old.scale or 0)
+        return (new.scale or 0) >= (old.scale or 0) and (strict or (fits and old.unsigned == new.unsigned))
+    if one in _TEMPORAL:
+        return (new.length or 0) >= (old.length or 0)
+    if one in ("ENUM", "SET"):
+        return strict or set(old.labels) <= set(new.labels)
+    if one in ("CHAR", "BIT", "VARCHAR", "VARBINARY"):
+        return strict or (new.length or 1) >= (old.length or 1)
+    return False
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def numbered(table: TableDefinition, number: int) -> TableDefinition:
+    """Return a table with its number, and its columns with theirs, if they have none."""
+    columns = tuple(replace(one, number=one.number or place) for place, one in enumerate(table.columns, 1))
+    highest = max([table.highest, *(one.number for one in columns)], default=0)
+    return replace(table, number=number, columns=columns, highest=highest)
+
+
+def succeeding(table: TableDefinition, before: TableDefinition, older: Default = UNKNOWN) -> TableDefinition:
+    """Return a table that takes the place of `before`: its columns are those of the same name there.
+
+    `older` is the value that rows which are older than the table have in its further columns.
+    """
+    known = {one.name: one for one in before.columns}
+    highest = max(before.highest, len(before.columns))
+    columns = []
+    for column in table.columns:
+        was = known.get(column.name)
+        if was is None:
+            highest += 1
+            columns.append(replace(column, number=highest, older=older))
+        else:
+            columns.append(replace(column, number=was.number, older=was.older))
+    return replace(table, number=before.number, columns=tuple(columns), highest=highest)
 
 
 def without_index(table: TableDefinition, name: str) -> TableDefinition:

@@ -32,7 +32,14 @@ from tailrace.connectors.binlog.schema.ddl.tokens import (
     Unparsable,
     tokens,
 )
-from tailrace.connectors.binlog.schema.definition import ColumnDefinition, Default, Index, Name, TableDefinition
+from tailrace.connectors.binlog.schema.definition import (
+    NOTHING,
+    ColumnDefinition,
+    Default,
+    Index,
+    Name,
+    TableDefinition,
+)
 
 PRIMARY = "PRIMARY"
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
@@ -341,8 +348,9 @@ class _Parser:
             altered = self._database if is_option else self._name()
             return DatabaseChange("alter", altered, self._database_charset())
         self._next()
-        while self._take_one("ONLINE", "OFFLINE", "IGNORE"):
-            pass
+        ignores = False
+        while word := self._take_one("ONLINE", "OFFLINE", "IGNORE"):
+            ignores = ignores or word == "IGNORE"
         if not self._take("TABLE"):
             return self._other()
         self._if_exists()
@@ -352,10 +360,10 @@ class _Parser:
         self._take("NOWAIT")
         actions: list[Action] = []
         renamed: Name | None = None
-        partitions = False
+        moved: tuple[Name, ...] = ()
         while self._now.kind != END:
             if self._works_on_partitions():
-                partitions = True
+                moved = self._moved_with_partitions(name)
                 break
             if self._take("ORDER", "BY"):
                 break
@@ -365,10 +373,28 @@ class _Parser:
             else:
                 renamed = target
             self._symbol(",")
-        return AlterTable(name, tuple(actions), renamed, partitions and not actions)
+        return AlterTable(name, tuple(actions), renamed, moved, ignores)
+
+    def _moved_with_partitions(self, table: Name) -> tuple[Name, ...]:
+        """Return the tables whose rows come or go with partitions, without an event; reads to the end."""
+        verb = self._next().text
+        others: list[Name] = []
+        while self._now.kind != END:
+            # EXCHANGE PARTITION p WITH TABLE t, CONVERT PARTITION p TO TABLE t, CONVERT TABLE t TO PARTITION p
+            if self._take("TABLE"):
+                others.append(self._table())
+            else:
+                self._next()
+        if verb in ("EXCHANGE", "CONVERT"):
+            return (table, *others)
+        return (table,) if verb in ("DROP", "TRUNCATE", "DISCARD", "IMPORT") else ()
 
     def _works_on_partitions(self) -> bool:
         following = self._peek().text
+        if self._is("CONVERT") and following == "TABLE":
+            return True
+        if self._is("DISCARD", "IMPORT") and following == "TABLESPACE":
+            return True
         if self._is("ADD", "DROP", "DISCARD", "IMPORT", "CONVERT"):
             return following == "PARTITION"
         if self._is("REMOVE"):
@@ -615,7 +641,8 @@ class _Parser:
             if self._take("NOT", "NULL"):
                 column = replace(column, nullable=False)
             elif self._take("NULL"):
-                column = replace(column, nullable=True)
+                # said of a TIMESTAMP it means more than when it is left out
+                column = replace(column, nullable=True, older=NOTHING)
             elif self._take("SERIAL", "DEFAULT", "VALUE"):
                 column = replace(column, nullable=False, automatic=True)
                 keys.append(Index("", (column.name,)))
@@ -726,8 +753,9 @@ class _Parser:
             return None
         if self._take("ROW"):
             return replace(column, period=self._next().text.lower())
+        begin = self._now.start
         self._skip_group()
-        return replace(column, generated=True)
+        return replace(column, generated=True, expression=self._written(begin))
 
     def _passed_over(self) -> bool:
         """Return True after passing over a part of a column that says nothing here."""

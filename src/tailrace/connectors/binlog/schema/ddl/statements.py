@@ -45,8 +45,10 @@ class AlterTable:
     name: Name
     actions: tuple[Action, ...]
     renamed: Name | None = None
-    partitions: bool = False
-    """It works on partitions alone."""
+    moved: tuple[Name, ...] = ()
+    """The tables whose rows come or go with partitions or tablespaces."""
+    ignores: bool = False
+    """ALTER IGNORE: rows that break a new unique index are deleted, and values are made to fit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,8 @@ class SqlType:
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str) -> SqlType:
+def parsed(text: str) -> SqlType:
+    """Return the type of a text as `Column.type_name` has it."""
     found = _TYPE.fullmatch(text)
     if found is None:
         return SqlType(text, text)
@@ -60,4 +61,4 @@ def _parsed(text: str) -> SqlType:
 
 def sql_type(column: Column) -> SqlType:
     """Return the type of a column."""
-    return _parsed(column.type_name)
+    return parsed(column.type_name)
