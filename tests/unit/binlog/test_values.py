@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -217,7 +218,40 @@ def test_converters_change_the_columns_that_they_select() -> None:
     assert shown(plan("tinyint", **options, **{"b.length.checker": "false"}), "1") is True
     found = plan("varchar(3) character set latin1", **options).schema.parameters
     assert found == (("__debezium.source.column.character_set", "latin1"),)
-    assert rules_of_options({"bigint.unsigned.handling.mode": "long", "enable.time.adjuster": True, "converters": []})
+    given = {"bigint.unsigned.handling.mode": "long", "enable.time.adjuster": True, "converters": []}
+    assert rules_of_options(given | {"on.zero.date": None})
+
+
+@pytest.mark.parametrize(
+    ("option", "nullable", "expected"),
+    [
+        (None, True, None),
+        (None, False, 0),
+        ("null", False, None),
+        ("epoch", True, 0),
+        ("epoch", False, 0),
+        ("error", True, LOST),
+    ],
+)
+def test_dates_without_a_month_or_a_day_are_what_the_option_says(
+    option: str | None, nullable: bool, expected: object
+) -> None:
+    more = {} if option is None else {"on_zero_date": option}
+    dated, stamped = (f"{kind} {'null' if nullable else 'not null'}" for kind in ("date", "timestamp"))
+    for text in ("0000-00-00", "2024-00-15", "2024-02-00"):
+        assert shown(plan(dated, **more), text) == expected
+    found = shown(plan(stamped, **more), "0000-00-00 00:00:00")
+    assert found == ("1970-01-01T00:00:00Z" if expected == 0 else expected)
+    assert shown(plan(dated, **more), "2024-02-03") == 19756
+    assert plan(dated, **more).schema.optional == (nullable or option == "null")
+
+
+def test_a_copy_has_nulls_for_zero_dates_unless_the_option_says_otherwise() -> None:
+    table = TableSchema(TableId("d", "d", "t"), (Column("a", "date", 0, nullable=False),), ())
+    copy = replace(settings(), copy=True)
+    assert plan_columns(table, copy)[0][0].schema.optional
+    epoch = replace(settings(on_zero_date="epoch"), copy=True)
+    assert not plan_columns(table, epoch)[0][0].schema.optional
 
 
 def test_columns_that_only_the_log_knows_are_not_shown() -> None:

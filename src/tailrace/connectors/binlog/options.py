@@ -139,6 +139,11 @@ def _log(dialect: Dialect) -> tuple[Option, ...]:
                "Response to a statement on a captured table that cannot be followed, if the log does not name columns: "
                "stop the pipeline, or read the definition from the catalog if it fits the log (reread).",
                "fail", choices=("fail", "reread")),
+        Option("on.zero.date", Kind.TEXT,
+               "Value for dates without a month or a day, such as `0000-00-00`: null, the epoch, or an error that "
+               "`event.converting.failure.handling.mode` handles. Unset, events have null, or the epoch where null "
+               "is not allowed; tables and typed rows have null.",
+               choices=("null", "epoch", "error")),
         Option("ddl.parser.type", Kind.TEXT, "Parser of statements.", "default", notice=_ONE_PARSER,
                aliases=("ddl.parser.mode",)),
         Option("internal.log.position.check.enable", Kind.BOOLEAN, "Whether the position is checked at start.", True,

@@ -15,7 +15,7 @@ from tailrace.connectors.binlog.schema.sql_types import BYTES, GEOMETRIES, INTEG
 from tailrace.connectors.binlog.values import declared, geometry, numbers, temporal
 from tailrace.connectors.binlog.values.converted import converted, gives_null
 from tailrace.connectors.binlog.values.defaults import default_value
-from tailrace.connectors.binlog.values.rules import ValueRules, rules
+from tailrace.connectors.binlog.values.rules import ValueRules, rules, zero_dates
 from tailrace.events import column_plans
 from tailrace.events.column_plans import Types, key_columns, shown_columns
 from tailrace.events.event_settings import EventSettings
@@ -119,7 +119,8 @@ def _year(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
 
 
 def _date(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
-    return temporal.date(settings.time_precision_mode, rules(settings).adjusts_years)
+    known = temporal.date(settings.time_precision_mode, rules(settings).adjusts_years)
+    return temporal.with_zeros(known, zero_dates(settings))
 
 
 def _time(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
@@ -127,11 +128,12 @@ def _time(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
 
 
 def _datetime(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
-    return temporal.datetime(kind.length or 0, settings.time_precision_mode, rules(settings).adjusts_years)
+    known = temporal.datetime(kind.length or 0, settings.time_precision_mode, rules(settings).adjusts_years)
+    return temporal.with_zeros(known, zero_dates(settings))
 
 
 def _timestamp(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
-    return temporal.timestamp()
+    return temporal.with_zeros(temporal.timestamp(), zero_dates(settings))
 
 
 def _point(column: Column, kind: SqlType, settings: EventSettings) -> Conversion:
@@ -164,23 +166,29 @@ def _of_table(table: TableId, column: Column, settings: EventSettings) -> Conver
     return None if known is None else converted(table, column, known, settings)
 
 
-def _optional(table: TableId, given: ValueRules, column: Column) -> bool:
-    return column.nullable or gives_null(table, column, given)
+def _optional(table: TableId, given: ValueRules, nulls: bool, column: Column) -> bool:
+    return column.nullable or _gives_null(table, given, nulls, column)
 
 
-def _default(table: TableId, given: ValueRules, column: Column, known: Conversion, settings: EventSettings) -> Any:
-    return ABSENT if gives_null(table, column, given) else default_value(column, known, settings)
+def _gives_null(table: TableId, given: ValueRules, nulls: bool, column: Column) -> bool:
+    return (nulls and sql_type(column).base in temporal.DATED) or gives_null(table, column, given)
+
+
+def _default(
+    table: TableId, given: ValueRules, nulls: bool, column: Column, known: Conversion, settings: EventSettings
+) -> Any:
+    return ABSENT if _gives_null(table, given, nulls, column) else default_value(column, known, settings)
 
 
 @lru_cache(maxsize=4096)
-def _types(table: TableId, given: ValueRules) -> Types:
-    default, optional = partial(_default, table, given), partial(_optional, table, given)
+def _types(table: TableId, given: ValueRules, nulls: bool) -> Types:
+    default, optional = partial(_default, table, given, nulls), partial(_optional, table, given, nulls)
     return Types(partial(_of_table, table), default, optional, declared)
 
 
 def types_of(table: TableId, settings: EventSettings) -> Types:
     """Return what is known of the types of a table's columns; converters select columns by their full names."""
-    return _types(table, rules(settings))
+    return _types(table, rules(settings), zero_dates(settings) == "null")
 
 
 def plan_columns(table: TableSchema, settings: EventSettings) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:

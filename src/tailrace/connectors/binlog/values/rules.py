@@ -17,17 +17,23 @@ class ValueRules:
     """- `wraps`: BIGINT UNSIGNED is an int64, else a decimal (bigint.unsigned.handling.mode).
     - `adjusts_years`: years below 100 are those of 1970 to 2069 (enable.time.adjuster).
     - `converters`: those that the configuration names.
+    - `zero_dates`: what stands for dates without a month or a day: `null`, `epoch` or `error`; "": as in the reference
+      in events, null in copies.
     """
 
     wraps: bool = True
     adjusts_years: bool = True
     converters: tuple[Converter, ...] = ()
+    zero_dates: str = ""
 
 
 def rules_of_options(values: Mapping[str, Any]) -> ValueRules:
     """Return the rules of a configuration without faults."""
     return ValueRules(
-        values["bigint.unsigned.handling.mode"] == "long", values["enable.time.adjuster"], converters(values)
+        values["bigint.unsigned.handling.mode"] == "long",
+        values["enable.time.adjuster"],
+        converters(values),
+        values["on.zero.date"] or "",
     )
 
 
@@ -38,3 +44,8 @@ def rules(settings: EventSettings) -> ValueRules:
     """Return the rules of event settings."""
     found = settings.own
     return found if isinstance(found, ValueRules) else _DEFAULT
+
+
+def zero_dates(settings: EventSettings) -> str:
+    """Return what stands for dates without a month or a day; "" as in the reference."""
+    return rules(settings).zero_dates or ("null" if settings.copies else "")

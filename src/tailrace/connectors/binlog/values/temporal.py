@@ -27,6 +27,8 @@ _ZONED_ZERO = "1970-01-01T00:00:00Z"
 _DOUBTFUL = r"^[0-9]{4}-(?:00|[0-9]{2}-00|02-29|02-3|0[469]-31|11-31)"
 _EARLY = re.compile(r"00([0-9]{2})(?=-)")
 _DAY_NS = 86_400_000_000_000
+DATED = ("date", "datetime", "timestamp")
+"""Types whose values may lack a month or a day."""
 
 
 def is_partial(text: str) -> bool:
@@ -82,10 +84,12 @@ def _of_dates(known: Conversion, adjusts: bool) -> Conversion:
 
 def without_adjustment(known: Conversion) -> Conversion:
     """Return the conversion of dates that leaves years below 100 as they are."""
-    family = known.family
-    if not isinstance(family, Prepared) or not isinstance(known.plain, _Dated):
+    family, plain = known.family, known.plain
+    if isinstance(plain, _Zeros):
+        return with_zeros(without_adjustment(replace(known, plain=plain.known)), "error" if plain.is_error else "epoch")
+    if not isinstance(family, Prepared) or not isinstance(plain, _Dated):
         return known
-    return replace(known, plain=replace(known.plain, adjusts=False), family=Prepared(_prepared(False), family.family))
+    return replace(known, plain=replace(plain, adjusts=False), family=Prepared(_prepared(False), family.family))
 
 
 def date(mode: str, adjusts: bool) -> Conversion:
@@ -94,6 +98,29 @@ def date(mode: str, adjusts: bool) -> Conversion:
 
 def datetime(digits: int, mode: str, adjusts: bool) -> Conversion:
     return _of_dates(timestamps.timestamp(digits, mode, fine=True), adjusts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Zeros:
+    """A plain conversion with the epoch, or an error, for partial dates."""
+
+    known: Callable[[str], Any]
+    zero: Any
+    is_error: bool
+
+    def __call__(self, text: str) -> Any:
+        if not is_partial(text):
+            return self.known(text)
+        if self.is_error:
+            raise ValueError("a date without a month or a day")
+        return self.zero
+
+
+def with_zeros(known: Conversion, what: str) -> Conversion:
+    """Return the conversion with `what` for partial dates: `epoch` or `error`; else null."""
+    if what not in ("epoch", "error"):
+        return known
+    return replace(known, plain=_Zeros(known.plain, known.zero, what == "error"))
 
 
 # --- TIMESTAMP --------------------------------------------------------------------------------------------------------
