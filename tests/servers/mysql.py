@@ -222,6 +222,9 @@ class MySqlServer:
         own = [f"--datadir={self.data}", f"--lc-messages-dir={self._program.share}", f"--user={getpass.getuser()}"]
         if self.dialect == "mysql":
             given, words = b"", ["--initialize-insecure", f"--basedir={self._program.share.parent}"]
+            if "lower_case_table_names" in self._settings:
+                # MySQL 8 lets it be set then alone
+                words.append(f"--lower-case-table-names={self._settings['lower_case_table_names']}")
         else:
             self.data.mkdir()
             given, words = _mariadb_bootstrap(self._program.share), ["--bootstrap", "--skip-networking"]

@@ -19,6 +19,11 @@ TYPES = (
     "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log", "add-tables", "remove-tables",
     "pause-tables", "resume-tables",
 )  # fmt: skip
+_REFUSED = {
+    "set-binlog-position": "what lies between the two positions would be missing or come twice without a word; start "
+    "with another checkpoint, by a snapshot or with snapshot.mode=no_data",
+}
+"""Signals of Debezium that are refused, each with the reason and the remedy."""
 LONGEST_ID, LONGEST_DATA, DEEPEST = 500, 1_000_000, 64
 """The most characters of a signal's id and of its data, and the most levels of lists and objects in its data."""
 MOST_EXPRESSIONS, MOST_STEPS = 1000, 2_000_000_000
@@ -153,6 +158,8 @@ def read(signal: Signal) -> Action | None:
         return _OF_TABLES[signal.type](signal.id, _collections(signal.id, _data(signal), required=True))
     if signal.type == "log":
         return _log(signal.id, _data(signal))
+    if signal.type in _REFUSED:
+        raise MalformedSignal(f"signal {signal.id} asks for {signal.type}, which is refused: {_REFUSED[signal.type]}")
     raise MalformedSignal(f"signal {signal.id} has an unknown type; known are {', '.join(TYPES)}")
 
 

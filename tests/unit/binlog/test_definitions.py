@@ -10,7 +10,7 @@ from tailrace.connectors.binlog.dialect import MARIADB, MYSQL
 from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.changes import record_of
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
-from tailrace.connectors.binlog.schema.definitions import Definitions, State
+from tailrace.connectors.binlog.schema.definitions import Definitions, Following, State
 from tailrace.connectors.binlog.schema.statement import (
     NO_OUTCOME,
     UNCAPTURED,
@@ -72,7 +72,12 @@ def definitions(
 ) -> Definitions:
     state = State({} if start is None else {start.id: start}, {"d": "utf8mb4"})
     return Definitions(
-        MYSQL, lambda database, name: name != "left_out", catalog, start=state, rereads=rereads, later=later
+        MYSQL,
+        lambda database, name: name != "left_out",
+        catalog,
+        start=state,
+        later=later,
+        following=Following(rereads=rereads),
     )
 
 
@@ -103,7 +108,9 @@ def test_a_definition_that_does_not_fit_stops_where_the_log_names_no_columns() -
 
 def test_rows_of_an_unknown_form_are_left_out_if_that_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
     start = State({T: TWO})
-    found = Definitions(MYSQL, lambda *name: True, lambda name: None, start=start, unknown_rows="warn")
+    found = Definitions(
+        MYSQL, lambda *name: True, lambda name: None, start=start, following=Following(unknown_rows="warn")
+    )
     assert found.version(given(V, ID), at(7)) == UNCAPTURED
     assert "Rows are left out" in caplog.text
 

@@ -193,6 +193,26 @@ def _every(database: str, table: str) -> bool:
     return True
 
 
+@dataclass(frozen=True, slots=True)
+class Following:
+    """Rules by which Definitions follow the log.
+
+    - `rereads` (on.unknown.ddl): the catalog is asked for a table in doubt, too, though the log names no columns.
+    - `empties`: the table of a copy is emptied when its source's table is dropped.
+    - `folds`: the server keeps names in lower case.
+    - `unknown_rows` (inconsistent.schema.handling.mode): rows of an unknown form stop the query (`fail`), or are left
+      out, with a warning (`warn`) or without (`skip`).
+    """
+
+    rereads: bool = False
+    empties: bool = False
+    folds: bool = False
+    unknown_rows: str = "fail"
+
+
+FOLLOWING = Following()
+
+
 class Definitions:
     """The definitions of one query while its log is read.
 
@@ -201,13 +221,9 @@ class Definitions:
     - `start` is the state at the position from which the log is read.
     - `later` is the state at the end of a batch that is planned already: what it says of a table goes before the
       catalog, so that a replay finds what the first reading found.
-    - `catalog` is asked for what neither the log nor the history has. `rereads` (on.unknown.ddl): for a table that is
-      in doubt, too, though the log names no columns.
+    - `catalog` is asked for what neither the log nor the history has.
     - `versions` are the tables of rows; it only grows, and rows refer to its places. `keyed` gives a TableSchema the
       key of message.key.columns.
-    - `empties`: the table of a copy is emptied when its source's table is dropped.
-    - `folds`: the server keeps names in lower case. `unknown_rows` (inconsistent.schema.handling.mode): rows of an
-      unknown form stop the query (`fail`), or are left out, with a warning (`warn`) or without (`skip`).
     """
 
     def __init__(
@@ -220,17 +236,14 @@ class Definitions:
         later: State | None = None,
         told: Callable[[str, str], bool] | None = _every,
         keyed: Callable[[TableSchema], TableSchema] | None = None,
-        rereads: bool = False,
-        empties: bool = False,
-        folds: bool = False,
-        unknown_rows: str = "fail",
+        following: Following = FOLLOWING,
     ) -> None:
         self.dialect, self.versions = dialect, list[TableSchema]()
         self._captured, self._catalog, self._later = captured, catalog, later
         self._told = told
         self._keyed = keyed or (lambda table: table)
-        self._rereads, self._empties, self._folds = rereads, empties, folds
-        self._unknown_rows = unknown_rows
+        self._rereads, self._empties, self._folds = following.rereads, following.empties, following.folds
+        self._unknown_rows = following.unknown_rows
         self._lock = threading.Lock()
         self._states: list[tuple[Place | None, State]] = [(None, start)]
         self._kept = 1

@@ -13,7 +13,7 @@ from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.catalog import Created, ListedTable
 from tailrace.connectors.binlog.schema.ddl.tokens import Unparsable
 from tailrace.connectors.binlog.schema.definition import Name, TableDefinition
-from tailrace.connectors.binlog.schema.definitions import Definitions, State
+from tailrace.connectors.binlog.schema.definitions import Definitions, Following, State
 from tailrace.connectors.binlog.server.connection import dialect_of, variables
 from tailrace.connectors.binlog.server.errors import explained
 from tailrace.events.event_settings import EventSettings
@@ -108,10 +108,12 @@ def opened(
         later=State.from_text(later) if later else None,
         told=told(config) if tells else None,
         keyed=settings.shaping.keyed,
-        rereads=config["on.unknown.ddl"] == "reread",
-        empties=settings.copies,
-        folds=folds,
-        unknown_rows=config["inconsistent.schema.handling.mode"],
+        following=Following(
+            rereads=config["on.unknown.ddl"] == "reread",
+            empties=settings.copies,
+            folds=folds,
+            unknown_rows=config["inconsistent.schema.handling.mode"],
+        ),
     )
 
 

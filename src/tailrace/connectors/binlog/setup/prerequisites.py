@@ -228,6 +228,28 @@ class _Inspection:
                 "They are delivered when they are committed. A forgotten one holds up the log: XA RECOVER lists them.",
             )  # fmt: skip
 
+    def _filters(self, databases: Sequence[str]) -> Iterator[Finding]:
+        """Yield the captured databases whose changes the server leaves out of its log (binlog_do_db and
+        binlog_ignore_db)."""
+        import pymysql
+
+        for statement in ("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"):
+            try:
+                found = rows(self.session, statement)
+            except pymysql.err.Error:
+                continue
+            if not found:
+                return
+            kept, ignored = ({name for name in str(text or "").split(",") if name} for text in found[0][2:4])
+            gone = [name for name in databases if name in ignored or (kept and name not in kept)]
+            if gone:
+                yield Finding(
+                    "error", "log",
+                    f"The server leaves changes of {listed(gone)} out of its log (binlog_do_db, binlog_ignore_db).",
+                    "Take these lines out of its configuration and restart it, or leave the databases out.",
+                )  # fmt: skip
+            return
+
     def _lacks(self, right: str) -> Finding:
         return Finding(
             "error", "rights", f"The user {self.user} may not read the log: it lacks {right}.",
@@ -262,6 +284,8 @@ class _Inspection:
             return
         count = "1 table is" if len(captured) == 1 else f"{len(captured)} tables are"
         yield Finding("ok", "tables", f"{count} captured: {listed([_shown(one) for one in captured])}.")
+        if self.mode.streams:
+            yield from self._filters(sorted({one.database for one in captured}))
         yield from findings.collisions(EventSettings.from_options(self.config), [table_id(one.id) for one in captured])
         yield from self._definitions(captured)
         yield from self._engines(captured)
