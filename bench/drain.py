@@ -62,7 +62,7 @@ def to_noop(spark: SparkSession, settings: Mapping[str, str]) -> Drained:
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as checkpoint:
         writer = events.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True)
         started = time.monotonic()
-        return _finish(writer.start(), started)
+        return finish(writer.start(), started)
 
 
 def to_kafka(spark: SparkSession, settings: Mapping[str, str], servers: str, producer: Mapping[str, str]) -> Drained:
@@ -76,14 +76,14 @@ def to_kafka(spark: SparkSession, settings: Mapping[str, str], servers: str, pro
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as checkpoint:
         started = time.monotonic()
         query = sink.start(events, checkpoint, AVAILABLE_NOW, "bench")
-        drained = _finish(query, started)
+        drained = finish(query, started)
         written = sum(progress["sink"]["numOutputRows"] for progress in _progress(query))
     if written != drained.rows:
         raise RuntimeError(f"Kafka took {written} of {drained.rows} records")
     return drained
 
 
-def _finish(query: StreamingQuery, started: float) -> Drained:
+def finish(query: StreamingQuery, started: float) -> Drained:
     query.awaitTermination()
     seconds = time.monotonic() - started
     progress = _progress(query)

@@ -20,6 +20,7 @@ from bench import (
     latency,
     many,
     mongodb,
+    mysql,
     records,
     tables,
     verify,
@@ -32,7 +33,7 @@ from tests.servers.registry import Registry
 
 PHASES = (
     "stream", "transforms", "records", "update", "snapshot", "wide", "types", "latency", "incremental", "many",
-    "changetables", "mongodb", "writers", "tables", "verify",
+    "changetables", "mongodb", "mysql", "writers", "tables", "verify",
 )  # fmt: skip
 BENCH = tables.plain("bench")
 WARM_ROWS = 10_000
@@ -107,6 +108,10 @@ class Suite:
         if "mongodb" in phases:
             self.extra |= mongodb.measure(self.spark, max(self.rows // 5, 3), self.repeat, self.say)
             self.say(f"mongodb: {self.extra['mongodb_ratio']:.2f} of a bare cursor")
+        if "mysql" in phases:
+            found = mysql.measure(self.spark, self.workload, max(self.rows // 5, 3), self.repeat, self.say)
+            self.extra |= found
+            self.say(", ".join(f"{name} {value:.2f}" for name, value in found.items()))
         if "records" in phases:
             self.extra |= records.measure(self.say)
         if "writers" in phases:

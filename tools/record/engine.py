@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -84,6 +84,8 @@ class Engine:
         self._counted = 0
         self._records = 0
         self._last = time.monotonic()
+        self.java: Sequence[str] = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        """The virtual machine's options: those of a short life, unless the caller sets others before a start."""
         lines = "".join(f"{_escaped(name, True)}={_escaped(value, False)}\n" for name, value in options.items())
         (folder / "connector.properties").write_text(lines, encoding="ascii")
 
@@ -108,7 +110,7 @@ class Engine:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"),
+                    *("java", *self.java, "-Dfile.encoding=UTF-8"),
                     *(f"-Duser.timezone={self._zone}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"),
                     *("-cp", self._classpath, "record.Recorder"),
                     *map(str, (self._folder / "connector.properties", self.records, self.offsets)),

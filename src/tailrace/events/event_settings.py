@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from tailrace.columns import Column, TableId, TableSchema
+from tailrace.columns.blocks import LAST
 from tailrace.columns.row import COLUMNS, row_schema
 from tailrace.columns.typed import TypedRows, typed_schema
 from tailrace.config import columns as options
@@ -248,6 +249,12 @@ class EventSettings:
     def copies(self) -> bool:
         """True if rows are for a table that must equal its source; False if they are only Debezium's events."""
         return self.copy or bool(self.blocks) or self.typed is not None
+
+    def takes_last(self, table: TableSchema) -> bool:
+        """Return True if only the last change of each key of the table is wanted, whatever its operation."""
+        if self.blocks != LAST or self.skipped_operations & set("cud"):
+            return False
+        return all(self.shaping.shows(table.id, name) for name in table.key)
 
     @property
     def row_schema(self) -> pa.Schema:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from tailrace.config import Config, parse
 from tailrace.connectors.binlog.captured import captured
 from tailrace.connectors.binlog.consistent_read import held
+from tailrace.connectors.binlog.row_lookup import owned_gtids, present
 from tailrace.connectors.binlog.server.connection import connect
 from tailrace.connectors.binlog.snapshot.chunks import TableSnapshots
 from tailrace.connectors.binlog.snapshot.progress import SnapshotProgress
@@ -22,6 +25,7 @@ from tailrace.errors import ConnectionFailed, PrerequisiteError
 from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Task
 from tailrace.process.runtime import THREADS
+from tests import waiting
 from tests.fix_mysql import MySqlDatabase
 from tests.integration.binlog.driving import CONNECTORS
 
@@ -144,6 +148,44 @@ def test_keys_that_the_collation_takes_for_equal_are_other_keys(binlog_database:
     assert [(list(places), [column.to_pylist() for column in columns]) for places, columns in found] == [
         ([1], [[b"2"]])
     ]
+
+
+def test_a_look_up_waits_for_transactions_that_have_an_id_and_are_not_over(mysql: MySqlDatabase) -> None:
+    mysql.execute("create table t (id int primary key)")
+    config, settings = configured(mysql)
+    name = (mysql.name, mysql.name, "t")
+    with closing(present(config, settings)) as tables, mysql.connect() as session, session.cursor() as cursor:
+        tables.table(name)
+        # an id of its own, as a transaction has between its place in the log and its commit
+        cursor.execute(f"set gtid_next = '{uuid.uuid4()}:1'")
+        cursor.execute("begin")
+        cursor.execute("insert into t values (1)")
+        with ThreadPoolExecutor(1) as pool:
+            found = pool.submit(tables.table, name)
+            waiting.until(lambda: count(mysql, "gtid_owned") > 1, "the look-up asked again")
+            assert not found.done()
+            cursor.execute("commit")
+            found.result(10)
+        cursor.execute("set gtid_next = 'automatic'")
+
+
+def count(mysql: MySqlDatabase, words: str) -> int:
+    """Return how often a statement with the words has run."""
+    query = "select coalesce(sum(count_star), 0) from performance_schema.events_statements_summary_by_digest"
+    ((found,),) = mysql.execute(f"{query} where digest_text like '%{words}%' and digest_text not like '%digest%'")
+    return int(found)
+
+
+def test_without_gtids_a_look_up_is_refused(mysql: MySqlDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tailrace.connectors.binlog.row_lookup.rows", lambda session, statement: [("OFF", "")])
+    mysql.execute("create table t (id int primary key)")
+    with closing(present(*configured(mysql))) as tables, pytest.raises(PrerequisiteError, match="gtid_mode=ON"):
+        tables.table((mysql.name, mysql.name, "t"))
+
+
+def test_ids_that_sessions_own_are_read() -> None:
+    assert owned_gtids("") == set()
+    assert owned_gtids("a-b:1#7:3#9, c-d:tag:5#8") == {("a-b", "1"), ("a-b", "3"), ("c-d:tag", "5")}
 
 
 def test_a_task_that_does_not_reach_the_planner_reads_by_itself(binlog_database: MySqlDatabase) -> None:

@@ -205,6 +205,7 @@ class BinlogLogSession(LogReader[BinlogOffset, BinlogPosition, Committed, Rows])
             parallelism(self._config),
             # Spark's JVM gets the tasks first, and would hold the bytes of rows that workers then leave out
             self._settings.most_change_bytes,
+            self._settings.takes_last,
         )
 
     def newest(self) -> BinlogPosition:

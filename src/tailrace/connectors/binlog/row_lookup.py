@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,10 @@ from tailrace.connectors.binlog.server.connection import connect, dialect_of
 from tailrace.connectors.binlog.server.errors import explained
 from tailrace.connectors.binlog.snapshot.keys import base
 from tailrace.connectors.binlog.snapshot.point import end_of_log, own_place
-from tailrace.connectors.binlog.snapshot.result import run
+from tailrace.connectors.binlog.snapshot.result import rows, run
 from tailrace.connectors.binlog.snapshot.row_lookup import PresentRows
 from tailrace.connectors.row_lookup import Name, Values
-from tailrace.errors import ConnectionFailed, SinkError
+from tailrace.errors import ConnectionFailed, PrerequisiteError, SinkError
 from tailrace.events.admission import Admission
 from tailrace.events.event_settings import EventSettings
 from tailrace.events.packed_changes import stored
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 # The most keys of one query: a row may have many megabytes.
 _KEYS = 64
 _WAIT_S, _PAUSE_S = 10.0, 0.02
-# MySQL does not tell when a transaction that the log has is visible; without a replica to wait for it is a moment.
-_VISIBLE_S = 0.25
 _REMEDY = "Read the table by an incremental snapshot, or set debezium.sink.tables.unknown.values = null."
 
 
@@ -98,6 +96,16 @@ class BinlogPresentTable:
         return found
 
 
+def owned_gtids(text: str) -> set[tuple[str, str]]:
+    """Return source and number of each id in MySQL's `gtid_owned`, which has the sessions that own them, too."""
+    found = set()
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        pieces = part.split(":")
+        source = ":".join(piece for piece in pieces if "#" not in piece)
+        found |= {(source, piece.partition("#")[0]) for piece in pieces if "#" in piece}
+    return found
+
+
 def _fractions(texts: list[str], type_name: str) -> list[str]:
     """Return times with as many digits of a fraction as the column has."""
     _, _, rest = type_name.partition("(")
@@ -151,26 +159,55 @@ class BinlogPresent:
         return BinlogPresentTable(PresentRows(self._config), schema, self._settings, self._config)
 
     def _await_visible(self, name: TableId) -> None:
-        """Wait until the transactions that the log has are visible to every session."""
-        file, end, _ = end_of_log(self._session)
-        if self._dialect is not MARIADB:
-            time.sleep(_VISIBLE_S)
-            return
+        """Wait until the transactions that the log has are visible to every session.
+
+        A server writes a transaction to its log a moment before it commits it. MariaDB tells the place in the log up to
+        which a session sees; MySQL, with GTIDs, the ids of transactions that are not over. Raises PrerequisiteError for
+        a MySQL without GTIDs, ConnectionFailed if the wait takes too long.
+        """
+        is_over = self._has_passed() if self._dialect is MARIADB else self._are_over(name)
         until = time.monotonic() + _WAIT_S
-        while time.monotonic() < until:
+        while not is_over():
+            if time.monotonic() >= until:
+                raise ConnectionFailed(
+                    f"Transactions of the log have not been visible for more than {_WAIT_S:.0f} s, so rows of {name} "
+                    "may be older than the log.",
+                    "Start again: the batch is repeated.",
+                )
+            time.sleep(_PAUSE_S)
+
+    def _has_passed(self) -> Callable[[], bool]:
+        """Return a function that says if sessions that begin now see the log up to its present end."""
+        file, end, _ = end_of_log(self._session)
+
+        def has_passed() -> bool:
             run(self._session, "start transaction with consistent snapshot, read only")
             try:
                 place = own_place(self._session)
             finally:
                 run(self._session, "rollback")
-            if place is None or (number_of(place[0]), place[1]) >= (number_of(file), end):
-                return
-            time.sleep(_PAUSE_S)
-        raise ConnectionFailed(
-            f"Transactions of the log have not been visible for more than {_WAIT_S:.0f} s, so rows of {name} may be "
-            "older than the log.",
-            "Start again: the batch is repeated.",
-        )
+            return place is None or (number_of(place[0]), place[1]) >= (number_of(file), end)
+
+        return has_passed
+
+    def _are_over(self, name: TableId) -> Callable[[], bool]:
+        """Return a function that says if the transactions are over that now have an id and are not committed."""
+        ((mode, owned),) = rows(self._session, "select @@global.gtid_mode, @@global.gtid_owned")
+        if mode == "OFF":
+            raise PrerequisiteError(
+                f"Rows of {name} cannot be read again: without GTIDs MySQL does not tell when a transaction that its "
+                "log has is visible.",
+                f"Set gtid_mode=ON on the server. {_REMEDY}",
+            )
+        awaited = owned_gtids(owned or "")
+
+        def are_over() -> bool:
+            if not awaited:
+                return True
+            ((now,),) = rows(self._session, "select @@global.gtid_owned")
+            return not awaited & owned_gtids(now or "")
+
+        return are_over
 
     @explained
     def position(self) -> str:

@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from tailrace.columns.blocks import LAST
-from tailrace.columns.table import TableSchema
 from tailrace.config import Config
 from tailrace.config.processors import processors
 from tailrace.connectors.postgres.log.feed import PostgresFeed
@@ -262,15 +260,8 @@ class PostgresLogSession(LogReader[PostgresOffset, LogPosition, Committed, Rows]
             parallelism(self._config),
             # Spark's JVM gets the tasks first, and would hold the bytes of messages that workers then leave out
             self._settings.most_change_bytes,
-            self._takes_last,
+            self._settings.takes_last,
         )
-
-    def _takes_last(self, table: TableSchema) -> bool:
-        """Return True if only the last change of each key of the table is wanted, whatever its operation."""
-        settings = self._settings
-        if settings.blocks != LAST or settings.skipped_operations & set("cud"):
-            return False
-        return all(settings.shaping.shows(table.id, name) for name in table.key)
 
 
 def _read_through(before: Progress, now: Progress) -> set[str]:

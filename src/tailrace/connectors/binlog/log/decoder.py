@@ -16,14 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.columns import batch as columns
-from tailrace.columns.batch import Bytes, Flags, Int32s
+from tailrace.columns.batch import Bytes, Flags, Int32s, Int64s
+from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.binlog.log import charsets, document_kernels, row_kernels, value_kernels
 from tailrace.connectors.binlog.log.forms import BinlogTable, ColumnForm, Kind, RowForm
 from tailrace.connectors.binlog.log.json_documents import updated_text
 from tailrace.connectors.binlog.log.plain_rows import parse_row
 from tailrace.connectors.binlog.log.plain_values import value_text
-from tailrace.connectors.binlog.log.position import BinlogBatch, Image, Segment
-from tailrace.connectors.binlog.log.row_kernels import LACKING, NO_IMAGE, NULL, Places, Shapes
+from tailrace.connectors.binlog.log.position import BinlogBatch, Image, MixedSegment, Segment
+from tailrace.connectors.binlog.log.row_kernels import LACKING, NO_IMAGE, NULL, Places, Shapes, Together
 from tailrace.errors import DecodeError
 from tailrace.kernels.buffers import readonly
 from tailrace.log.rows.frames import check_offsets, frozen, pooled
@@ -76,21 +77,9 @@ def decode(segment: Segment) -> BinlogBatch:
     """Return the segment's changes as columns. Raises DecodeError at the first row that is not understood."""
     table, by_row, rows = segment.table, segment.by_row, len(segment)
     assert isinstance(table, BinlogTable)
-    op = np.array([one.op for one in by_row.images], np.uint8)[by_row.image]
     data = frozen(segment.data, np.uint8)
-    batch = BinlogBatch(
-        table=table,
-        op=op,
-        lsn=by_row.pos,
-        transaction=by_row.transaction,
-        ordinal=by_row.ordinal,
-        transactions=segment.transactions,
-        before=None,
-        after=None,
-        serial=pa.array(by_row.row, pa.int32()),
-        superseded=segment.superseded,
-        query=_statements(segment),
-    )
+    batch = _without_images(segment, table)
+    batch.superseded = segment.superseded
     places = located(data, segment.offsets, table.form, by_row.image, by_row.images)
     if len(places.old_lengths):
         batch.before = _image(table, data, places.old_starts, places.old_lengths, rows, None)
@@ -107,7 +96,23 @@ def decode(segment: Segment) -> BinlogBatch:
     return batch
 
 
-def _statements(segment: Segment) -> pa.Array | None:
+def _without_images(segment: Segment | MixedSegment, table: TableSchema) -> BinlogBatch:
+    by_row = segment.by_row
+    return BinlogBatch(
+        table=table,
+        op=np.array([one.op for one in by_row.images], np.uint8)[by_row.image],
+        lsn=by_row.pos,
+        transaction=by_row.transaction,
+        ordinal=by_row.ordinal,
+        transactions=segment.transactions,
+        before=None,
+        after=None,
+        serial=pa.array(by_row.row, pa.int32()),
+        query=_statements(segment),
+    )
+
+
+def _statements(segment: Segment | MixedSegment) -> pa.Array | None:
     by_row = segment.by_row
     if not by_row.statements:
         return None
@@ -153,6 +158,100 @@ def _updated(data: Bytes, starts: Int32s, lengths: Int32s, places: Places, part:
         differences = data[int(starts[row]) : int(starts[row]) + int(lengths[row])].tobytes()
         values[int(row)] = updated_text(before, differences).encode()
     return pa.array(values, pa.binary())
+
+
+# --- rows of several tables -------------------------------------------------------------------------------------------
+
+
+def decode_together(segment: MixedSegment, places: Int32s, bounds: Int64s, width: int) -> BinlogBatch | None:
+    """Return the changes of several tables as those of one; None if a row is wrong, or has more than two plain images.
+
+    See `RowLog.decode_together`. Raises DecodeError.
+    """
+    by_row, rows = segment.by_row, len(segment)
+    tables = [table for table in segment.tables if isinstance(table, BinlogTable)]
+    used = [by_row.images[place] for place in np.unique(by_row.image).tolist()]
+    if any(one.is_partial or one.ends or not (one.before or one.after) for one in used):
+        return None
+    data, offsets = frozen(segment.data, np.uint8), frozen(segment.offsets, np.int64)
+    check_offsets(data, offsets, rows)
+    if int(offsets[-1]) > LARGEST:
+        return None
+    has = [bool(one.before) + 2 * bool(one.after) for one in by_row.images]
+    sizes = [max(len(one.before), len(one.after)) for one in by_row.images]
+    widths = [form.width for table in tables for form in table.form]
+    of = Together(
+        frozen(bounds, np.int64), frozen(places, np.int32), frozen(np.array(widths, np.int32), np.int32),
+        frozen(np.cumsum([0, *sizes]), np.int64),
+        frozen(_flags([one.before for one in by_row.images], sizes), np.uint8),
+        frozen(_flags([one.after for one in by_row.images], sizes), np.uint8),
+        frozen(np.array(has, np.uint8), np.uint8),
+    )  # fmt: skip
+    parts = of.has[by_row.image]
+    kinds = int(np.bitwise_or.reduce(parts, initial=0))
+    found = Places(
+        np.empty(width * rows if kinds & 1 else 0, np.int32), np.full(width * rows if kinds & 1 else 0, NULL, np.int32),
+        np.empty(width * rows if kinds & 2 else 0, np.int32), np.full(width * rows if kinds & 2 else 0, NULL, np.int32),
+        np.zeros(0, np.uint8),
+    )  # fmt: skip
+    number, image = frozen(segment.table, np.int32), frozen(by_row.image, np.int32)
+    if row_kernels.locate_together(data, offsets, number, image, of, found) < rows:
+        return None
+    batch = _without_images(segment, _table(width))
+    forms = _forms_at(tables, bounds, places, width)
+    if kinds & 1:
+        batch.before = _images(forms, data, found.old_starts, found.old_lengths, number, parts & 1 != 0)
+    if kinds & 2:
+        starts, lengths = found.starts, found.lengths
+        if kinds & 1 and (lengths == LACKING).any():
+            # what an after image leaves out is as it was
+            kept = (lengths == LACKING) & np.tile(parts & 1 != 0, width)
+            starts, lengths = np.where(kept, found.old_starts, starts), np.where(kept, found.old_lengths, lengths)
+        batch.after = _images(forms, data, starts, lengths, number, parts & 2 != 0)
+    return batch
+
+
+@lru_cache(maxsize=64)
+def _table(width: int) -> TableSchema:
+    """Return a table of `width` columns without names."""
+    return TableSchema(TableId("", "", ""), (Column("", "", 0),) * width, ())
+
+
+def _flags(sides: list[bytes], sizes: list[int]) -> Bytes:
+    """Return the flags of images of one side, one after another; none are set for an image without that side."""
+    return np.frombuffer(b"".join(side.ljust(size, b"\0") for side, size in zip(sides, sizes, strict=True)), np.uint8)
+
+
+def _forms_at(
+    tables: list[BinlogTable], bounds: Int64s, places: Int32s, width: int
+) -> list[dict[ColumnForm, list[int]]]:
+    """Return for each place the forms of the columns there, with the numbers of their tables."""
+    found: list[dict[ColumnForm, list[int]]] = [{} for _ in range(width)]
+    for number, table in enumerate(tables):
+        at = places[bounds[number] : bounds[number + 1]].tolist()
+        for place, form in zip(at, table.form, strict=True):
+            if place >= 0:
+                found[place].setdefault(form, []).append(number)
+    return found
+
+
+def _images(
+    forms: list[dict[ColumnForm, list[int]]], data: Bytes, starts: Int32s, lengths: Int32s, table: Int32s, has: Flags
+) -> columns.Image:
+    rows = len(table)
+    found: list[pa.Array] = []
+    unavailable: list[Flags | None] = []
+    for place, known in enumerate(forms):
+        part = slice(place * rows, (place + 1) * rows)
+        begins, sizes = starts[part], lengths[part]
+        is_lacking = sizes == LACKING
+        unavailable.append(is_lacking if is_lacking.any() else None)
+        if len(known) < 2:
+            found += [texts(form, data, begins, sizes) for form in known] or [pa.nulls(rows, pa.binary())]
+            continue
+        of = [np.where(np.isin(table, numbers), sizes, NULL).astype(np.int32) for numbers in known.values()]
+        found.append(pc.coalesce(*(texts(form, data, begins, one) for form, one in zip(known, of, strict=True))))
+    return columns.Image(None if has.all() else has, found, unavailable)
 
 
 # --- a column's values as text ----------------------------------------------------------------------------------------

@@ -238,6 +238,97 @@ def locate(data: Bytes, offsets: Int64s, image: Int32s, shapes: Shapes, places: 
     return rows
 
 
+class Together(NamedTuple):
+    """The images and columns of several tables, as `locate_together` takes them.
+
+    The columns of table n are those from `bounds[n]` on, and `places` has where a column's values go, -1: nowhere.
+    `before` and `after` have the flags of all images, those of image i from `firsts[i]` to `firsts[i + 1]`.
+    """
+
+    bounds: Int64s
+    places: Int32s
+    widths: Int32s
+    firsts: Int64s
+    before: Bytes
+    after: Bytes
+    has: Bytes
+
+
+@kernel(leaf=True, inlined=True)
+def spread_image(
+    data: Bytes,
+    at: Int,
+    end: Int,
+    present: Bytes,
+    of: Together,
+    table: Int,
+    image: Int,
+    starts: Int32s,
+    lengths: Int32s,
+    row: Int,
+    rows: Int,
+) -> Int:
+    """Write where an image's values begin and how long they are; return the place behind, -1 if it is wrong."""
+    first, flags = of.bounds[table], of.firsts[image]
+    columns = of.bounds[table + 1] - first
+    count = 0
+    for column in range(columns):
+        count += present[flags + column]
+    nulls = at
+    at += (count + 7) >> 3
+    if at > end:
+        return -1
+    number = 0
+    for column in range(columns):
+        to = np.int64(of.places[first + column])
+        if not present[flags + column]:
+            if to >= 0:
+                lengths[to * rows + row] = LACKING
+            continue
+        is_null = data[nulls + (number >> 3)] >> (number & 7) & 1
+        number += 1
+        if is_null:
+            continue
+        width = of.widths[first + column]
+        if width < 0:
+            if at - width > end:
+                return -1
+            length = little(data, at, -width)
+            at -= width
+        else:
+            length = np.int64(width)
+        if length > end - at:
+            return -1
+        if to >= 0:
+            starts[to * rows + row] = at
+            lengths[to * rows + row] = length
+        at += length
+    return at
+
+
+@kernel
+def locate_together(data: Bytes, offsets: Int64s, table: Int32s, image: Int32s, of: Together, places: Places) -> int:
+    """Find the values of rows of several tables; return the number of rows before the first wrong one.
+
+    The arrays of `places` have an element for each place of the columns and each row, place by place, and come with
+    nulls. There is no partial update among the rows.
+    """
+    rows = len(table)
+    for row in range(rows):
+        at, end = offsets[row], offsets[row + 1]
+        number, kind = table[row], image[row]
+        if of.firsts[kind + 1] - of.firsts[kind] != of.bounds[number + 1] - of.bounds[number]:
+            return row
+        if of.has[kind] & 1:
+            old_starts, old_lengths = places.old_starts, places.old_lengths
+            at = spread_image(data, at, end, of.before, of, number, kind, old_starts, old_lengths, row, rows)
+        if at >= 0 and of.has[kind] & 2:
+            at = spread_image(data, at, end, of.after, of, number, kind, places.starts, places.lengths, row, rows)
+        if at != end:
+            return row
+    return rows
+
+
 @kernel
 def hash_keys(data: Bytes, keys: Int32s, rows: int, places: Places, hashes: UInt64s, moved: Flags) -> None:
     """Write a hash of each row's key, and whether the row moves to another key or its key is not wholly known."""

@@ -58,7 +58,10 @@ class BinlogRowLog:
     def last_changes(
         self, parts: Sequence[tuple[RowRun[RowPlaces, BinlogTransactions], Int64s]], table: TableSchema, most: int
     ) -> list[Flags] | None:
-        return None
+        from tailrace.connectors.binlog.log.last_changes import standing
+
+        assert isinstance(table, BinlogTable)
+        return standing(parts, table, most)
 
     def decode(self, segment: Segment) -> ChangeBatch:
         from tailrace.connectors.binlog.log.decoder import decode
@@ -66,7 +69,9 @@ class BinlogRowLog:
         return decode(segment)
 
     def decode_together(self, segment: MixedSegment, places: Int32s, bounds: Int64s, width: int) -> ChangeBatch | None:
-        return None
+        from tailrace.connectors.binlog.log.decoder import decode_together
+
+        return decode_together(segment, places, bounds, width)
 
     def check(self, segment: Segment, row: int) -> None:
         """Raise DecodeError, with the reason, if a row is not understood."""
