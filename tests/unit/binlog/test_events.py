@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tailrace.columns.table import Column, TableId, TableSchema
-from tailrace.connectors.binlog.log import events
+from tailrace.connectors.binlog.log import events, indexing
 from tailrace.connectors.binlog.log.gtids import MariadbGtids, MysqlGtids
 from tailrace.connectors.binlog.log.indexed_run import IndexedRun
 from tailrace.connectors.binlog.log.indexing import Indexer, Replaced
@@ -266,6 +266,123 @@ def test_a_transaction_that_has_no_end_is_refused() -> None:
 
 
 # --- sets of ids ------------------------------------------------------------------------------------------------------
+
+
+XID = b"X'78',X'',1"
+
+
+def prepared(log: Log, number: int, *rows: int) -> None:
+    """Write an XA transaction up to its end, with an event for each row."""
+    log.gtid(number)
+    log.query(b"XA START " + XID)
+    log.add(19, TABLE_MAP)
+    for row in rows:
+        log.add(30, rows_event(row))
+    log.query(b"XA END " + XID)
+
+
+def steps(indexer: Indexer, log: Log, together: int) -> list[IndexedRun]:
+    """Return the runs of a log of which some events are read at a time."""
+    found, left = [], list(log.spans)
+    while left or indexer.waiting:
+        if not indexer.waiting:
+            indexer.add(log.buffer, left[:together])
+            del left[:together]
+        step = indexer.step()
+        if step is not None:
+            indexer.keep(step)
+            found.append(step.run)
+    return found
+
+
+@pytest.mark.parametrize("in_memory", [0, 20, 1 << 20])
+@pytest.mark.parametrize("together", [1, 3, 100])
+@pytest.mark.parametrize("is_numbered", [False, True])
+def test_rows_of_a_large_xa_transaction_come_with_its_commit_and_a_part_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, in_memory: int, together: int, is_numbered: bool
+) -> None:
+    monkeypatch.setattr(indexing, "PREPARED_BYTES", in_memory)
+    monkeypatch.setattr(indexing, "HELD_BYTES", 12)
+    log = Log()
+    prepared(log, 1, *range(10))
+    log.add(38, struct.pack("<?III", False, 1, 1, 0) + b"x")
+    log.transaction(2, 100)
+    log.gtid(3)
+    log.query(b"XA COMMIT " + XID)
+    log.transaction(4, 101)
+    indexer = Indexer(START, Tables(), False, frozenset() if is_numbered else None)
+
+    runs = steps(indexer, log, together)
+
+    assert [value for run in runs for value in values_of_rows(run)] == [100, *range(10), 101]
+    parts = [run for run in runs if set(values_of_rows(run)) & {*range(10)}]
+    assert len(parts) > 2
+    assert [ordinal for run in parts for ordinal, value in zip(ordinals(run), values_of_rows(run), strict=True)
+            if value < 10] == [*range(10)]  # fmt: skip
+    reached = indexer.position
+    assert (reached.end, reached.gtids, reached.held) == (log.at, f"{SOURCE}:1-4", None)
+    assert indexer._spill.files == 0
+
+
+def values_of_rows(run: IndexedRun) -> list[int]:
+    return [int.from_bytes(run.data[run.offsets[row] : run.offsets[row + 1]].tobytes()[1:], "little")
+            for row, version in zip(run.rows.tolist(), run.version.tolist(), strict=True) if version >= 0]  # fmt: skip
+
+
+def ordinals(run: IndexedRun) -> list[int]:
+    return run.by_row.ordinal[run.version >= 0].tolist()
+
+
+def test_files_of_prepared_rows_go_with_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "PREPARED_BYTES", 0)
+    log = Log()
+    prepared(log, 1, 1, 2, 3)
+    log.add(38, struct.pack("<?III", False, 1, 1, 0) + b"x")
+    indexer = Indexer(START, Tables(), False)
+    indexer.add(log.buffer, log.spans)
+    assert indexer._spill.files == 1
+    indexer.reset(START, False)
+    assert indexer._spill.files == 0
+
+
+def test_a_large_xa_transaction_of_one_phase_and_one_that_is_rolled_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "HELD_BYTES", 12)
+    log = Log()
+    prepared(log, 1, *range(10))
+    log.add(38, struct.pack("<?III", True, 1, 1, 0) + b"x")
+    prepared(log, 2, *range(20, 30))
+    log.add(38, struct.pack("<?III", False, 1, 1, 0) + b"x")
+    log.gtid(3)
+    log.query(b"XA ROLLBACK " + XID)
+    runs = steps(Indexer(START, Tables(), False), log, 2)
+    assert [value for run in runs for value in values_of_rows(run)] == [*range(10)]
+
+
+def test_a_statement_stays_with_the_rows_of_a_transaction_that_a_later_run_has() -> None:
+    log = Log()
+    log.gtid(1)
+    log.query(b"BEGIN")
+    log.add(29, b"\x05first")
+    log.add(19, TABLE_MAP)
+    log.add(30, rows_event(1))
+    log.add(16, bytes(8))
+    log.gtid(2)
+    log.query(b"BEGIN")
+    log.add(29, b"\x06second")
+    log.add(19, TABLE_MAP)
+    log.add(30, rows_event(2))
+    open_until = len(log.spans)
+    log.add(30, rows_event(3))
+    log.add(16, bytes(8))
+    indexer = Indexer(START, Tables(), False, with_statements=True)
+    found = []
+    for spans in (log.spans[:open_until], log.spans[open_until:]):
+        indexer.add(log.buffer, spans)
+        step = indexer.step()
+        assert step is not None
+        of = step.run.by_row
+        found += [of.statements[place] for place in of.statement.tolist()]
+    assert found == [b"first", b"second", b"second"]
 
 
 def test_a_set_of_mysql_is_written_as_the_server_writes_it() -> None:

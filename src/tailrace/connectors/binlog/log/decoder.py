@@ -185,7 +185,7 @@ def decode_together(segment: MixedSegment, places: Int32s, bounds: Int64s, width
         frozen(np.cumsum([0, *sizes]), np.int64),
         frozen(_flags([one.before for one in by_row.images], sizes), np.uint8),
         frozen(_flags([one.after for one in by_row.images], sizes), np.uint8),
-        frozen(np.array(has, np.uint8), np.uint8),
+        frozen(np.array(has, np.uint8), np.uint8), rows,
     )  # fmt: skip
     parts = of.has[by_row.image]
     kinds = int(np.bitwise_or.reduce(parts, initial=0))

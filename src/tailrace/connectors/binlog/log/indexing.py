@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -40,13 +40,14 @@ from tailrace.kernels.buffers import readonly
 from tailrace.log import contracts
 from tailrace.log.rows import frames
 from tailrace.log.rows.numbering import Numbered, Numbering
+from tailrace.log.spool import FilePlace, Spill
 
 log = logging.getLogger("tailrace")
 
 HELD_BYTES = 8 << 20
 """The most bytes of rows of a transaction that wait for its end."""
-PREPARED_BYTES = 256 << 20
-"""The most bytes of rows of XA transactions that are prepared."""
+PREPARED_BYTES = 32 << 20
+"""The most bytes in memory of rows of XA transactions that are not committed; further ones are in temporary files."""
 
 _CONTROL = re.compile(
     rb"\s*(?:/\*.*?\*/\s*)*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE\s+SAVEPOINT|ROLLBACK\s+TO|XA\s+\w+)\b(.*)",
@@ -149,6 +150,55 @@ class _Transaction:
     statement: int = -1
     savepoint: int = -1
     held: Origin | None = None
+    aside: _Aside | None = None
+
+    @property
+    def has_rows(self) -> bool:
+        return bool(self.events) or self.aside is not None
+
+    def drop_aside(self) -> None:
+        rows, self.aside = self.aside, None
+        if rows is not None:
+            rows.close()
+
+
+class _Aside:
+    """Rows of an XA transaction until it is committed, with their statements; `in_memory` are the bytes of those that
+    are not in files of `spill`."""
+
+    def __init__(self, spill: Spill) -> None:
+        self._spill = spill
+        self._kept: list[tuple[_Event, bytes | FilePlace, bytes | None]] = []
+        self.in_memory = self.size = 0
+
+    def put(self, event: _Event, statement: bytes | None, is_spilled: bool) -> None:
+        """Keep the rows of an event. Raises SpoolFailed."""
+        data = memoryview(event.data)[event.start : event.end]
+        if is_spilled:
+            kept: bytes | FilePlace = self._spill.append(np.frombuffer(data, np.uint8))
+        else:
+            kept = bytes(data)
+            self.in_memory += event.size
+        self.size += event.size
+        self._kept.append((replace(event, data=b""), kept, statement))
+
+    def take(self) -> Iterator[tuple[_Event, bytes | None]]:
+        """Yield the events, which are released, and their statements. Raises SpoolFailed."""
+        self._kept.reverse()
+        while self._kept:
+            event, kept, statement = self._kept[-1]
+            data = kept if isinstance(kept, bytes) else self._spill.read(kept, 0, kept.size).tobytes()
+            self._drop()
+            yield replace(event, data=data, start=0, end=len(data)), statement
+
+    def _drop(self) -> None:
+        _, kept, _ = self._kept.pop()
+        if isinstance(kept, FilePlace):
+            self._spill.release(kept)
+
+    def close(self) -> None:
+        while self._kept:
+            self._drop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +206,7 @@ class _Prepared:
     """The rows of an XA transaction that is prepared, and where it begins."""
 
     origin: Origin
-    events: tuple[_Event, ...]
-    size: int
+    rows: _Aside
 
 
 @dataclass(slots=True)
@@ -210,6 +259,10 @@ class Indexer:
         self._arrays: tuple[Int32s, Int32s, Int32s] | None = None
         self._images: list[Image] = []
         self._image_of: dict[Image, int] = {}
+        self._spill = Spill()
+        self._prepared: dict[bytes, _Prepared] = {}
+        self._open: _Transaction | None = None
+        self._replay: _Aside | None = None
         self.reached = Reached(position, self._set(position.gtids))
         self.reset(position, False)
 
@@ -248,8 +301,18 @@ class Indexer:
         self._forms: dict[bytes, _Form] = {}
         self._done: list[_Transaction] = []
         self._done_bytes = 0
-        self._open: _Transaction | None = None
-        self._prepared: dict[bytes, _Prepared] = {}
+        kept = [self._replay, *(one.rows for one in self._prepared.values())]
+        if self._open is not None:
+            kept.append(self._open.aside)
+        for rows in kept:
+            if rows is not None:
+                rows.close()
+        self._open = None
+        self._prepared = {}
+        # a transaction whose rows were set aside and are delivered now, and what follows it in the log
+        self._replay = None
+        self._replayed: Iterator[tuple[_Event, bytes | None]] = iter(())
+        self._behind: tuple[bytearray, Sequence[tuple[int, int]]] = bytearray(), ()
         self._statements: dict[bytes, int] = {}
         self._held_before = position.held
         self._last_us = position.at_us
@@ -281,8 +344,8 @@ class Indexer:
 
     @property
     def waiting(self) -> int:
-        """Bytes of whole transactions that no run has yet."""
-        return self._done_bytes
+        """Bytes of whole transactions that no run has yet; a part of them for one whose rows come out of files."""
+        return self._done_bytes if self._replay is None else HELD_BYTES
 
     def keep(self, step: IndexedStep) -> None:
         self._tables.keep()
@@ -291,9 +354,15 @@ class Indexer:
     # --- events --------------------------------------------------------------------------------------------------
 
     def add(self, buffer: bytearray, spans: Sequence[tuple[int, int]]) -> None:
-        """Read events, which follow those of the last call. Raises TailraceError."""
-        for begin, end in spans:
+        """Read events, which follow those of the last call. Raises TailraceError.
+
+        Those behind the commit of a large XA transaction wait until `step` has delivered it.
+        """
+        for place, (begin, end) in enumerate(spans, 1):
             self._event(buffer, begin, end)
+            if self._replay is not None:
+                self._behind = buffer, spans[place:]
+                return
 
     def _event(self, buffer: bytearray, begin: int, end: int) -> None:
         if end - begin < HEADER_BYTES:
@@ -373,12 +442,12 @@ class Indexer:
         elif kind in (Kind.ROWS_QUERY, Kind.ANNOTATE_ROWS):
             if self._with_statements and self._open is not None:
                 text = body[1:] if kind == Kind.ROWS_QUERY else body
-                self._open.statement = self._statements.setdefault(text, len(self._statements))
+                self._open.statement = self._statement_place(text)
         elif kind == Kind.ROTATE:
             self._rotate(body, header)
         elif kind == Kind.FORMAT_DESCRIPTION:
             self._maps.clear()
-            if self._format.is_file_start and self._open is not None and self._open.events:
+            if self._format.is_file_start and self._open is not None and self._open.has_rows:
                 raise self._unfinished()
         elif kind == Kind.TRANSACTION_PAYLOAD:
             self._payload(events.payload(body), header)
@@ -409,7 +478,7 @@ class Indexer:
     def _begin(self, found: Gtid, header: _Header) -> None:
         if found.source and self._is_mariadb == (found.source.count("-") > 1):
             raise DecodeError("A transaction's id in the log is MySQL's on MariaDB, or MariaDB's on MySQL.")
-        if self._open is not None and self._open.events:
+        if self._open is not None and self._open.has_rows:
             raise self._unfinished()
         self._open = self._transaction(found, header)
         # MariaDB has no BEGIN
@@ -527,6 +596,7 @@ class Indexer:
         elif word == b"ROLLBACK":
             if one is not None:
                 self._take_back(one, 0)
+                one.drop_aside()
                 self._end(header.seconds)
         elif word == b"SAVEPOINT":
             assert one is not None
@@ -598,20 +668,33 @@ class Indexer:
         if one is None:
             raise DecodeError(f"An XA transaction is prepared at {self._file}:{self._shown} and has no beginning.")
         if one_phase:
-            self._end(header.seconds)
+            if one.aside is None or one.is_passed:
+                one.drop_aside()
+                self._end(header.seconds)
+                return
+            self._set_aside(one)
+            rows, one.aside = one.aside, None
+            self._deliver(one, rows)
             return
-        origin = Origin(self._file, one.start, one.mark, str(self._executed))
-        rows = tuple(replace(event, data=bytes(event.data[event.start : event.end]), start=0, end=event.size)
-                     for event in one.events if event.version != BOUNDARY)  # fmt: skip
-        size = sum(event.size for event in rows)
-        if size + sum(each.size for each in self._prepared.values()) > PREPARED_BYTES:
-            raise PrerequisiteError(
-                f"XA transactions that are prepared and not over have more than {PREPARED_BYTES >> 20} MiB of rows.",
-                "Commit or roll back the oldest of them (XA RECOVER), then start again with the same checkpoint.",
-            )
-        self._prepared[xid] = _Prepared(origin, rows, size)
-        one.events, one.size = [], 0
+        self._set_aside(one)
+        assert one.aside is not None
+        self._prepared[xid] = _Prepared(Origin(self._file, one.start, one.mark, str(self._executed)), one.aside)
+        one.events, one.size, one.aside = [], 0, None
         self._finish(one)
+
+    def _set_aside(self, one: _Transaction) -> None:
+        """Keep the rows that an XA transaction has so far, until it is committed."""
+        if one.aside is None:
+            one.aside = _Aside(self._spill)
+        used = one.aside.in_memory + sum(each.rows.in_memory for each in self._prepared.values())
+        texts = list(self._statements)
+        for event in one.events:
+            if event.version != BOUNDARY:
+                is_spilled = used + event.size > PREPARED_BYTES
+                one.aside.put(event, texts[event.statement] if event.statement >= 0 else None, is_spilled)
+                used += 0 if is_spilled else event.size
+        one.events = [event for event in one.events if event.version == BOUNDARY]
+        one.size = 0
 
     def _decide(self, one: _Transaction, xid: bytes, is_commit: bool, found: Query) -> None:
         prepared = self._prepared.pop(xid, None)
@@ -621,15 +704,37 @@ class Indexer:
                 "was prepared before the place where reading began: its rows are missing.",
                 "Delete the checkpoint to start again with a snapshot.",
             )
-        if prepared is not None and is_commit:
+        one.events, one.size = [], 0
+        one.drop_aside()
+        if prepared is not None and is_commit and not one.is_passed:
             self._started(found.thread)
-            for event in prepared.events:
-                self._add(one, event)
-            if self._numbering is not None:
-                self._add(one, _Event(b"", 0, 0, -1, BOUNDARY, END, self._shown))
-        else:
-            one.events, one.size = [], 0
+            self._deliver(one, prepared.rows)
+            return
+        if prepared is not None:
+            prepared.rows.close()
         self._finish(one)
+
+    def _deliver(self, one: _Transaction, rows: _Aside) -> None:
+        """Add the rows that were set aside, and end the transaction; a large one a part at a time."""
+        self._replay, self._replayed = rows, rows.take()
+        self._deliver_part()
+
+    def _deliver_part(self) -> None:
+        one = self._open
+        assert one is not None
+        while one.size <= HELD_BYTES:
+            event, statement = next(self._replayed, (None, None))
+            if event is None:
+                self._replay = None
+                if self._numbering is not None and one.begun:
+                    self._add(one, _Event(b"", 0, 0, -1, BOUNDARY, END, self._shown))
+                self._finish(one)
+                return
+            event.statement = -1 if statement is None else self._statement_place(statement)
+            self._add(one, event)
+
+    def _statement_place(self, text: bytes) -> int:
+        return self._statements.setdefault(text, len(self._statements))
 
     # --- rows ----------------------------------------------------------------------------------------------------
 
@@ -738,7 +843,7 @@ class Indexer:
         is_new = file != self._file or not self._at
         if not is_new and (header.flags & events.ARTIFICIAL or not header.seconds):
             return
-        if self._open is not None and self._open.events:
+        if self._open is not None and self._open.has_rows:
             raise self._unfinished()
         self._file, self._file_number, self._at = file, self._name(file), position
         self._shown = position
@@ -764,8 +869,17 @@ class Indexer:
 
     def step(self) -> IndexedStep | None:
         """Return the run of what was read since the last one; None if no transaction is over, and none is large."""
+        if self._replay is not None:
+            self._deliver_part()
+            if self._replay is None:
+                self.add(*self._behind)
         one = self._open
         is_large = one is not None and one.size > HELD_BYTES
+        if one is not None and is_large and one.is_xa and self._replay is None:
+            # nothing of it may be delivered before it is committed; a savepoint counts its events
+            is_large = False
+            if one.savepoint < 0:
+                self._set_aside(one)
         if not self._done and not is_large:
             return None
         found, self._done, self._done_bytes = self._done, [], 0
@@ -832,7 +946,7 @@ class Indexer:
             run.leads_to(before.position), self._base.copy(), {} if numbered is None else numbered.still_open,
             before.unchanged + idle,
         )  # fmt: skip
-        self._statements = {}
+        self._renew_statements()
         return IndexedStep(run.compacted() if is_wanted else run, is_wanted, after)
 
     def _cut(
@@ -875,6 +989,18 @@ class Indexer:
         )
         ordinal = total - np.where(is_change | (op == BEGIN), 1, 0)
         return ordinal.astype(np.int64), counted
+
+    def _renew_statements(self) -> None:
+        """Forget the statements of the run; the open transaction may have some of them yet."""
+        texts, self._statements = list(self._statements), {}
+        one = self._open
+        if one is None:
+            return
+        for event in one.events:
+            if event.statement >= 0:
+                event.statement = self._statement_place(texts[event.statement])
+        if one.statement >= 0:
+            one.statement = self._statement_place(texts[one.statement])
 
     def _used_statements(self, given: list[int]) -> tuple[tuple[bytes, ...], Int32s]:
         if not self._with_statements:

@@ -242,7 +242,8 @@ class Together(NamedTuple):
     """The images and columns of several tables, as `locate_together` takes them.
 
     The columns of table n are those from `bounds[n]` on, and `places` has where a column's values go, -1: nowhere.
-    `before` and `after` have the flags of all images, those of image i from `firsts[i]` to `firsts[i + 1]`.
+    `before` and `after` have the flags of all images, those of image i from `firsts[i]` to `firsts[i + 1]`. `rows` is
+    the number of rows.
     """
 
     bounds: Int64s
@@ -252,6 +253,7 @@ class Together(NamedTuple):
     before: Bytes
     after: Bytes
     has: Bytes
+    rows: int
 
 
 @kernel(leaf=True, inlined=True)
@@ -266,10 +268,9 @@ def spread_image(
     starts: Int32s,
     lengths: Int32s,
     row: Int,
-    rows: Int,
 ) -> Int:
     """Write where an image's values begin and how long they are; return the place behind, -1 if it is wrong."""
-    first, flags = of.bounds[table], of.firsts[image]
+    first, flags, rows = of.bounds[table], of.firsts[image], of.rows
     columns = of.bounds[table + 1] - first
     count = 0
     for column in range(columns):
@@ -313,7 +314,7 @@ def locate_together(data: Bytes, offsets: Int64s, table: Int32s, image: Int32s, 
     The arrays of `places` have an element for each place of the columns and each row, place by place, and come with
     nulls. There is no partial update among the rows.
     """
-    rows = len(table)
+    rows = of.rows
     for row in range(rows):
         at, end = offsets[row], offsets[row + 1]
         number, kind = table[row], image[row]
@@ -321,9 +322,9 @@ def locate_together(data: Bytes, offsets: Int64s, table: Int32s, image: Int32s, 
             return row
         if of.has[kind] & 1:
             old_starts, old_lengths = places.old_starts, places.old_lengths
-            at = spread_image(data, at, end, of.before, of, number, kind, old_starts, old_lengths, row, rows)
+            at = spread_image(data, at, end, of.before, of, number, kind, old_starts, old_lengths, row)
         if at >= 0 and of.has[kind] & 2:
-            at = spread_image(data, at, end, of.after, of, number, kind, places.starts, places.lengths, row, rows)
+            at = spread_image(data, at, end, of.after, of, number, kind, places.starts, places.lengths, row)
         if at != end:
             return row
     return rows
