@@ -7,7 +7,6 @@ rows, PostgreSQL's from a copy of a slot, in turn, into Spark's noop sink.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -22,7 +21,6 @@ from bench.workload import TRANSACTION, Workload
 from tailrace.connectors.binlog.log.dump import Dump
 from tailrace.process.runtime import THREADS
 from tailrace.sinks.console import NoopSink
-from tests.servers import debian
 from tests.servers.mysql import MARIADB_11, MYSQL_8, PASSWORD, USER, MySqlServer, Version
 
 BESIDE = tables.plain("beside")
@@ -128,7 +126,7 @@ class _Beside:
             checkpoint = self._folder / str(self._checkpoints)
             shutil.copytree(self._folder / "before", checkpoint)
             seconds = self._drain(checkpoint, self._rows)
-            copied = self._copy(file, begin)
+            copied = self._receive(file, begin)
             name = self._server.version.name
             self._say(
                 f"{name}: query {seconds:.2f} s, PostgreSQL's {beside:.2f} s, log copied {copied:.2f} s"
@@ -153,30 +151,12 @@ class _Beside:
             drained = drain.to_noop(self._spark, drain.options(self._workload, BESIDE.name, more))
         return self._expect(drained, self._rows)
 
-    def _copy(self, file: str, begin: int) -> float:
-        """Return the seconds in which the log with the rows is copied as it is: by MariaDB's program, which knows no
-        MySQL 8, or else from the socket to nowhere."""
-        if self._server.dialect == "mysql":
-            return self._receive(file, begin)
-        program, environment = debian.find("mariadb-binlog", ("mariadb-client", "mariadb-client-core"))
-        with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
-            login = ["--host=127.0.0.1", f"--port={self._server.port}", f"--user={USER}", f"--password={PASSWORD}"]
-            what = ["--read-from-remote-server", "--raw", "--to-last-log", f"--start-position={begin}", file]
-            began = time.monotonic()
-            done = subprocess.run(
-                [program, "--no-defaults", *login, f"--result-file={folder}/", *what],
-                env=environment, capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            seconds = time.monotonic() - began
-            if done.returncode:
-                raise RuntimeError(f"mysqlbinlog failed: {done.stderr.strip()}")
-        return seconds
-
     def _receive(self, file: str, begin: int) -> float:
+        """Return the seconds in which a session takes the log with the rows and throws it away."""
         _, end = self._end()
         with self._server.connect() as session, closing(THREADS.bell()) as bell:
             dump = Dump(session, bell, 10.0)
-            dump.prepare(is_mariadb=False)
+            dump.prepare(is_mariadb=self._server.dialect == "mariadb")
             began = time.monotonic()
             dump.begin(85745, file, begin)
             # heads of packets and two events that the server makes up come beside the log

@@ -10,6 +10,7 @@ from typing import Any
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.snapshot.tasks import ReadTask, SnapshotTask
+from tests.simulation.binlog import BinlogHistory
 from tests.simulation.changetables import TablesHistory
 from tests.simulation.course import Told
 from tests.simulation.history import History
@@ -217,5 +218,6 @@ KINDS: dict[str, Callable[[int], Told]] = {
     "mongodb-signalling": SignallingHistory,
     "mongodb-tailing": TailingHistory,
     "changetables": TablesHistory,
+    "binlog": BinlogHistory,
 }
 """The kinds of histories by their names on the command line."""

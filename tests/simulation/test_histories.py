@@ -32,7 +32,7 @@ class Share:
 
 
 DAY = {
-    "postgres": Share(800, 200, 2, 20, (-1.0, 0.1)),
+    "postgres": Share(700, 140, 2, 20, (-1.0, 0.1)),
     "postgres-halves": Share(100, 100, 2, 20),
     "postgres-promoted": Share(80, 80, 4, 5, (0.0, 0.9)),
     "postgres-failover": Share(120, 120, 1.2, 10, (0.0, 0.9)),
@@ -48,6 +48,7 @@ DAY = {
     "mongodb-signalling": Share(25, 25),
     "mongodb-tailing": Share(25, 25),
     "changetables": Share(170, 85, 2, 20, (-1.0, 0.5)),
+    "binlog": Share(100, 50, 2, 20, (-1.0, 0.5)),
 }
 
 

@@ -412,3 +412,36 @@ def test_a_set_of_mariadb_has_the_last_of_each_domain() -> None:
     assert str(found) == "0-9-6,2-7-3"
     assert found.contains(MariadbGtids("0-1-5"))
     assert not found.contains(MariadbGtids("1-1-1"))
+
+
+def test_a_server_that_takes_over_in_the_middle_of_a_transaction_repeats_nothing() -> None:
+    """Its files are others: a transaction that was read whole may lie behind the first one that was not."""
+    before = BinlogPosition("binlog.000009", 900, 0, 1, gtids=f"{SOURCE}:1:3", gtid=f"{SOURCE}:2", server="a", mark=7)
+    log = Log()
+    log.transaction(1, 10)
+    log.add(4, struct.pack("<Q", 4) + b"binlog.000002")
+    log.at = 4
+    log.transaction(2, 20, 21)
+    log.transaction(3, 30)
+    log.transaction(4, 40)
+    indexer = Indexer(before, Tables(), False)
+    indexer.reset(before, True, "b")
+    rotate = struct.pack("<IBIIIH", 0, 4, 1, 19 + 8 + 13 + 4, 0, 0x20) + struct.pack("<Q", 4) + b"binlog.000001"
+    log.buffer[:0], shift = rotate + zlib.crc32(rotate).to_bytes(4, "little"), len(rotate) + 4
+    log.spans = [(0, shift), *((low + shift, high + shift) for low, high in log.spans)]
+    first = 9
+    indexer.add(log.buffer, log.spans[:first])
+    assert indexer.step() is None
+
+    indexer.add(log.buffer, log.spans[first:13])
+    step = indexer.step()
+    assert step is not None
+    indexer.keep(step)
+    assert values(step.run) == [21]
+
+    # the same server again: the third was read on the one before
+    indexer.reset(indexer.position, False, "b")
+    indexer.add(log.buffer, [log.spans[1], *log.spans[first - 1 :]])
+    step = indexer.step()
+    assert step is not None
+    assert values(step.run) == [40]

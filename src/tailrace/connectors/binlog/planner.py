@@ -189,10 +189,11 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
     def first(self) -> BinlogOffset:
         """Return the offset of a new query: the end of the log, and the tables as they are there."""
         session = self._connect()
-        refuse_prepared(session)
         before = initial_state(session, self._config)
         for _ in range(_TRIES):
             position = identify(session).position()
+            # behind the position: one that is prepared now would be committed without its rows
+            refuse_prepared(session)
             behind = initial_state(session, self._config)
             if before == behind:
                 return BinlogOffset(position, schemas=behind.to_text())

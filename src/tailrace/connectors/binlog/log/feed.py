@@ -101,7 +101,7 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
         # the newest place that the session's server has said to have, and that all events up to it have been kept
         self.head = self._read = (self.start.epoch, number_of(self.start.file), self.start.end)
         self.epoch = self.start.epoch
-        # the end of the log of the server that the first session has found
+        # the end of the log that the first session with the present server has found
         self.first_head = self.start
         self._sent = 0
         self._is_behind = False
@@ -120,7 +120,7 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
             raise
         self._dump = dump
         place = self.epoch, number_of(identity.file), identity.end
-        if self.first_head is self.start:
+        if self.first_head is self.start or self.first_head.epoch != self.epoch:
             self.first_head = replace(identity.position(), epoch=self.epoch)
         self.head = max(self.head, place)
 

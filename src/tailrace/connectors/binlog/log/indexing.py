@@ -48,6 +48,8 @@ HELD_BYTES = 8 << 20
 """The most bytes of rows of a transaction that wait for its end."""
 PREPARED_BYTES = 32 << 20
 """The most bytes in memory of rows of XA transactions that are not committed; further ones are in temporary files."""
+FULL = 1 << 62
+"""More bytes than any that wait: nothing is read."""
 
 _CONTROL = re.compile(
     rb"\s*(?:/\*.*?\*/\s*)*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE\s+SAVEPOINT|ROLLBACK\s+TO|XA\s+\w+)\b(.*)",
@@ -289,7 +291,13 @@ class Indexer:
         self._epoch = position.epoch + by_id
         self._position = position
         self._is_checked = by_id
-        self._passed = self._set(position.gtids) if by_id else None
+        # A server that has taken over may have transactions that were read before behind places that are read now. The
+        # sets of MySQL tell them by their ids; those of MariaDB, the last of each domain, only where the dump begins.
+        has_passed = by_id or (self._epoch > 0 and not self._is_mariadb)
+        self._passed = self._set(position.gtids) if has_passed and position.gtids else None
+        self._has_new = not by_id
+        # the transaction that was read in part on the server before, until it is over
+        self._awaited = position.gtid if by_id else ""
         origin = position.resumes
         self._executed = self._set(origin.gtids)
         self._format = Format()
@@ -344,8 +352,8 @@ class Indexer:
 
     @property
     def waiting(self) -> int:
-        """Bytes of whole transactions that no run has yet; a part of them for one whose rows come out of files."""
-        return self._done_bytes if self._replay is None else HELD_BYTES
+        """Bytes of whole transactions that no run has yet; `FULL` while one is delivered a part at a time."""
+        return self._done_bytes if self._replay is None else FULL
 
     def keep(self, step: IndexedStep) -> None:
         self._tables.keep()
@@ -495,10 +503,10 @@ class Indexer:
         )  # fmt: skip
         self._check(one)
         position, key = self._position, (self._epoch, number_of(self._file), header.start)
-        if self._passed is None:
+        if not self._by_id:
             one.is_passed = key < position.key[:3] or (key == position.key[:3] and position.consumed is None)
-        else:
-            one.is_passed = bool(found.source) and self._passed.has(found.source, found.number)
+        if self._passed is not None and found.source:
+            one.is_passed |= self._passed.has(found.source, found.number)
         one.is_left_out = bool(found.source and self._takes is not None and not self._takes(found.source))
         return one
 
@@ -556,6 +564,8 @@ class Indexer:
         one.end = self._at
         if one.source >= 0:
             self._executed.add(self._names[one.source], one.number)
+            if self._awaited == f"{self._names[one.source]}{self._separator}{one.number}":
+                self._awaited = ""
         one.held = min(
             (each.origin for each in self._prepared.values()),
             key=lambda of: (number_of(of.file), of.start),
@@ -565,6 +575,7 @@ class Indexer:
             # what the position does not know yet: the prepared transactions are collected again
             self._held_before = one.held
             return
+        self._has_new = True
         self._done.append(one)
         self._done_bytes += one.size
 
@@ -855,7 +866,7 @@ class Indexer:
     def _idle(self, file: str, position: int) -> None:
         one = _Transaction(self._name(file), position - 1, 0, -1, 0, self._last_us, 0)
         key = (self._epoch, number_of(file), position - 1)
-        if not self._by_id and key <= self._position.key[:3]:
+        if self._awaited or not self._has_new or (not self._by_id and key <= self._position.key[:3]):
             return
         one.end = position
         one.held = self._held_before

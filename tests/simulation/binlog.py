@@ -1,0 +1,270 @@
+"""Histories of a query over the binary log of MySQL or MariaDB: writers, XA transactions, files that are left and
+forgotten, servers that take over, and random faults.
+
+Checked: each topic gets the committed changes in the order of the log, once; the position is lost only if the server
+has forgotten needed files, or if a batch was planned on a server that is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tailrace.connectors.binlog.log import feed, indexing
+from tailrace.connectors.binlog.log.position import BinlogPosition
+from tailrace.connectors.binlog.offset import BinlogOffset
+from tailrace.connectors.binlog.planner import BinlogPlanner, Environment
+from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, SpoolFailed
+from tailrace.log import spool
+from tailrace.log.contracts import Offset
+from tailrace.log.control_tasks import BoundaryTask
+from tailrace.log.rows.segment import Segment
+from tailrace.log.rows.tasks import LogTask
+from tests.simulation.course import TURNS, Course, configured
+from tests.simulation.disk import Disk
+from tests.simulation.mutants import replaced
+from tests.simulation.mysqld import SOURCES, Odds, Server, Session
+from tests.simulation.spark import Batch, Checkpoint, Row
+from tests.simulation.world import Process
+
+TRANSACTIONS = "transactions"
+"""The topic of transaction markers."""
+
+
+@dataclass
+class Faults:
+    """The faults of a history, as probabilities."""
+
+    kill: float
+    fail_over: float
+    purge: float
+    disk: float
+
+    @classmethod
+    def drawn(cls, rng: Random, has_ids: bool) -> Faults:
+        return cls(
+            kill=rng.choice([0.0, 0.01, 0.04]),
+            fail_over=rng.choice([0.0, 0.0, 0.02]) if has_ids else 0.0,
+            purge=rng.choice([0.0, 0.0, 0.05]),
+            disk=rng.choice([0.0, 0.0, 0.2, 0.6]),
+        )
+
+
+class BinlogHistory(Course[Checkpoint]):
+    """A history, drawn from its seed."""
+
+    expected = (ConnectionFailed, SpoolFailed)
+    persistence = 0.4
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, Checkpoint())
+        rng = self.rng
+        self.is_mariadb = rng.random() < 0.4
+        has_gtids = self.is_mariadb or rng.random() < 0.7
+        self.faults = Faults.drawn(rng, has_gtids)
+        odds = Odds(
+            fails=rng.choice([0.0, 0.002, 0.02]),
+            drops=rng.choice([0.0, 0.0, 0.01, 0.05]),
+            act=rng.choice([0.2, 0.5, 0.9]),
+            rotates=rng.choice([0.0, 0.02, 0.1]),
+            prepares=rng.choice([0.0, 0.0, 0.3]),
+        )
+        self.interruption = rng.choice([0.0, 0.05, 0.2])
+        self.server = Server(rng, odds, lambda: self.world.now, is_mariadb=self.is_mariadb, has_gtids=has_gtids)
+        self.config, self.settings = configured("mariadb" if self.is_mariadb else "mysql", self._options())
+        self.begins: int | None = None
+        """The number of transactions before the query's first position."""
+        self.present = 0
+        self.turns = TURNS
+        for _ in range(rng.choice([0, 5, 30])):
+            self.server.act()
+        self._limits = rng.choice([(1 << 27, 1 << 29), (1, 1 << 29), (300, 3000)])
+        self._sizes = rng.choice([(8 << 20, 32 << 20, 4 << 20), (60, 0, 200), (60, 100, 1)])
+
+    def _options(self) -> dict[str, str]:
+        rng = self.rng
+        found = {
+            "database.hostname": "h", "database.user": "u", "database.password": "p", "topic.prefix": "s",
+            "table.exclude.list": "d[.]left", "snapshot.mode": "no_data", "include.schema.changes": "false",
+            "event.order.segments": rng.choice(["1", "3"]), "event.order": rng.choice(["key", "topic"]),
+            "retriable.restart.connector.wait.ms": rng.choice(["200", "10000"]),
+            "errors.max.retries": rng.choice(["-1", "-1", "3"]),
+        }  # fmt: skip
+        if rng.random() < 0.5:
+            found["max.queue.size.in.bytes"] = str(rng.choice([1, 300, 3000]))
+        if rng.random() < 0.3:
+            found["provide.transaction.metadata"] = "true"
+        return found
+
+    def around(self) -> ExitStack:
+        """Patch limits and sizes to be small."""
+        stack = ExitStack()
+        stack.enter_context(Disk(self.rng, lambda: self.faults.disk))
+        memory, disk = self._limits
+        held, prepared, run = self._sizes
+        for owner, name, value in (
+            (feed, "MEMORY_LIMIT", memory),
+            (feed, "DISK_LIMIT", disk),
+            (feed, "RUN_BYTES", run),
+            (indexing, "HELD_BYTES", held),
+            (indexing, "PREPARED_BYTES", prepared),
+            (indexing, "Spill", spool.Spill),
+        ):
+            stack.enter_context(replaced(owner, name, value))
+        return stack
+
+    # --- actions ---
+
+    def act(self) -> None:
+        rng, server, faults = self.rng, self.server, self.faults
+        if rng.random() < server.odds.act:
+            server.act()
+        if rng.random() < faults.purge:
+            server.purge(rng.randint(0, len(server.files.contents)))
+        if server.generation == 0 and rng.random() < faults.fail_over and not server.prepared:
+            server.fail_over()
+        if rng.random() < faults.kill:
+            self.end()
+
+    def calm(self) -> None:
+        odds = self.server.odds
+        self.faults.disk = odds.fails = odds.drops = 0.0
+        for xid in [*self.server.prepared]:
+            self.server.decide(xid, is_commit=True)
+
+    def calm_act(self) -> None:
+        return
+
+    def planner(self, process: Process) -> BinlogPlanner:
+        def connect(config: Any, *, dump: bool = False, limited: bool = True) -> Any:
+            process.step()
+            if self.rng.random() < self.server.odds.fails:
+                raise ConnectionFailed("The server cannot be reached.", "Start again.")
+            return Session(self.server, process)
+
+        return BinlogPlanner(self.config, self.settings, Environment(connect, process))
+
+    def meaning(self) -> Rows:
+        return Rows()
+
+    def note_present(self) -> None:
+        self.present = len(self.server.history)
+
+    def is_expected(self, failure: BaseException) -> bool:
+        is_waiting = isinstance(failure, PrerequisiteError) and "XA transactions are prepared" in failure.message
+        return is_waiting or super().is_expected(failure)
+
+    # --- checks ---
+
+    def _position(self) -> BinlogPosition | None:
+        """Return the position that Spark has committed; before the first commit, the planned one."""
+        offsets = self.checkpoint.offsets
+        found = offsets[max(0, self.checkpoint.commits - 1)] if offsets else None
+        return None if found is None else BinlogOffset.from_json(json.loads(found)).log
+
+    def _expected(self, upto: int) -> dict[str, list[Row]]:
+        """Return the rows that each topic must get from the first `upto` transactions."""
+        found: dict[str, list[Row]] = {}
+        for one in self.server.history[self.begins or 0 : upto]:
+            for name, *row in one.changes:
+                if name != "left":
+                    found.setdefault(f"d.{name}", []).append(tuple(row))
+        return found
+
+    def _begun(self, offset: BinlogOffset) -> int:
+        """Return the number of transactions before a position between two."""
+        at = offset.log
+        names = [f"{number + 1}@h{number}:3306" if self.is_mariadb else SOURCES[number] for number in (0, 1)]
+        files = self.server.files_of[names.index(at.server)]
+        key = int(at.file.rpartition(".")[2]) - 1, at.end
+        return sum((file, end) <= key for file, _, end in files.places.values())
+
+    def check(self, batch: int) -> None:
+        if self.begins is None:
+            self.begins = self._begun(BinlogOffset.from_json(json.loads(self.checkpoint.offsets[0])))
+        expected = self._expected(len(self.server.history))
+        for topic, rows in self.checkpoint.sink[batch].items():
+            if topic == TRANSACTIONS:
+                continue
+            first = self.delivered.get(topic, 0)
+            self.delivered[topic] = first + len(rows)
+            wanted = expected.get(topic, [])[first : first + len(rows)]
+            assert rows == wanted, f"{topic}: {rows} where {wanted} come next"
+
+    def is_delivered(self) -> bool:
+        if self.is_lost:
+            return True
+        if self.checkpoint.committed() is None:
+            return False
+        expected = self._expected(len(self.server.history))
+        return all(self.delivered.get(topic, 0) == len(rows) for topic, rows in expected.items())
+
+    def check_present(self) -> None:
+        for topic, rows in self._expected(self.present).items():
+            assert self.delivered.get(topic, 0) >= len(rows), f"{topic}: an AvailableNow query leaves out rows"
+
+    def check_lost(self, failure: PositionLost) -> None:
+        position, server = self._position(), self.server
+        assert position is not None, f"there is no position: {failure}"
+        if "was planned on the server" in failure.message:
+            assert server.generation, f"no server has taken over: {failure}"
+            return
+        if "was prepared before the place where reading began" in failure.message:
+            # committed between the look at the log's end and that at prepared transactions
+            first = BinlogOffset.from_json(json.loads(self.checkpoint.offsets[0])).log
+            assert first.start == first.end - 1, f"the transaction was read before: {failure}"
+            return
+        if "without ids of transactions" in failure.message:
+            # a server on which nothing was executed yet has no ids either
+            assert server.generation, f"no server has taken over: {failure}"
+            assert not position.gtids, f"there are ids: {failure}"
+            return
+        begins = position.resumes
+        is_here = position.server == "" or position.epoch == server.generation
+        file = int(begins.file.rpartition(".")[2]) - 1
+        gone = file < server.files.first if is_here else bool(server.files.first)
+        assert gone or server.files.first, f"the position is not lost: {failure}"
+
+
+class Rows:
+    """Interprets the planner's offsets and tasks. A row is a change: operation, id, number; or a transaction marker."""
+
+    def check(self, start: Offset, end: Offset) -> None:
+        before, after = BinlogOffset.from_json(start).log, BinlogOffset.from_json(end).log
+        assert not after.is_before(before), "a planned position goes back"
+
+    def rows(self, tasks: Sequence[Any]) -> Batch:
+        found: dict[str, list[tuple[Row, Row]]] = {}
+        markers: list[Row] = []
+        for task in tasks:
+            if isinstance(task, BoundaryTask):
+                markers += [(one.xid, one.counts is None, one.ordinal) for one in task.boundaries]
+                continue
+            assert isinstance(task, LogTask), f"an unknown task: {task}"
+            for segment in task.segments:
+                assert isinstance(segment, Segment)
+                of, transactions = segment.by_row, segment.transactions
+                rows = [
+                    ((*transactions.key(int(of.transaction[place])), int(of.ordinal[place])), _row(segment, place))
+                    for place in range(len(segment))
+                ]
+                assert rows == sorted(rows), "a task has rows out of order"
+                found.setdefault(f"d.{segment.table.id.table}", []).extend(rows)
+        batch = {topic: [row for _, row in sorted(rows)] for topic, rows in found.items()}
+        return batch | ({TRANSACTIONS: markers} if markers else {})
+
+    def again(self, kept: Batch, rows: Batch) -> Batch:
+        assert kept == rows, "a batch that is read again is another one"
+        return kept
+
+
+def _row(segment: Segment[Any, Any], place: int) -> Row:
+    message = segment.data[segment.offsets[place] : segment.offsets[place + 1]].tobytes()
+    op = chr(segment.by_row.images[segment.by_row.image[place]].op)
+    id_, number = struct.unpack("<II", message[-8:])
+    return op, id_, number

@@ -1,0 +1,36 @@
+"""Histories of a query over the binary log of MySQL and MariaDB."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation import seeds
+from tests.simulation.binlog import BinlogHistory
+
+HISTORIES = 600
+
+
+@pytest.mark.full
+def test_nothing_is_lost_in_the_first_histories() -> None:
+    totals = seeds.run("binlog", range(HISTORIES))
+    # enough has happened
+    assert totals.starts > 2 * HISTORIES
+    assert totals.changes > 20 * HISTORIES
+    assert 0 < totals.lost < HISTORIES // 3
+
+
+@pytest.mark.parametrize("seed", [19, 251, 571, 1016])
+def test_histories_that_have_found_something(seed: int) -> None:
+    """A transaction is prepared while the log's end is looked up; a server takes over within a transaction, before the
+    end of an AvailableNow query, or without having executed anything."""
+    seeds.run("binlog", [seed])
+
+
+def test_a_seed_is_one_history() -> None:
+    one, two = BinlogHistory(1), BinlogHistory(1)
+    one.run()
+    two.run()
+    assert one.counts() == two.counts()
+    assert one.world.turns == two.world.turns
+    assert one.checkpoint.sink == two.checkpoint.sink
+    assert one.checkpoint.commits
