@@ -211,7 +211,7 @@ class BinlogHistory(Course[Checkpoint]):
     def check_lost(self, failure: PositionLost) -> None:
         position, server = self._position(), self.server
         assert position is not None, f"there is no position: {failure}"
-        if "was planned on the server" in failure.message:
+        if "has to be read again from the server" in failure.message:
             assert server.generation, f"no server has taken over: {failure}"
             return
         if "was prepared before the place where reading began" in failure.message:
@@ -219,7 +219,7 @@ class BinlogHistory(Course[Checkpoint]):
             first = BinlogOffset.from_json(json.loads(self.checkpoint.offsets[0])).log
             assert first.start == first.end - 1, f"the transaction was read before: {failure}"
             return
-        if "without ids of transactions" in failure.message:
+        if "ids of transactions (GTIDs)" in failure.message:
             # a server on which nothing was executed yet has no ids either
             assert server.generation, f"no server has taken over: {failure}"
             assert not position.gtids, f"there are ids: {failure}"
