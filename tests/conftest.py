@@ -77,6 +77,7 @@ LONG = frozenset(
         "architecture/test_positions.py",
         "servers",
         "unit/changetables/test_faults.py",
+        "unit/changetables/test_windows.py",
         "unit/config/test_public_files.py",
         "unit/config/test_secrets.py",
         "unit/docs/test_messages.py",
@@ -86,6 +87,7 @@ LONG = frozenset(
         "unit/test_record.py",
         "unit/test_supply.py",
         "unit/test_wheel.py",
+        "unit/transforms/test_unwrap.py",
     }
 )
 """Further files and directories whose tests take seconds: they read all sources, or repeat a step for each fault."""
