@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -275,3 +276,15 @@ def test_typed_values(declared: str, text: str, expected: str) -> None:
     values = arrow(one, pa.array([text.encode()], pa.binary()))
     assert values.type == arrow_type(one)
     assert str(values.to_pylist()[0]) == expected
+
+
+def test_a_copy_never_shows_another_number() -> None:
+    """Events wrap as Debezium's do; a copy has decimals, or a number that cannot be converted where long is set."""
+    most = "18446744073709551615"
+    assert shown(plan("bigint unsigned"), most) == -1
+    assert shown(plan("bigint unsigned", row_copy="true", bigint_unsigned_handling_mode="long"), "7") == 7
+    assert shown(plan("bigint unsigned", row_copy="true", bigint_unsigned_handling_mode="long"), most) is LOST
+    copied = plan("bigint unsigned", row_copy="true")
+    assert arrow_type(copied) == pa.decimal128(20, 0)
+    values = arrow(copied, pa.array([most.encode()], pa.binary()))
+    assert values.to_pylist() == [Decimal(most)]

@@ -329,7 +329,7 @@ def _settle(draft: Draft) -> None:
     faults = list(converter_faults(values))
     draft.faults += faults
     if not faults:
-        values["binlog.values"] = rules_of_options(values)
+        values["binlog.values"] = rules_of_options(values, draft.given)
 
 
 def _table(dialect: Dialect) -> Options:

@@ -47,7 +47,11 @@ def _integer(kind: SqlType, settings: EventSettings) -> Conversion:
     if not kind.unsigned:
         return numbers.integer(bits)
     if kind.base == "bigint":
-        return numbers.wrapping() if rules(settings).wraps else decimals.fixed(0, 20)
+        known = rules(settings)
+        if settings.copies and known.wraps:
+            # a copy never shows another number
+            return numbers.integer(64) if known.wraps_copies else decimals.fixed(0, 20)
+        return numbers.wrapping() if known.wraps else decimals.fixed(0, 20)
     return numbers.integer({"smallint": 32, "int": 64}.get(kind.base, bits))
 
 

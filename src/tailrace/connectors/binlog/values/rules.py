@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class ValueRules:
     """- `wraps`: BIGINT UNSIGNED is an int64, else a decimal (bigint.unsigned.handling.mode).
+    - `wraps_copies`: it is an int64 in copies, too, because the option is set; larger values cannot be converted there.
     - `adjusts_years`: years below 100 are those of 1970 to 2069 (enable.time.adjuster).
     - `converters`: those that the configuration names.
     - `zero_dates`: what stands for dates without a month or a day: `null`, `epoch` or `error`; "": as in the reference
@@ -22,21 +23,25 @@ class ValueRules:
     """
 
     wraps: bool = True
+    wraps_copies: bool = False
     adjusts_years: bool = True
     converters: tuple[Converter, ...] = ()
     zero_dates: str = ""
 
 
-def rules_of_options(values: Mapping[str, Any]) -> ValueRules:
-    """Return the rules of a configuration without faults."""
+def rules_of_options(values: Mapping[str, Any], given: Collection[str]) -> ValueRules:
+    """Return the rules of a configuration without faults. `given` are the names of the options that are set."""
+    wraps = values[_UNSIGNED] == "long"
     return ValueRules(
-        values["bigint.unsigned.handling.mode"] == "long",
+        wraps,
+        wraps and _UNSIGNED in given,
         values["enable.time.adjuster"],
         converters(values),
         values["on.zero.date"] or "",
     )
 
 
+_UNSIGNED = "bigint.unsigned.handling.mode"
 _DEFAULT = ValueRules()
 
 
