@@ -120,8 +120,6 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
             raise
         self._dump = dump
         place = self.epoch, number_of(identity.file), identity.end
-        if self.first_head is self.start or self.first_head.epoch != self.epoch:
-            self.first_head = replace(identity.position(), epoch=self.epoch)
         self.head = max(self.head, place)
 
     def _begin(self, dump: Dump, identity: ServerIdentity, position: BinlogPosition) -> None:
@@ -142,9 +140,13 @@ class BinlogFeed(contracts.LogFeed[BinlogPosition, Committed, Rows]):
             raise faults.other_server(position, identity)
         origin = position.resumes
         dump.prepare(identity.is_mariadb)
+        epoch = position.epoch + by_id
+        # before the server, which tells others to take it for their target
+        if self.first_head is self.start or self.first_head.epoch != epoch:
+            self.first_head = replace(identity.position(), epoch=epoch)
         self.server = identity.uuid
         self.indexer.reset(position, by_id, identity.uuid)
-        self.epoch = position.epoch + by_id
+        self.epoch = epoch
         if not by_id:
             dump.begin(self.settings.server_id, origin.file, origin.start)
         elif identity.is_mariadb:
