@@ -9,7 +9,7 @@ import pytest
 
 from tailrace.connectors import source_status
 from tailrace.connectors.changetables.log.sessions import borrowed, close_idle
-from tailrace.errors import ConnectionFailed
+from tailrace.errors import ConnectionFailed, PrerequisiteError
 from tests.fix_capture import StillClock
 from tests.unit.changetables.driving import Query, batches_for_rows, brief  # noqa: F401
 from tests.unit.changetables.memory import MemoryDialect, Server, at
@@ -251,9 +251,11 @@ def test_tables_without_a_change_table_are_told(caplog: pytest.LogCaptureFixture
 
 
 def test_a_database_without_captured_tables_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "tailrace"):
+    with pytest.raises(PrerequisiteError, match=r"match no table of the database[.] There are: dbo[.]a"):
         Query(server(), table__include__list="dbo[.]other").drain()
-    assert "nothing is captured" in caplog.text
+    with caplog.at_level(logging.WARNING, "tailrace"):
+        Query(server(), table__include__list="dbo[.]other", no__table__handling__mode="warn").drain()
+    assert "match no table" in caplog.text
 
 
 def test_a_server_that_has_captured_nothing_is_read_from_its_start(caplog: pytest.LogCaptureFixture) -> None:
