@@ -279,6 +279,8 @@ class Author:
 
     def _typed(self, table: Table, column: Column) -> str:
         """Return the type of a column with what it is, as SHOW CREATE TABLE has it."""
+        if table.name == "none":
+            return "int"
         shown = self._rows(f"show create table {table}")[0][1]
         lines = [line.strip().rstrip(",") for line in shown.split("\n")]
         found = next((line for line in lines if line.startswith(f"`{column.name}` ")), "`none` int")
