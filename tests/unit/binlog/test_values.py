@@ -248,7 +248,7 @@ def test_dates_without_a_month_or_a_day_are_what_the_option_says(
     assert plan(dated, **more).schema.optional == (nullable or option == "null")
 
 
-def test_a_copy_has_nulls_for_zero_dates_unless_the_option_says_otherwise() -> None:
+def test_a_copy_allows_nulls_for_zero_dates_unless_the_option_says_otherwise() -> None:
     table = TableSchema(TableId("d", "d", "t"), (Column("a", "date", 0, nullable=False),), ())
     copy = replace(settings(), copy=True)
     assert plan_columns(table, copy)[0][0].schema.optional

@@ -142,7 +142,7 @@ def _log(dialect: Dialect) -> tuple[Option, ...]:
         Option("on.zero.date", Kind.TEXT,
                "Value for dates without a month or a day, such as `0000-00-00`: null, the epoch, or an error that "
                "`event.converting.failure.handling.mode` handles. Unset, events have null, or the epoch where null "
-               "is not allowed; tables and typed rows have null.",
+               "is not allowed; typed rows have null; in tables null is an error unless that mode is `warn`.",
                choices=("null", "epoch", "error")),
         Option("ddl.parser.type", Kind.TEXT, "Parser of statements.", "default", notice=_ONE_PARSER,
                aliases=("ddl.parser.mode",)),
