@@ -142,3 +142,16 @@ def test_a_missing_right_is_told(mysql: MySqlDatabase) -> None:
     finally:
         session.close()
         mysql.server.execute("drop user 'poor'@'%'")
+
+
+def test_the_password_of_a_program_is_that_of_the_moment(binlog_database: MySqlDatabase, tmp_path: Path) -> None:
+    options = binlog_database.options()
+    file = tmp_path / "password"
+    config = configured(binlog_database, database_password="", database_password_command=f"cat {file}")
+    file.write_text("wrong-one\n")
+    with pytest.raises(ConnectionFailed) as caught:
+        connect(config)
+    assert "database.password.command" in caught.value.remedy
+    assert "wrong-one" not in str(caught.value)
+    file.write_text(options["database.password"] + "\n")
+    connect(config).close()

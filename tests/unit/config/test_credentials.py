@@ -32,9 +32,12 @@ def of(**options: str) -> Credential:
     return Credential.of(parse("postgres", GIVEN | TLS | named))
 
 
-@pytest.mark.parametrize("connector", ["postgres", "sqlserver", "db2"])
+_PLACES = {"sqlserver": {"database.names": "d"}, "mysql": {}, "mariadb": {}}
+
+
+@pytest.mark.parametrize("connector", ["postgres", "sqlserver", "db2", "mysql", "mariadb"])
 def test_a_program_is_asked_at_every_login(connector: str, tmp_path: Path) -> None:
-    place = {"database.names": "d"} if connector == "sqlserver" else {"database.dbname": "d"}
+    place = _PLACES.get(connector, {"database.dbname": "d"})
     file = tmp_path / "of the day"
     given = {"database.hostname": "h", "database.user": "u", "topic.prefix": "p", **place}
     found = Credential.of(parse(connector, given | {"database.password.command": f"cat '{file}'"}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tailrace.config import connect, connector, processors, relational, signals
+from tailrace.config import connect, connector, credentials, processors, relational, signals
 from tailrace.config.connector import NO_JVM, Draft, Options
 from tailrace.config.option import Kind, Option, at_least, between
 from tailrace.connectors.binlog.dialect import MARIADB, MYSQL, Dialect
@@ -64,6 +64,7 @@ def _connection(dialect: Dialect) -> tuple[Option, ...]:
                f"{dialect.log_right}."),
         Option("database.password", Kind.SECRET,
                "Password of the user; best given as ${env:NAME} or ${file:PATH:KEY}."),
+        *credentials.options("database."),
         Option(
             "database.server.id", Kind.INTEGER,
             "Number of this replica, which no other replica of the server may have; unset: a random number.",
@@ -320,6 +321,7 @@ OWN = (
 
 def _settle(draft: Draft) -> None:
     values = draft.values
+    credentials.settle(draft)
     # the lists of databases are those that name the first part of a table
     for end in ("include.list", "exclude.list"):
         values[f"schema.{end}"] = values[f"database.{end}"]

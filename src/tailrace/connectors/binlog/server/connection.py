@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tailrace.config.credentials import Credential
 from tailrace.connectors import stores
 from tailrace.connectors.binlog.dialect import DIALECTS, MARIADB, MYSQL, Dialect
 from tailrace.connectors.binlog.server.errors import explain, number_of, text_of
@@ -58,9 +59,12 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
     It has run `database.initial.statements`, and then what each session sets. With `limited` a statement may take
     `database.query.timeout.ms`. With `dump` it is one that reads the log: without initial statements and without any
     limit. Raises ConnectionFailed when the server cannot be reached or refuses the login, and PrerequisiteError when
-    the user may not log in so, a store cannot be read, or an initial statement fails.
+    the user may not log in so, a store cannot be read, or an initial statement fails; and what Credential.password
+    raises.
     """
     import pymysql
+
+    password = Credential.of(config).password()
 
     dialect = dialect_of(config)
     # a socket without an answer for longer than the server may take has no server
@@ -72,7 +76,7 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
             host=config["database.hostname"],
             port=config["database.port"],
             user=config["database.user"],
-            password=config["database.password"] or "",
+            password=password,
             charset="utf8mb4",
             autocommit=True,
             connect_timeout=login,
@@ -83,7 +87,7 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
             **_tls(config, dialect),
         )
     except (pymysql.err.Error, OSError, EOFError) as error:
-        raise explain(error, config, dialect.tls_modes) from None
+        raise explain(error, config, dialect.tls_modes, password) from None
     session._read_timeout = session._write_timeout = patience
     try:
         _demand_dialect(session, dialect)
@@ -108,7 +112,7 @@ def connect(config: Mapping[str, Any], *, dump: bool = False, limited: bool = Tr
                     cursor.execute(f"SET SESSION net_{name}_timeout = {seconds}")
     except (pymysql.err.Error, OSError, EOFError) as error:
         session.close()
-        raise explain(error, config, dialect.tls_modes) from None
+        raise explain(error, config, dialect.tls_modes, password) from None
     except BaseException:
         session.close()
         raise

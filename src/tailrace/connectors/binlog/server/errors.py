@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
+from tailrace.config.credentials import Credential
 from tailrace.errors import (
     ConfigError,
     ConnectionFailed,
@@ -31,7 +32,7 @@ _LOGIN: Mapping[int, tuple[_Kind, str, str]] = {
     1044: (PrerequisiteError, "The user {user} may not use a database at {place}.", _RIGHTS),
     1045: (
         ConnectionFailed, "{place} refuses user or password of {user}, from this client's address.",
-        "Check database.user and database.password, and for which hosts the user exists.",
+        "Check database.user and {source}, and for which hosts the user exists.",
     ),
     1129: (
         ConnectionFailed, "{place} blocks this client after too many failed connections.",
@@ -49,7 +50,7 @@ _LOGIN: Mapping[int, tuple[_Kind, str, str]] = {
     ),
     1698: (
         ConnectionFailed, "{place} refuses the login of {user}.",
-        "Check database.user, database.password and the user's way to log in: a password.",
+        "Check database.user, {source} and the user's way to log in: a password.",
     ),
     1820: (PrerequisiteError, "The password of {user} has expired.", "ALTER USER … IDENTIFIED BY …"),
     1862: (PrerequisiteError, "The password of {user} has expired.", "ALTER USER … IDENTIFIED BY …"),
@@ -175,11 +176,12 @@ def text_of(error: Exception) -> str:
     return " ".join(str(text).split()).rstrip(".")
 
 
-def explain(error: Exception, config: Mapping[str, Any], modes: Mapping[str, str]) -> TailraceError:
-    """Return the error for a login that failed; `modes` are the dialect's words for TLS."""
+def explain(error: Exception, config: Mapping[str, Any], modes: Mapping[str, str], password: str = "") -> TailraceError:
+    """Return the error for a login that failed; `modes` are the dialect's words for TLS. It never shows `password`."""
     host, place = config["database.hostname"], f"{config['database.hostname']}:{config['database.port']}"
     words = {meaning: word for word, meaning in modes.items()}
-    names = {"place": place, "host": host, "user": config["database.user"]} | words
+    source = Credential.of(config).option
+    names = {"place": place, "host": host, "user": config["database.user"], "source": source} | words
     known = _LOGIN.get(number_of(error))
     if known is not None:
         kind, message, remedy = known
@@ -188,8 +190,7 @@ def explain(error: Exception, config: Mapping[str, Any], modes: Mapping[str, str
     for expression, message, remedy in _REACHING:
         if re.search(expression, text, re.IGNORECASE):
             return ConnectionFailed(message.format(**names), remedy.format(**names))
-    secret = config["database.password"]
-    shown = text.replace(secret, "***") if secret else text
+    shown = text.replace(password, "***") if password else text
     return ConnectionFailed(f"No connection to {place}: {shown}.", "Check the database.* options and the server's log.")
 
 
