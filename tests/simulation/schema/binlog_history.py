@@ -54,6 +54,7 @@ class BinlogHistory:
         self._metadata = self._dice.choice(("FULL", "FULL", "MINIMAL"))
         self.pipeline = Pipeline(self._dice, self.outcome.statements)
         self._excluded: set[str] = set()
+        self._more: dict[str, str] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -70,6 +71,7 @@ class BinlogHistory:
             "signal.data.collection": f"{database.name}.{SIGNALS}",
             "database.ssl.mode": "disabled" if database.server.dialect == "mysql" else "disable",
         }
+        source |= self._more
         if self._excluded:
             source["table.exclude.list"] = ",".join(name.replace(".", "\\.") for name in sorted(self._excluded))
         self.pipeline.configure(source)
@@ -135,6 +137,10 @@ class BinlogHistory:
             # that holds for all tables
             self.pipeline.set("unknown.values", "null")
             warnings.append("unknown.values; remedy: a snapshot (signal execute-snapshot)")
+        elif "event.converting.failure.handling.mode to warn" in text:
+            # a date of zeros, which the comparison takes for null
+            self._more["event.converting.failure.handling.mode"] = "warn"
+            self._configure()
         elif _LEFT_OUT.search(text):
             names = {next(one for one in found.groups() if one) for found in _LEFT_OUT.finditer(text)}
             if names <= self._excluded:
