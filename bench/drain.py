@@ -1,4 +1,4 @@
-"""One Spark query over a slot or a snapshot, from its start to its end, timed. Driver."""
+"""A Spark query over a slot or a snapshot, from its start to its end, timed. Driver."""
 
 from __future__ import annotations
 

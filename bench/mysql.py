@@ -65,7 +65,7 @@ def measure(
 
 
 class _Beside:
-    """One server with the rows, and PostgreSQL with the same ones."""
+    """A server with the rows, and PostgreSQL with the same ones."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One run of one case. `group` holds together a case and the baselines right before and after it.
+    """A run of one case. `group` holds together a case and the baselines right before and after it.
 
     Times are seconds, memory MiB. `other_cpu` is what processes that take no part used meanwhile; `steady_seconds`
     is None for a baseline; `log_bytes` is the size of the rows' messages in the log, 0 for a snapshot.

@@ -56,7 +56,7 @@ def server(kind: str) -> Iterator[Server]:
 
 
 class Workload:
-    """One database with the table `bench` and its slots. `execute` commits each statement at once."""
+    """A database with the table `bench` and its slots. `execute` commits each statement at once."""
 
     database = "bench"
 

@@ -1,4 +1,4 @@
-"""One client's connection: prelogin, login, then requests until it ends ([MS-TDS] 3.3.5)."""
+"""A client's connection: prelogin, login, then requests until it ends ([MS-TDS] 3.3.5)."""
 
 from __future__ import annotations
 

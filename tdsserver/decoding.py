@@ -27,7 +27,7 @@ _STRINGS = {0xE7: "nvarchar", 0xEF: "nchar", 0xA7: "varchar", 0xAF: "char", 0xA5
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a call. `output` is True if the client wants its value back."""
+    """A parameter of a call. `output` is True if the client wants its value back."""
 
     name: str
     type: SqlType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class SqlError(Exception):
-    """One error message of SQL Server: its number, severity (class), state and text."""
+    """An error message of SQL Server: its number, severity (class), state and text."""
 
     def __init__(self, number: int, text: str, severity: int = 16, state: int = 1) -> None:
         super().__init__(f"Msg {number}: {text}")

@@ -48,7 +48,7 @@ class CaptureColumn:
 
 @dataclass(slots=True)
 class CaptureInstance:
-    """One row of cdc.change_tables with its columns; `table_id` is the change table's object id."""
+    """A row of cdc.change_tables with its columns; `table_id` is the change table's object id."""
 
     name: str
     table_id: int
@@ -68,7 +68,7 @@ class CaptureInstance:
 
 @dataclass(slots=True)
 class DdlEntry:
-    """One row of cdc.ddl_history."""
+    """A row of cdc.ddl_history."""
 
     source_id: int
     table_id: int

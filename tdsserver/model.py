@@ -85,7 +85,7 @@ class Table:
 
 @dataclass(slots=True)
 class Database:
-    """One database. Its tables live in DuckDB's attached database d<id>."""
+    """A database. Its tables live in DuckDB's attached database d<id>."""
 
     id: int
     name: str

@@ -46,7 +46,7 @@ _CONVERSIONS = {"CAST": False, "TRY_CAST": True, "CONVERT": False, "TRY_CONVERT"
 
 
 class Parser:
-    """One batch, read from left to right. Every method raises SqlError 102 on what it cannot read."""
+    """A batch, read from left to right. Every method raises SqlError 102 on what it cannot read."""
 
     def __init__(self, sql: str) -> None:
         self.sql = sql

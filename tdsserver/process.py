@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class TestServer:
-    """One server process; a context manager.
+    """A server process; a context manager.
 
     `encryption`: off, optional or required, with a `certificate`; `zone`: minutes east of UTC of the server's clock;
     `trace`: a file that every request and every error is written to.
@@ -201,7 +201,7 @@ class TestDatabase:
 
 
 class TestSession:
-    """One session in which statements are run one after the other; a context manager."""
+    """A session in which statements are run one after the other; a context manager."""
 
     __test__ = False
 

@@ -13,7 +13,7 @@ from tdsserver.syntax import Expr, Name
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column that a source offers: its name, type, and DuckDB's name for it."""
+    """A column that a source offers: its name, type, and DuckDB's name for it."""
 
     name: str
     type: SqlType
@@ -22,7 +22,7 @@ class Field:
 
 @dataclass(slots=True)
 class Relation:
-    """One source in FROM. `names`: the last parts by which columns may be qualified."""
+    """A source in FROM. `names`: the last parts by which columns may be qualified."""
 
     alias: str
     names: tuple[str, ...]

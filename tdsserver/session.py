@@ -1,4 +1,4 @@
-"""One session: its settings, its rights, its transaction and the results of its statements."""
+"""A session: its settings, its rights, its transaction and the results of its statements."""
 
 from __future__ import annotations
 

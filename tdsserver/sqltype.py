@@ -109,7 +109,7 @@ SERVER_COLLATION = "SQL_Latin1_General_CP1_CI_AS"
 
 @dataclass(frozen=True, slots=True)
 class SqlType:
-    """One type with its parameters. `length` is in characters or bytes, MAX for (max); `name` is in lower case."""
+    """A type with its parameters. `length` is in characters or bytes, MAX for (max); `name` is in lower case."""
 
     name: str
     length: int = 0

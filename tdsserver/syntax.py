@@ -144,7 +144,7 @@ class Order:
 
 @dataclass(slots=True)
 class Item:
-    """One item of a select list; `variable` is the variable that it is assigned to."""
+    """An item of a select list; `variable` is the variable that it is assigned to."""
 
     expression: Expr
     alias: str | None

@@ -29,7 +29,7 @@ Rows = Iterator[Sequence[object]]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One view: its columns, and the function that yields its rows in storage form."""
+    """A view: its columns, and the function that yields its rows in storage form."""
 
     columns: Columns
     rows: Callable[[Instance, Database], Rows]

@@ -17,7 +17,7 @@ class Closed(Exception):
 
 
 class Transport:
-    """One connection, with its messages in both directions. `secure` wraps the socket in TLS, `plain` unwraps it."""
+    """A connection, with its messages in both directions. `secure` wraps the socket in TLS, `plain` unwraps it."""
 
     def __init__(self, client: socket.socket) -> None:
         self._client = client

@@ -24,7 +24,7 @@ from tests.fix_postgres import Database
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One record. `key` and `value` are the parsed JSON, None if the record has none; `row` is the row for Spark."""
+    """A record. `key` and `value` are the parsed JSON, None if the record has none; `row` is the row for Spark."""
 
     key: Any
     value: Any
@@ -106,7 +106,7 @@ def dispatch_clock(monkeypatch: pytest.MonkeyPatch) -> StillClock:
 
 
 class Capture:
-    """One query over `database`, with the names of the documents: server PostgreSQL_server, in the format of 1.7."""
+    """A query over `database`, with the names of the documents: server PostgreSQL_server, in the format of 1.7."""
 
     def __init__(self, database: Database, **options: str) -> None:
         names = {"database.server.name": "PostgreSQL_server", "slot.name": f"slot_{database.name}"[:60]}

@@ -25,7 +25,7 @@ BEGIN, END = "<!-- behaviours: begin -->", "<!-- behaviours: end -->"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One page of documentation: its number, its subject, its lines by id; behaviours.toml explains `wire` and
+    """A page of documentation: its number, its subject, its lines by id; behaviours.toml explains `wire` and
     `missing`."""
 
     number: str

@@ -17,7 +17,7 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One record. `op` is c, u, d, t or r, and z for the tombstone after a delete.
+    """A record. `op` is c, u, d, t or r, and z for the tombstone after a delete.
 
     `key` is the text of the key's values, `row` the row afterwards, `lsn` and `transaction` the change's place in the
     log (0 in a tombstone, which does not show it). `incremental` is True for rows of an incremental snapshot. With

@@ -131,7 +131,7 @@ class Program(Capture):
 
 
 class Db2:
-    """One database with tables in capture mode."""
+    """A database with tables in capture mode."""
 
     connector = "db2"
 

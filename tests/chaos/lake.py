@@ -73,7 +73,7 @@ class Stuck(Exception):
 
 
 class LakeMachine:
-    """One pipeline into tables of one mode, as a context manager. `run` does everything."""
+    """A pipeline into tables of one mode, as a context manager. `run` does everything."""
 
     def __init__(self, options: Options) -> None:
         self.options = options

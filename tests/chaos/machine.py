@@ -81,7 +81,7 @@ class Round:
 
 
 class Machine:
-    """One pipeline from a source, killed repeatedly, as a context manager."""
+    """A pipeline from a source, killed repeatedly, as a context manager."""
 
     def __init__(self, options: Options) -> None:
         self.options = options

@@ -76,7 +76,7 @@ class TdsSession:
 
 
 class SqlServer:
-    """One database with change data capture."""
+    """A database with change data capture."""
 
     connector = "sqlserver"
 

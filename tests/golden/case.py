@@ -28,7 +28,7 @@ _VERSION = re.compile(r'"(?:iodebezium)?version":"(\d+\.\d+\.\d+\.\w+)"')
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case. `name` is folder/case, as in `postgres/tutorial`; `database` is the kind of database."""
+    """A case. `name` is folder/case, as in `postgres/tutorial`; `database` is the kind of database."""
 
     name: str
     path: Path

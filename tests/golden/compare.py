@@ -27,7 +27,7 @@ KEYS = (".key", ".headers.__debezium.newkey", ".headers.__debezium.oldkey")
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a comparison needs beside the records.
+    """The facts that a comparison needs beside the records.
 
     A table of more than `chunk_rows` rows may have its snapshot rows in another order (0: no table may). `heartbeats`
     and `notifications` name topics, as in Normaliser. `normaliser` makes a normaliser for another database than

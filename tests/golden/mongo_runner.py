@@ -125,7 +125,7 @@ def _as_far(expected: list[Record], got: list[Record]) -> list[Record]:
 
 
 class _Play:
-    """One running case."""
+    """A running case."""
 
     def __init__(self, stream: Stream, writer: Writer) -> None:
         self._stream = stream

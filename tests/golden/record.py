@@ -26,7 +26,7 @@ PLACES = ("partition", "timestamp")
 
 @dataclass(slots=True)
 class Record:
-    """One record with its parts parsed by `wire`; a tombstone's value is the JSON null.
+    """A record with its parts parsed by `wire`; a tombstone's value is the JSON null.
 
     `partition` and `timestamp` are null if the record sets none, and in recordings that do not show them.
     """

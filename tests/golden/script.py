@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One SQL statement, without its semicolon. `data` holds the lines that follow a COPY from stdin."""
+    """An SQL statement, without its semicolon. `data` holds the lines that follow a COPY from stdin."""
 
     text: str
     data: str | None = None

@@ -11,7 +11,7 @@ _TOKEN = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"|[{}\[\]:,]|-?\d[\d.eE+\-]*|true
 
 
 class Text(str):
-    """One scalar as its JSON text: `"a"`, `1.50`, `null`."""
+    """A scalar as its JSON text: `"a"`, `1.50`, `null`."""
 
     __slots__ = ()
 

@@ -165,7 +165,7 @@ SECOND = [
 
 
 def test_it_may_die_behind_any_commit(spark: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One table is altered, with another key in the middle of a batch, beside another table: each is written once."""
+    """A table is altered, with another key in the middle of a batch, beside another table: each is written once."""
     lake, crashes = Lake(spark, path), Crashes(monkeypatch, path)
     # One of the batches, by the day, in a run that is not full.
     few = datetime.date.today().toordinal() % 2

@@ -52,7 +52,7 @@ class Schemas:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record as a sink gets it."""
+    """A record as a sink gets it."""
 
     key: bytes | None
     value: bytes | None

@@ -23,7 +23,7 @@ Row = dict[str, Verbatim]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One record: serialised key, value and headers, and the `op` of the row schema."""
+    """A record: serialised key, value and headers, and the `op` of the row schema."""
 
     op: str
     key: bytes | None

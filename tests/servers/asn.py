@@ -31,7 +31,7 @@ from typing import Any
 
 
 class Session:
-    """One connection of the tests' own, through IBM's driver; statements commit by themselves outside of `together`."""
+    """A connection of the tests' own, through IBM's driver; statements commit by themselves outside of `together`."""
 
     def __init__(self, dsn: str) -> None:
         # Where the driver is not installed, tests of it are skipped: importing this must not fail.
@@ -88,7 +88,7 @@ def quoted(*parts: str) -> str:
 
 @dataclass(slots=True)
 class Registration:
-    """One row of IBMSNAP_REGISTER and how its CD table is made. `columns` are those that are captured."""
+    """A row of IBMSNAP_REGISTER and how its CD table is made. `columns` are those that are captured."""
 
     schema: str
     table: str
@@ -295,12 +295,12 @@ class Capture:
             thread.join()
 
     def run(self, *statements: str) -> bytes:
-        """One transaction, and the program's work on it; returns the LSN of the commit."""
+        """Run a transaction, and the program's work on it. Return the LSN of the commit."""
         self.execute(*statements)
         return self.capture()
 
     def newest(self) -> bytes | None:
-        """How far the program has read the log, whoever runs it meanwhile; None before it has begun."""
+        """Return the position up to which the program has read the log; None before it has begun."""
         with self._lock:
             ((position,),) = self.session.rows(
                 f"SELECT MAX(SYNCHPOINT) FROM {quoted(self.control, 'IBMSNAP_REGISTER')}"
@@ -346,7 +346,7 @@ class Capture:
         return [*self._pending, *((number, now) for (number,) in numbers)], last
 
     def _unit(self, until: int, now: str) -> None:
-        """One unit of work: its changes in the CD tables, its row of UOW, and the synch points of its tables."""
+        """A unit of work: its changes in the CD tables, its row of UOW, and the synch points of its tables."""
         session = self.session
         noted: list[tuple[int, int, str, Registration]] = []
         for made in self.registered.values():

@@ -38,7 +38,7 @@ def fetch(seconds: float = 300) -> list[Path]:
 
 
 class Derby:
-    """One server on a free port of 127.0.0.1; a context manager. Databases are below a directory of its own.
+    """A server on a free port of 127.0.0.1; a context manager. Databases are below a directory of its own.
 
     With `durable`, what was committed outlives `halt`. With `keys`, a PKCS12 file whose password is that of
     `tests.servers.certificates`, it speaks TLS alone. With `guarded`, whoever is not `user` may do what was granted to

@@ -13,7 +13,7 @@ from psycopg import sql
 
 _TEMPLATE = "template_of_tests"
 _MOST_USES = 25
-"""How often a database is used: what its catalogs have forgotten still lies in their files."""
+"""The number of uses of a database: what its catalogs have forgotten still lies in their files."""
 
 _CATALOGS = (
     "select relname from pg_class where relnamespace = 'pg_catalog'::regnamespace and relkind = 'r' "

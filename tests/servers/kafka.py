@@ -35,7 +35,7 @@ SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What a broker shows and asks for: a PEM file with certificate and key, and one user for all mechanisms."""
+    """A broker's identity and login: a PEM file with certificate and key, and one user for all mechanisms."""
 
     certificate: Path
     user: str
@@ -43,7 +43,7 @@ class Security:
 
 
 class Broker:
-    """One broker on free ports of 127.0.0.1; a context manager. Topics are created when first written to.
+    """A broker on free ports of 127.0.0.1; a context manager. Topics are created when first written to.
 
     With `security` it listens in three ways: in the clear, under TLS, and under TLS with a login by PLAIN,
     SCRAM-SHA-256 or SCRAM-SHA-512. Under TLS it is `localhost`, the name of the certificate.

@@ -35,7 +35,7 @@ Document = dict[str, Any]
 
 
 class Change:
-    """What a proxy does to documents; None leaves everything as it is. This one changes nothing."""
+    """The functions by which a proxy changes documents; None leaves everything as it is. This one changes nothing."""
 
     replies: tuple[bytes, ...] = (b"setName",)
     """Replies are looked at only when they hold one of these texts; the others pass byte by byte."""
@@ -53,7 +53,7 @@ class Change:
         return None
 
     def loses(self, document: Document) -> bool:
-        """Whether the connection ends when the server has carried out the command, before its reply has come."""
+        """True if the connection ends when the server has carried out the command, before its reply has come."""
         return False
 
 
@@ -125,7 +125,7 @@ def error(code: int, name: str, text: str, *labels: str) -> Document:
 
 
 class Proxy:
-    """One proxy on a free port of 127.0.0.1 before the server at `host:port`; a context manager."""
+    """A proxy on a free port of 127.0.0.1 before the server at `host:port`; a context manager."""
 
     def __init__(self, server: str, change: Change) -> None:
         host, port = server.rsplit(":", 1)
@@ -239,7 +239,7 @@ def _ending(*ends: socket.socket) -> Any:
 
 
 def _receive(sock: socket.socket) -> tuple[int, int, int, bytes] | None:
-    """One message: its number, the number that it answers, its code and its body. None at the end."""
+    """A message: its number, the number that it answers, its code and its body. None at the end."""
     head = _exactly(sock, 16)
     if head is None:
         return None

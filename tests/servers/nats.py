@@ -64,7 +64,7 @@ class NatsServer(Server):
         self.ask(delete)
 
     def storage(self, stream: str) -> str:
-        """Where a stream keeps its messages."""
+        """Return the directory in which a stream keeps its messages."""
         return str(self.ask(lambda context: context.stream_info(stream)).config.storage)
 
     def messages(self, stream: str) -> list[Stored]:
@@ -86,7 +86,7 @@ class NatsServer(Server):
         return self.ask(read)
 
     def ask(self, question: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-        """What the server's JetStream answers, on a connection of its own."""
+        """Return the answer of the server's JetStream, on a connection of its own."""
         import nats
 
         async def asked() -> T:

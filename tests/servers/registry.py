@@ -43,13 +43,13 @@ class Registry:
 
     @property
     def address(self) -> str:
-        """Where Confluent's interface is."""
+        """The address of Confluent's interface."""
         assert self._server is not None
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @property
     def apicurio(self) -> str:
-        """Where Apicurio's is."""
+        """The address of Apicurio's interface."""
         return f"{self.address}/apis/registry/v2"
 
     def found(self, subject: str, schema: str) -> Version | None:

@@ -13,7 +13,7 @@ from tests.servers import jars
 Row = Mapping[str, Sequence[str] | None]
 """The values of a row, each by its Java type and its text; None is null."""
 Answer = tuple[str, str]
-"""What an expression gives: `boolean`, `text`, `number`, `null`, `error` or `other`, and its text."""
+"""The result of an expression: `boolean`, `text`, `number`, `null`, `error` or `other`, and its text."""
 
 _GROOVY = ("org.apache.groovy:groovy:4.0.22", "org.apache.groovy:groovy-json:4.0.22")
 _GRAAL = ("org.graalvm.js:js:22.3.5",)

@@ -77,7 +77,7 @@ def _install(folder: Path, seconds: float) -> None:
 
 
 class Secantus:
-    """One server on a free port of 127.0.0.1; a context manager.
+    """A server on a free port of 127.0.0.1; a context manager.
 
     `options` are those of its command line, and count from the next `start` on. Without `storage` the data go with the
     object; they outlive `stop` and `kill` in any case, so that `start` finds them again. The port stays the same. By
@@ -103,7 +103,7 @@ class Secantus:
 
     @property
     def output(self) -> str:
-        """What the server has printed since it was made."""
+        """The text that the server has printed since it was made."""
         log = self._home / "output"
         return log.read_text("utf-8", errors="replace") if log.exists() else ""
 

@@ -20,7 +20,7 @@ from tailrace.spark.startup.java import java_home
 
 
 class SparkCluster:
-    """One master and `workers` workers of `cores` cores and `memory` each; a context manager.
+    """A master and `workers` workers of `cores` cores and `memory` each; a context manager.
 
     Executors run the tests' own Python and find the product as it is found here. `keep` starts a worker again that was
     killed, as a service manager would.
@@ -35,7 +35,7 @@ class SparkCluster:
 
     @property
     def master(self) -> str:
-        """What `--master` takes."""
+        """The value for `--master`."""
         return f"spark://127.0.0.1:{self.port}"
 
     @property

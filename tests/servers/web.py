@@ -11,7 +11,7 @@ from types import TracebackType
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; `headers` have names in small letters, in their order."""
+    """A request; `headers` have names in small letters, in their order."""
 
     method: str
     path: str

@@ -57,7 +57,7 @@ class Checkpoint:
 
 @dataclass
 class Query:
-    """One run of a query, until it ends, fails or is killed.
+    """A run of a query, until it ends, fails or is killed.
 
     Calls `limits()` for the limits of each batch, `planned()` between the plan of a batch and its first reading, and
     `done(batch)` after its commit. A failed call ends the query, unless `tries_again()`.

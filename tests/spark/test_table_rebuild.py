@@ -172,7 +172,7 @@ class Source:
 
 
 class Lake:
-    """One pipeline into tables of a mode."""
+    """A pipeline into tables of a mode."""
 
     def __init__(self, spark: SparkSession, path: Path, mode: str, kind: str = "delta") -> None:
         self.spark, self.path = spark, str(path)

@@ -65,7 +65,7 @@ def _run(command: list[str]) -> None:
 
 
 class Engine:
-    """One engine that may be started and stopped several times; its offsets and records stay in `folder`.
+    """An engine that may be started and stopped several times; its offsets and records stay in `folder`.
 
     `zone` is the virtual machine's time zone, `heartbeats` the prefix of topics whose records do not count, `limit`
     the seconds of the whole case, after which every wait raises Failed.

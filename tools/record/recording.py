@@ -1,4 +1,4 @@
-"""One golden case of PostgreSQL, recorded: set up, stream, work, write down."""
+"""A golden case of PostgreSQL, recorded: set up, stream, work, write down."""
 
 from __future__ import annotations
 

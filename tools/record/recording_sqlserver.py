@@ -1,4 +1,4 @@
-"""One golden case of SQL Server, recorded with Debezium against the TDS test server `tdsserver`."""
+"""A golden case of SQL Server, recorded with Debezium against the TDS test server `tdsserver`."""
 
 from __future__ import annotations
 

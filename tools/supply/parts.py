@@ -25,7 +25,7 @@ PRODUCT = "tailrace"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One package or jar. `hashes` are SHA-256 of its files, sorted; `wanted_by` the packages that need it, the product
+    """A package or jar. `hashes` are SHA-256 of its files, sorted; `wanted_by` the packages that need it, the product
     among them.
 
     `scope` is CycloneDX's: required, optional for packages of extras, excluded for packages of development.

@@ -85,7 +85,7 @@ class Transactions:
 
 @dataclass(slots=True)
 class Image:
-    """One side of the changes, before or after: one text column per table column.
+    """A side of the changes, before or after: one text column per table column.
 
     `present[i]`: row i has this image; None means that every row has it. `columns[j]` is a `binary` array of the values
     as the server's output functions write them, in UTF-8; null means SQL NULL, or that the log did not carry the

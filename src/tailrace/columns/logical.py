@@ -29,7 +29,7 @@ ABSENT = Absent()
 
 @dataclass(frozen=True, slots=True)
 class LogicalType:
-    """One schema: Connect's type, its semantic name and version, its parameters in order, and its parts.
+    """A schema: Connect's type, its semantic name and version, its parameters in order, and its parts.
 
     `fields` belong to a struct, `items` to an array (its element) or a map (its value). `keys` is a map's key, None for
     strings; JSON writes a map with other keys as a list of pairs. `default` is the default in its JSON form (bytes as

@@ -19,7 +19,7 @@ class TableId:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column at one schema version.
+    """A column at one schema version.
 
     - `type_name`: the server's internal name (`int4`, `bpchar`, `_text` for an array, an enum's own name).
     - `modifier`: the raw type modifier, -1 without one.

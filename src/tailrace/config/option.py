@@ -47,7 +47,7 @@ Check = Callable[[Any], str]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of a connector.
+    """An option of a connector.
 
     - `name`: Debezium's spelling, or tailrace's own.
     - `default`: the typed value if the option is absent; `default_1x`: that of the 1.x generation, if it differs.

@@ -29,7 +29,7 @@ Flags = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 
 BOOLEAN, WHOLE, FLOATING, DECIMAL, TEXT, MIXED = "boolean", "whole", "floating", "decimal", "text", "mixed"
-"""What the values of a step are; of mixed ones it is known alone whether they are true."""
+"""The kinds of values of a step; of `mixed` values only their truth is known."""
 
 COMPARED: dict[str, Callable[..., Any]] = {
     "<": pc.less,

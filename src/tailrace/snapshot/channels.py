@@ -20,7 +20,7 @@ log = logging.getLogger("tailrace")
 
 
 class Channel(Protocol):
-    """One source of signals. `name` is its word in `signal.enabled.channels`."""
+    """A source of signals. `name` is its word in `signal.enabled.channels`."""
 
     name: str
 

@@ -83,7 +83,7 @@ class Found(Generic[Chunk]):
 
 @dataclass(slots=True)
 class Window(Generic[View, Chunk, Upto]):
-    """One window: the state `before` and `after` it, and what was found in between.
+    """A window: the state `before` and `after` it, and what was found in between.
 
     `at` is the log's position, `view` the view in which the chunks were read, `count` their number in chunks of the
     option's size, `took` the seconds taken. `closing` is None if no watermarks are written; the log must be read up to
@@ -136,7 +136,7 @@ class WindowSource(Protocol[At_contra, View, Chunk, Upto, Changes_contra, Read_c
     needs_watermarks: bool = False
     """True if no window can be opened without them."""
     live: LiveTables | None = None
-    """How tables are added while the query runs; None: they are not."""
+    """The object that adds tables while the query runs; None if nothing does."""
     opens_ahead: bool = False
     """True if the next window is opened while Spark reads the batch of the current one."""
 

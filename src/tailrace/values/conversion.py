@@ -82,7 +82,7 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """One column as events show it: its index in the batch, its field name, its schema and conversion.
+    """A column as events show it: its index in the batch, its field name, its schema and conversion.
 
     `null` and `unavailable` are the JSON of a null and of an unchanged TOAST value in this column. A text that is not
     UTF-8 cannot be converted. `shape` is applied to the texts before a family's kernel; the plain conversion includes

@@ -1,4 +1,4 @@
-"""What change tables keep, as metrics have it: the time of the oldest change, and the time for which changes stay."""
+"""Metrics have the time of the oldest change in change tables, and the time for which changes stay there."""
 
 from __future__ import annotations
 

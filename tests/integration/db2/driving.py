@@ -20,7 +20,7 @@ from tests.fix_positions import check_commit
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record, with key and value as parsed JSON, including schemas if the query writes them."""
+    """A record, with key and value as parsed JSON, including schemas if the query writes them."""
 
     topic: str
     key: Any
@@ -39,7 +39,7 @@ class Record:
 
 
 class Query:
-    """One query with its commit log. `schemas` is True if records carry their schemas."""
+    """A query with its commit log. `schemas` is True if records carry their schemas."""
 
     def __init__(self, database: Db2Database, schemas: bool = False, **options: str) -> None:
         self.database = database

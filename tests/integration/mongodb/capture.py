@@ -38,7 +38,7 @@ def reached(offset: Offset) -> tuple[int, int]:
 
 
 class Capture:
-    """One query. `offset` is the content of its checkpoint."""
+    """A query. `offset` is the content of its checkpoint."""
 
     def __init__(self, offset: Offset | None = None, **options: str) -> None:
         named = {name if "." in name else name.replace("_", "."): text for name, text in options.items()}

@@ -83,7 +83,7 @@ class Nth(Change):
 
 @dataclass
 class Run:
-    """One query through the faults. `events` holds the events of batches that were read completely and committed."""
+    """A query through the faults. `events` holds the events of batches that were read completely and committed."""
 
     nth: Nth
     options: dict[str, str]

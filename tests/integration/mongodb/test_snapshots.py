@@ -296,7 +296,7 @@ def test_a_snapshot_is_paused_resumed_and_stopped(mongo_database: MongoDatabase,
 def test_a_window_is_read_again_after_a_start_whose_first_call_fails(
     mongo_database: MongoDatabase, make_capture: Make, mongo_proxy_to: Through
 ) -> None:
-    """Whether the documents of the last window were delivered is not known yet."""
+    """A kill leaves open if the documents of the last window were delivered."""
     mongo_database["c"].insert_many([{"_id": number} for number in range(12)])
     capture = signalled(make_capture, mongo_database, incremental_snapshot_window_chunks="1")
     ask(mongo_database, "s", "c")

@@ -1,4 +1,4 @@
-"""One of fifty tables is added, paused, read again and removed under load, with the process killed now and then.
+"""A table among fifty others is added, paused, read again and removed under load, with the process killed now and then.
 
 The kills, the writes and the order of commands depend on the seed in the name of the case.
 """

@@ -13,7 +13,7 @@ from tests.fix_positions import check_commit
 
 
 class Capture:
-    """One query with the names of the documents: the server is `server1`, in the 1.0 format unless the options say
+    """A query with the names of the documents: the server is `server1`, in the 1.0 format unless the options say
     else."""
 
     def __init__(self, databases: list[TestDatabase], options: dict[str, str]) -> None:

@@ -133,7 +133,7 @@ def test_a_snapshot_and_a_log_are_read(
     log: str,
     store: str,
 ) -> None:
-    """One run ends at the present, and one continues."""
+    """The first run ends at the present, and the second continues."""
     given = options(secured.port, trusted=files.authority) | {"database.include.list": "shop"}
     if store == "PKCS12":
         trust = trusted(files, tmp_path)

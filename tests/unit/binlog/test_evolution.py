@@ -1,4 +1,4 @@
-"""What statements make of tables: columns by number, values of existing rows, and tables that take another's place."""
+"""Effects of statements on tables: columns by number, values of existing rows, and tables that take another's place."""
 
 from __future__ import annotations
 

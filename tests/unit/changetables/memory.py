@@ -69,7 +69,7 @@ class Change:
 
 @dataclass
 class Server:
-    """One database `db`. `calls` counts the calls of sessions by name; `fail` holds how many of each still fail.
+    """A database `db`. `calls` counts the calls of sessions by name; `fail` holds how many of each still fail.
 
     `steps` names all requests of sessions: calls, and fetches of rows. The connection is lost once, at step number
     `fault` (0: never): before the server does anything or, with `late`, after it has written but before it answers. The

@@ -184,7 +184,7 @@ def small_and_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Run:
-    """One run of a course. `delivered` holds the output of its committed batches, `offsets` their ends."""
+    """A run of a course. `delivered` holds the output of its committed batches, `offsets` their ends."""
 
     def __init__(self, course: Course, manner: str) -> None:
         self.course, self.manner = course, manner

@@ -1,4 +1,4 @@
-"""What a page of the documentation may hold: its length, its pictures, the options and files that it names."""
+"""Limits of a page of the documentation: its length, its pictures, the options and files that it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the change tables keep, for metrics. Planner."""
+"""The changes that change tables keep, for metrics. Planner."""
 
 from __future__ import annotations
 

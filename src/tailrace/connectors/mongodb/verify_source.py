@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tailrace.connectors.mongodb.log.indexed_run import Rows
 
 _AWAIT_MS = 50
-"""How long the server may wait for changes, in ms."""
+"""The longest time for which the server may wait for changes, in ms."""
 
 
 class ComparedDocuments:

@@ -30,7 +30,7 @@ Captured = Callable[[str], bool]
 
 
 class ToyPlanner(LogEngine[ToyOffset, Line, Line]):
-    """What the descriptor names: the engine, with the parts that follow."""
+    """The planner that the descriptor names: the engine, with the parts that follow."""
 
     def __init__(self, config: Config, settings: EventSettings) -> None:
         super().__init__(config, settings, THREADS, ToySource(config, settings), ToyOffset)

@@ -1,4 +1,4 @@
-"""What the reader's thread reads, and the positions and offsets of it. Planner."""
+"""The lines that the reader's thread reads, their positions, and offsets. Planner."""
 
 from __future__ import annotations
 

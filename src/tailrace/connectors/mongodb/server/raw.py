@@ -50,7 +50,7 @@ def concern_at(time: int) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer of a cursor: `data` holds all of it, `starts` the places of its documents.
+    """An answer of a cursor: `data` holds all of it, `starts` the places of its documents.
 
     `token` is the resume token after the batch, a BSON document; None if the server gives none. `at` is the server's
     operation time of the answer, a BSON timestamp in 64 bits; `seen_at` is the time of a read with `concern_at`. Both

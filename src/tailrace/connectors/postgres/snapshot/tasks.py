@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTask:
-    """One chunk to read under the exported snapshot `snapshot`, with the connection `address` (holds the password).
+    """A chunk to read under the exported snapshot `snapshot`, with the connection `address` (holds the password).
 
     With `overridden` the statement is one of the user's, with `asked` one of a signal; with `once` the task belongs to
     no query that could go on after a failure. Raises ConnectionFailed when the server cannot be reached, or when the

@@ -408,7 +408,7 @@ VERSION = (
 and Managed Instance. "SERVERPROPERTY (Transact-SQL)"."""
 
 STATES = "select is_cdc_enabled, snapshot_isolation_state from sys.databases where database_id = db_id()"
-"""Whether capture and snapshot isolation are on. "sys.databases": snapshot_isolation_state 1 is on."""
+"""The states of capture and snapshot isolation. "sys.databases": snapshot_isolation_state 1 is on."""
 
 CLEANUP = (
     "select j.retention, j.threshold from msdb.dbo.cdc_jobs as j where j.database_id = db_id() "
@@ -456,7 +456,7 @@ BROAD = (
         ]
     )
 )
-"""Whether the login has each of `BROAD_WORDS`: 1, 0, or NULL for a role that does not exist. "IS_SRVROLEMEMBER",
+"""The rights of the login, for each of `BROAD_WORDS`: 1, 0, or NULL for a role that does not exist. "IS_SRVROLEMEMBER",
 "IS_MEMBER", "HAS_PERMS_BY_NAME": the server itself is named by NULL."""
 
 CATALOG = ("change_tables", "captured_columns", "index_columns", "lsn_time_mapping", "ddl_history")
