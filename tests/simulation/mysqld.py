@@ -379,6 +379,7 @@ class Socket:
 
     def __init__(self, server: Server, process: Process, variables: dict[str, Any]) -> None:
         self._server, self._variables, self._process = server, variables, process
+        self._generation = server.generation
         self._number = process.world.file(self)
         self._pending = bytearray()
         self._is_reading = self._is_lost = self._has_failed = False
@@ -396,6 +397,10 @@ class Socket:
 
     def sendall(self, packet: bytes) -> None:
         command, body = packet[4], packet[5:]
+        if self._generation != self._server.generation:
+            # another server has taken over since the session began
+            self._is_lost = True
+            return
         self._is_reading = True
         self._server.sockets.append(self)
         if command == 0x12:
