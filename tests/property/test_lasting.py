@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from tailrace.columns.blocks import EVERY, KEPT, LAST, Head, read
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.log.row_log import PostgresRowLog
-from tailrace.connectors.postgres.log_session import PostgresLogSession
 from tailrace.connectors.postgres.protocol import lasting
 from tailrace.connectors.postgres.protocol.pgoutput import UNAVAILABLE, Delete, Insert, Update, Value, parse
 from tailrace.connectors.postgres.protocol.position import LogPosition
@@ -193,9 +192,7 @@ def test_blocks_have_the_same_rows_and_count_the_same_changes(
 ])  # fmt: skip
 def test_changes_are_left_out_where_the_last_ones_alone_are_wanted(changed: dict[str, Any], takes: bool) -> None:
     chosen = event_settings("server", "d", **{"blocks": LAST, "skipped_operations": frozenset()} | changed)
-    opened = PostgresLogSession.__new__(PostgresLogSession)
-    opened._settings = chosen
-    assert all(opened._takes_last(table) is takes for table in SCHEMAS)
+    assert all(chosen.takes_last(table) is takes for table in SCHEMAS)
 
 
 def topic(table: TableSchema) -> str:
