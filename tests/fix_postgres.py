@@ -23,7 +23,7 @@ from tests.servers.fresh_databases import FreshDatabases
 
 SETTINGS = {**THROWAWAY, "autovacuum": "off", "jit": "off", "wal_init_zero": "off"}
 """Settings of a test server without background work, which writes as little as possible."""
-_MOVES = re.compile(r"pg_\w*replication_slot\w*\(")
+_MOVES = re.compile(r"pg_\w*(?:replication_slot|logical_slot_get)\w*\(")
 """Matches a statement that creates, moves or drops a slot."""
 
 

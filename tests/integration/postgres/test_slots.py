@@ -16,7 +16,6 @@ from tailrace.connectors.registry import parse
 from tailrace.demo.embedded import Server
 from tailrace.errors import PositionLost, PrerequisiteError
 from tests import fix_postgres, waiting
-from tests.fix_invariant import moving
 from tests.fix_postgres import SETTINGS, Database, Postgres, describe, owned
 from tests.fix_query import Query
 
@@ -194,16 +193,15 @@ def test_a_slot_that_another_reader_has_left_is_taken_over_where_it_stands(datab
     query = Query(database, **{"snapshot.mode": "no_data"})
     slot = query.options["slot.name"]
     read = f"pg_logical_slot_get_binary_changes('{slot}', null, null, 'proto_version', '1', 'publication_names', 'p')"
-    with moving(database.server.dsn()):
-        database.execute(
-            "create table t (id int primary key)",
-            "insert into t values (1)",
-            "create publication p for table t",
-            f"select pg_create_logical_replication_slot('{slot}', 'pgoutput')",
-            "insert into t values (2)",
-            f"select count(*) from {read}",
-            "insert into t values (3)",
-        )
+    database.execute(
+        "create table t (id int primary key)",
+        "insert into t values (1)",
+        "create publication p for table t",
+        f"select pg_create_logical_replication_slot('{slot}', 'pgoutput')",
+        "insert into t values (2)",
+        f"select count(*) from {read}",
+        "insert into t values (3)",
+    )
     query.options["publication.name"] = "p"
     query.planner = query.start()
     try:
