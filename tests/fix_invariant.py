@@ -106,7 +106,9 @@ class Watch:
                 connection = connection or psycopg.connect(self._dsn, autocommit=True, connect_timeout=2)
                 self._sample(connection)
             except psycopg.Error:
-                # A test may stop its server.
+                # A test may stop its server, or use up its locks.
+                if connection is not None:
+                    connection.close()
                 connection = None
             self._stop.wait(PERIOD)
         if connection is not None:
