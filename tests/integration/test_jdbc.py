@@ -181,6 +181,19 @@ def test_a_table_that_will_differ_from_its_source_is_told_once(
     assert words or not caplog.records
 
 
+def test_a_column_that_was_added_and_then_made_finer_is_told_twice(
+    database: Database, stream_to: Callable[..., Stream], caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = stream_to(database, UPSERT)
+    with caplog.at_level(logging.WARNING, "tailrace"):
+        stream.batch([put("c", 1, "a")])
+        for kind in ("float", "double"):
+            field = {"type": kind, "optional": True, "field": "w"}
+            stream.batch([event("u", 1, {"id": 1, "V": "a", "w": 0.5}, field)])
+    assert ["gets the column w" in one.message for one in caplog.records] == [True, False]
+    assert "has real for the column w" in caplog.records[1].message
+
+
 def test_changes_that_are_left_out_are_told(
     database: Database, stream_to: Callable[..., Stream], caplog: pytest.LogCaptureFixture
 ) -> None:

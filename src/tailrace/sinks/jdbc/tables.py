@@ -52,8 +52,8 @@ class _TargetColumn:
 class Tables:
     """A cache of the tables' columns. If `evolves`, missing tables and columns are created.
 
-    A table that no longer matches its source causes a warning, once for each of its columns: Debezium's sink adds
-    columns, and alters nothing else.
+    A table that no longer matches its source causes a warning, once for each way in which a column differs: Debezium's
+    sink adds columns, and alters nothing else.
     """
 
     def __init__(self, evolves: bool) -> None:
@@ -61,7 +61,8 @@ class Tables:
         self._known: dict[Name, dict[str, _TargetColumn]] = {}
         self._fitting: set[tuple[Name, tuple[tuple[str, str], ...]]] = set()
         """Tables with the columns of records that they fit, by name and type."""
-        self._told: set[tuple[Name, str]] = set()
+        self._told: set[str] = set()
+        """The warnings that were logged."""
 
     def forget(self) -> None:
         """Clear the cache, after a rollback or when another session may have changed a table."""
@@ -120,7 +121,6 @@ class Tables:
         known, name = self._known[table], shown(table)
         for cell in missing if self._evolves else ():
             self._tell(
-                table, cell.name,
                 f"jdbc: {name} gets the column {cell.name}, null in the rows that it has; remedy: if the source's rows "
                 f"have values there, as from a default, read {name} by a snapshot (signal execute-snapshot)",
             )  # fmt: skip
@@ -128,7 +128,6 @@ class Tables:
         for column, target in known.items():
             if column not in here and not target.has_default:
                 self._tell(
-                    table, column,
                     f"jdbc: {name} has the column {column}, which the source's rows lack, so its values stay as they "
                     f"are; remedy: if the source has dropped or renamed it, drop it from {name}, and read {name} by a "
                     "snapshot (signal execute-snapshot)",
@@ -137,15 +136,14 @@ class Tables:
             held = known.get(cell.name)
             if held is not None and _rounds(held.type, cell.kind.type):
                 self._tell(
-                    table, cell.name,
                     f"jdbc: {name} has {held.type} for the column {cell.name}, whose values are of the type "
                     f"{cell.kind.type} by now, and loses digits; remedy: alter the column's type in {name}, and read "
                     f"{name} by a snapshot (signal execute-snapshot)",
                 )  # fmt: skip
 
-    def _tell(self, table: Name, column: str, text: str) -> None:
-        if (table, column) not in self._told:
-            self._told.add((table, column))
+    def _tell(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
             log.warning("%s", text)
 
     def _columns(self, connection: psycopg.Connection[Any], table: Name) -> dict[str, _TargetColumn]:
