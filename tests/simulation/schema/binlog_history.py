@@ -13,14 +13,12 @@ from typing import Any
 import pymysql
 from pymysql.connections import Connection
 
-from tailrace.errors import TailraceError
 from tests.fix_mysql import MySqlDatabase
 from tests.simulation.schema.binlog_author import Author
 from tests.simulation.schema.copies import Copies
-from tests.simulation.schema.pipeline import Outcome, Pipeline, counted, heard
+from tests.simulation.schema.pipeline import Outcome, Pipeline, Unlisted, counted, heard
 
 SIGNALS = "signals"
-_MOST_STOPS = 12
 _CLASSES = {
     "mysql": "io.debezium.connector.mysql.MySqlConnector",
     "mariadb": "io.debezium.connector.mariadb.MariaDbConnector",
@@ -37,10 +35,6 @@ select index_name from information_schema.statistics where table_schema = %s and
 group by index_name having sum(nullable = 'YES') = 0 and sum(column_name is null) = 0
 """
 _LEFT_OUT = re.compile(r"The table \w+\.(\w+\.\S+) has no key|The log does not carry the key of a row of (\S+) that")
-
-
-class _Unlisted(Exception):
-    """An error for which this test knows no remedy."""
 
 
 class BinlogHistory:
@@ -105,7 +99,7 @@ class BinlogHistory:
                 for _ in range(2):
                     self._go_on(session, warnings)
                 self._judge(session, warnings)
-            except _Unlisted as error:
+            except Unlisted as error:
                 outcome.verdict, outcome.found = "unlisted", [str(error)]
             finally:
                 self._do(session, [f"drop database {self._second}", "set global binlog_row_metadata = FULL"])
@@ -114,16 +108,8 @@ class BinlogHistory:
     # --- remedies ----------------------------------------------------------------------------------------------------
 
     def _go_on(self, session: Connection[Any], warnings: list[str]) -> None:
-        """Write up to the present, applying the remedies that errors name. Raises _Unlisted."""
-        for _ in range(_MOST_STOPS):
-            try:
-                self.pipeline.drain()
-                return
-            except TailraceError as error:
-                text = f"{type(error).__name__}: {error}"
-                self.outcome.stops.append(text)
-                self._mend(text, warnings)
-        raise _Unlisted(f"it stops again and again: {self.outcome.stops[-1]}")
+        """Write up to the present, applying the remedies that errors name. Raises Unlisted."""
+        self.pipeline.go_on(self.outcome.stops, lambda text: self._mend(text, warnings))
 
     def _mend(self, text: str, warnings: list[str]) -> None:
         self.outcome.statements.append(f"-- {text}")
@@ -144,14 +130,14 @@ class BinlogHistory:
         elif _LEFT_OUT.search(text):
             names = {next(one for one in found.groups() if one) for found in _LEFT_OUT.finditer(text)}
             if names <= self._excluded:
-                raise _Unlisted(text)
+                raise Unlisted(text)
             self._excluded |= names
             self._configure()
         elif "egin anew" in text or "elete the checkpoint" in text:
             warnings.clear()
             self._begin()
         else:
-            raise _Unlisted(text)
+            raise Unlisted(text)
 
     def _judge(self, session: Connection[Any], warnings: list[str]) -> None:
         outcome = self.outcome

@@ -10,12 +10,11 @@ from typing import Any
 
 import psycopg
 
-from tailrace.errors import TailraceError
 from tailrace.sinks.base import Sink
 from tests.fix_postgres import Database
 from tests.simulation.schema.author import ALTERATIONS, Alterations, Author
 from tests.simulation.schema.copies import Copies, MemoryCopies
-from tests.simulation.schema.pipeline import TABLES, Outcome, Pipeline, counted, heard
+from tests.simulation.schema.pipeline import TABLES, Outcome, Pipeline, Unlisted, counted, heard
 
 # The columns and rows of each published table that the log carries, by a query that the product does not use. Before
 # PostgreSQL 18 the view lists generated columns, which no change carries.
@@ -37,7 +36,6 @@ select from pg_index i where i.indrelid = pg_catalog.to_regclass(%s) and i.indis
   and i.indexprs is null
 """
 SIGNALS = "public.signals"
-_MOST_STOPS = 12
 
 
 _LEFT_OUT = re.compile(
@@ -52,10 +50,6 @@ _REMADE = re.compile(
     r"|^SinkError: The sink jdbc refuses .* drop (\S+) and read it by a snapshot"
 )
 """Errors whose remedy is to drop a table that the sink has made, and to fill it by a snapshot."""
-
-
-class _Unlisted(Exception):
-    """An error for which this test knows no remedy."""
 
 
 _UNPUBLISHED = re.compile(r"^the publication \S+ does not publish .* remedy: (alter publication .*?\)), and read")
@@ -136,23 +130,15 @@ class History:
                 for _ in range(2):
                     self._go_on(connection, warnings)
                 self._judge(connection, warnings)
-            except _Unlisted as error:
+            except Unlisted as error:
                 outcome.verdict, outcome.found = "unlisted", [str(error)]
         return outcome
 
     # --- remedies ----------------------------------------------------------------------------------------------------
 
     def _go_on(self, connection: psycopg.Connection[Any], warnings: list[str]) -> None:
-        """Write up to the present, applying the remedies that errors name. Raises _Unlisted."""
-        for _ in range(_MOST_STOPS):
-            try:
-                self.pipeline.drain()
-                return
-            except TailraceError as error:
-                text = f"{type(error).__name__}: {error}"
-                self.outcome.stops.append(text)
-                self._mend(connection, text, warnings)
-        raise _Unlisted(f"it stops again and again: {self.outcome.stops[-1]}")
+        """Write up to the present, applying the remedies that errors name. Raises Unlisted."""
+        self.pipeline.go_on(self.outcome.stops, lambda text: self._mend(connection, text, warnings))
 
     def _mend(self, connection: psycopg.Connection[Any], text: str, warnings: list[str]) -> None:
         self.outcome.statements.append(f"-- {text}")
@@ -188,11 +174,11 @@ class History:
         elif _LEFT_OUT.search(text):
             names = {next(one for one in found.groups() if one) for found in _LEFT_OUT.finditer(text)}
             if names <= self._excluded:
-                raise _Unlisted(text)
+                raise Unlisted(text)
             self._excluded |= names
             self._configure()
         else:
-            raise _Unlisted(text)
+            raise Unlisted(text)
 
     def _judge(self, connection: psycopg.Connection[Any], warnings: list[str]) -> None:
         outcome = self.outcome

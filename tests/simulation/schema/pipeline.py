@@ -13,6 +13,7 @@ from typing import Any
 
 from tailrace import sinks
 from tailrace.connectors import registry
+from tailrace.errors import TailraceError
 from tailrace.sinks.base import Sink
 from tailrace.spark.source import new_run_id
 from tailrace.spark.stream_reader import ChangeStreamReader
@@ -37,6 +38,13 @@ class Outcome:
     def text(self) -> str:
         """Return a readable report of the history."""
         return "\n".join([f"seed {self.seed}: {self.verdict}", *self.stops, *self.found, *self.statements])
+
+
+class Unlisted(Exception):
+    """An error for which no remedy is known to the test."""
+
+
+_MOST_STOPS = 12
 
 
 class _Warnings(logging.Handler):
@@ -114,6 +122,21 @@ class Pipeline:
         self.committed = None
         self._batch = 0
         self.copies = self._made(self._opened)
+
+    def go_on(self, stops: list[str], mend: Callable[[str], None]) -> None:
+        """Write up to the present. `mend` applies the remedy of each error, and `stops` gets the errors.
+
+        Raises Unlisted if it stops again and again; `mend` raises it for an error without a known remedy.
+        """
+        for _ in range(_MOST_STOPS):
+            try:
+                self.drain()
+                return
+            except TailraceError as error:
+                text = f"{type(error).__name__}: {error}"
+                stops.append(text)
+                mend(text)
+        raise Unlisted(f"it stops again and again: {stops[-1]}")
 
     def drain(self) -> None:
         """Write up to the present, like a run with --once."""
