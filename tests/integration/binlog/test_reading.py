@@ -176,8 +176,9 @@ def count(mysql: MySqlDatabase, words: str) -> int:
     return int(found)
 
 
-def test_without_gtids_a_look_up_is_refused(mysql: MySqlDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tailrace.connectors.binlog.row_lookup.rows", lambda session, statement: [("OFF", "")])
+@pytest.mark.parametrize("mode", ["OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE"])
+def test_without_gtids_a_look_up_is_refused(mysql: MySqlDatabase, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    monkeypatch.setattr("tailrace.connectors.binlog.row_lookup.rows", lambda session, statement: [(mode, "")])
     mysql.execute("create table t (id int primary key)")
     with closing(present(*configured(mysql))) as tables, pytest.raises(PrerequisiteError, match="gtid_mode=ON"):
         tables.table((mysql.name, mysql.name, "t"))

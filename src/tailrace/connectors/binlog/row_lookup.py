@@ -193,7 +193,8 @@ class BinlogPresent:
     def _are_over(self, name: TableId) -> Callable[[], bool]:
         """Return a function that says if the transactions are over that now have an id and are not committed."""
         ((mode, owned),) = rows(self._session, "select @@global.gtid_mode, @@global.gtid_owned")
-        if mode == "OFF":
+        # in the permissive modes, too, transactions may have no id
+        if mode != "ON":
             raise PrerequisiteError(
                 f"Rows of {name} cannot be read again: without GTIDs MySQL does not tell when a transaction that its "
                 "log has is visible.",
