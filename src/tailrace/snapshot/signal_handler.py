@@ -236,7 +236,8 @@ class SignalHandler:
         if progress.state is None:
             if not paused:
                 return progress, before, []
-            note = self._notifications.of(action.id, "ABORTED", data_collections=",".join(map(".".join, paused)))
+            listed = ",".join(map(".".join, sorted(paused)))
+            note = self._notifications.of(action.id, "ABORTED", data_collections=listed)
             return progress, before, [note]
         left = progress.state.without(action.collections)
         before = None if before is None else before.without(action.collections)
