@@ -77,10 +77,10 @@ class Query:
 
     def begin(self) -> None:
         """Run batches until the query has a position in the log."""
-        for _ in range(20):
+        until = time.monotonic() + SECONDS
+        while self.committed == self.initial:
+            assert time.monotonic() < until, "no position in the log"
             self.step()
-            if self.committed != self.initial:
-                return
 
     def until(self, count: int) -> list[Row]:
         """Return the rows of the next batches until there are `count`, and of one more batch, to reveal extra rows."""

@@ -15,9 +15,9 @@ from tailrace.connectors import registry
 from tailrace.connectors.consistent_read import Compared
 from tailrace.errors import ConfigError
 from tailrace.events.event_settings import EventSettings
-from tailrace.process.runtime import THREADS
 from tdsserver.process import TestDatabase
 from tests.fix_db2 import Db2Database
+from tests.waiting import until
 
 
 def opened(connector: str, options: dict[str, str]) -> Compared:
@@ -40,14 +40,6 @@ def keys(of: Compared, table: TableSchema, after: str) -> list[tuple[bytes, ...]
     touched = of.touched(table, after, of.position)
     assert not touched.everything
     return sorted(zip(*touched.columns, strict=True))
-
-
-def wait_until_told(of: Compared) -> None:
-    for _ in range(400):
-        if of.is_told():
-            return
-        THREADS.sleep(0.05)
-    raise AssertionError("the log does not tell")
 
 
 def test_sql_server(sqlserver_database: TestDatabase) -> None:
@@ -87,7 +79,7 @@ def test_sql_server(sqlserver_database: TestDatabase) -> None:
         assert not found.is_told()
         assert not found.is_told()
         database.start_agent()
-        wait_until_told(found)
+        until(found.is_told, "the position of the read in the log")
         late = [(b"it", b"1"), (b"it", b"2"), (b"it", b"3"), (b"it", b"9")]
         assert keys(found, t, found.position) == late
         assert keys(found, other, found.position) == []
@@ -139,6 +131,6 @@ def test_db2(db2: Db2Database) -> None:
         assert rows(found, t) == [(1, "a", "x"), (3, "a", None)]
         assert not found.is_told()
         with db2.capture.working():
-            wait_until_told(found)
+            until(found.is_told, "the position of the read in the log")
         assert keys(found, t, found.position) == [(b"a", b"1"), (b"a", b"2")]
     assert db2.capture.session.rows("SELECT * FROM INVENTORY.SIGNALS") == []

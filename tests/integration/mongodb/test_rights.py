@@ -19,6 +19,7 @@ from tests.fix_mongodb import Mongo, MongoDatabase
 from tests.integration.mongodb.conftest import Make
 from tests.servers.mongo_proxy import Change, Failing, Proxy
 from tests.servers.secantus import SET_NAME, Secantus
+from tests.waiting import until
 
 PASSWORD = "pw-of-the-least"
 Through = Callable[[Change], tuple[Mongo, Proxy]]
@@ -112,10 +113,12 @@ def test_the_user_that_is_shown_runs_every_part(
         data = {"type": "incremental", "data-collections": ["shop.t"]}
         client.shop.signals.insert_one({"_id": "s", "type": "execute-snapshot", "data": data})
     seen: list[Any] = []
-    for _ in range(100):
-        seen += [event for event in capture.step() or [] if event["topic"].endswith("shop.t")]
-        if len(seen) == 3:
-            break
+
+    def have_come() -> bool:
+        seen.extend(event for event in capture.step() or [] if event["topic"].endswith("shop.t"))
+        return len(seen) >= 3
+
+    until(have_come, "three documents")
     assert [(event["op"], event["key"]) for event in seen] == [("r", "0"), ("r", "1"), ("r", "2")]
 
 

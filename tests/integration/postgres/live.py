@@ -8,6 +8,8 @@ from typing import Any
 
 from tests.fix_postgres import Database
 from tests.fix_query import Query
+from tests.integration.postgres.signalled import is_over
+from tests.waiting import until
 
 Make = Callable[..., Query]
 
@@ -48,11 +50,11 @@ def source(database: Database, table: str) -> dict[bytes, Any]:
 
 def settle(query: Query, seconds: float = 20) -> None:
     """Step until nothing is left to read."""
-    for _ in range(200):
+
+    def is_settled() -> bool:
         query.step()
         query.until(0, seconds=seconds)
         query.step()
-        progress = (query.committed or {}).get("progress", {})
-        if "state" not in progress and "before" not in progress:
-            return
-    raise AssertionError("the snapshot does not end")
+        return is_over(query)
+
+    until(is_settled, "the end of the snapshot", 120)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.fix_postgres import Database
 from tests.fix_query import Query
+from tests.waiting import until
 
 SIGNALS = "create table debezium_signal (id varchar(42) primary key, type varchar(32) not null, data varchar(2048))"
 SINK = {"notification_enabled_channels": "sink", "notification_sink_topic_name": "notifications"}
@@ -19,12 +20,14 @@ def execute(database: Database, *tables: str, id: str = "ad-hoc", **data: Any) -
         connection.execute("insert into debezium_signal values (%s, 'execute-snapshot', %s)", (id, json.dumps(fields)))
 
 
-def run(query: Query, until: Callable[[Query], bool], steps: int = 60) -> None:
-    for _ in range(steps):
+def run(query: Query, is_reached: Callable[[Query], bool]) -> None:
+    """Run triggers, at least one, until `is_reached` returns True."""
+
+    def reached() -> bool:
         query.step()
-        if until(query):
-            return
-    raise AssertionError("it does not come")
+        return is_reached(query)
+
+    until(reached, "the state of the query")
 
 
 def reads(query: Query, table: str = "t") -> list[Any]:

@@ -63,10 +63,10 @@ def test_a_condition_that_fails_for_a_row_leaves_out_its_table_alone(
     one.step()
     ask(database, kind, condition, "public.u")
     database.execute("update t set v = 'later' where id = 1")
-    run(one, lambda q: bool(reads(q, "u")) and ("u", "t", (b"1", b"later")) in q.changes, 400)
+    run(one, lambda q: bool(reads(q, "u")) and ("u", "t", (b"1", b"later")) in q.changes)
     assert reads(one, "u") == [(b"1", b"u")]
     assert {int(row[0]) for row in reads(one)} <= {1, 2, 3, 4}
-    run(one, is_over, 400)
+    run(one, is_over)
     assert sorted(told(one)) == [("public.t", "SQL_EXCEPTION"), ("public.u", "SUCCEEDED")]
     lines = [line for line in caplog.messages if "public.t" in line and sqlstate in line]
     assert lines
@@ -75,10 +75,10 @@ def test_a_condition_that_fails_for_a_row_leaves_out_its_table_alone(
     # the checkpoint has no trace of it
     one.kill()
     database.execute("insert into t values (10, 'ten')")
-    run(one, lambda q: ("c", "t", (b"10", b"ten")) in q.changes, 400)
+    run(one, lambda q: ("c", "t", (b"10", b"ten")) in q.changes)
     assert len(reads(one, "u")) == 1
     ask(database, kind, "id > 7", id="again")
-    run(one, lambda q: len([row for row in reads(q) if int(row[0]) > 7]) == 3, 400)
+    run(one, lambda q: len([row for row in reads(q) if int(row[0]) > 7]) == 3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,15 +117,15 @@ def test_a_condition_that_fails_in_a_task_alone_ends_its_rows_and_not_the_query(
             run(one, lambda _: False)
         one.kill()
         database.execute("drop table busy")
-        run(one, lambda q: len({row[0] for row in reads(q)}) == 9, 400)
+        run(one, lambda q: len({row[0] for row in reads(q)}) == 9)
         return
-    run(one, lambda q: bool(reads(q, "u")), 400)
-    run(one, is_over, 400)
+    run(one, lambda q: bool(reads(q, "u")))
+    run(one, is_over)
     assert {int(row[0]) for row in reads(one)} <= {1, 2, 3, 4}
     assert f"the condition of a signal for public.t fails with SQLSTATE {code}" in caplog.text
     assert "secret" not in caplog.text
     database.execute("insert into t values (10, 'ten')")
-    run(one, lambda q: ("c", "t", (b"10", b"ten")) in q.changes, 400)
+    run(one, lambda q: ("c", "t", (b"10", b"ten")) in q.changes)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -144,7 +144,7 @@ def test_a_crash_around_a_failing_condition_loses_nothing_of_other_tables(
         one.kill()
         one.step()
         one.step()
-    run(one, lambda q: is_over(q) and len(reads(q, "u")) >= 9, 400)
+    run(one, lambda q: is_over(q) and len(reads(q, "u")) >= 9)
     assert {int(row[0]) for row in reads(one, "u")} == set(range(1, 10))
     assert {int(row[0]) for row in reads(one)} <= {1, 2, 3, 4}
 
@@ -155,11 +155,11 @@ def test_changes_of_a_table_that_is_left_out_all_come(database: Database, make_q
     one = make_query()
     one.step()
     ask(database, "blocking", "1 / (id - 5) > -99", "public.u")
-    run(one, lambda q: "blocking" in q.committed.get("progress", {}), 400)
+    run(one, lambda q: "blocking" in q.committed.get("progress", {}))
     database.execute("update t set v = 'new'", "update u set v = 'new'")
-    run(one, lambda q: bool(reads(q, "u")), 400)
+    run(one, lambda q: bool(reads(q, "u")))
     database.execute("insert into t values (10, 'ten')")
-    run(one, lambda q: ("c", "t", (b"10", b"ten")) in q.changes, 400)
+    run(one, lambda q: ("c", "t", (b"10", b"ten")) in q.changes)
     assert sorted(values for op, table, values in one.changes if (op, table) == ("u", "t")) == [
         (str(number).encode(), b"new") for number in range(1, 10)
     ]
@@ -203,7 +203,7 @@ def test_a_query_that_ends_with_its_session_is_no_fault_of_the_condition(databas
         run(one, lambda _: False)
     one.kill()
     database.execute("drop table busy")
-    run(one, lambda q: len({row[0] for row in reads(q)}) == 9, 400)
+    run(one, lambda q: len({row[0] for row in reads(q)}) == 9)
 
 
 def test_a_condition_that_fails_for_a_row_without_a_key_is_found_by_the_planner(
@@ -214,5 +214,5 @@ def test_a_condition_that_fails_for_a_row_without_a_key_is_found_by_the_planner(
     one.step()
     condition = {"data-collection": "public.t", "filter": "1 / (id - 5) > -99"}
     execute(database, "public.t", **{"additional-conditions": [condition], "surrogate-key": "k"})
-    run(one, lambda q: told(q) == [("public.t", "SQL_EXCEPTION")], 400)
+    run(one, lambda q: told(q) == [("public.t", "SQL_EXCEPTION")])
     assert reads(one) == []

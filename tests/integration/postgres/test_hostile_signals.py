@@ -87,16 +87,16 @@ def test_hostile_signals_of_a_channel_are_passed_and_the_next_one_is_obeyed(
         told = (one.committed or {}).get("progress", {}).get("positions", [])
         return dict(told).get(channel, -1)
 
-    run(one, lambda _: channel == "file" or position() >= 0, 400)
+    run(one, lambda _: channel == "file" or position() >= 0)
     hostile = lines()
     send(*hostile)
     wanted = sum(len(line) + 1 for line in hostile) if channel == "file" else len(hostile)
-    run(one, lambda _: position() >= wanted, 400)
+    run(one, lambda _: position() >= wanted)
     one.kill()
     database.execute("insert into t values (6, 'later')")
     send(LAST)
-    run(one, lambda q: bool(reads(q, "u")) and ("c", "t", (b"6", b"later")) in q.changes, 800)
-    run(one, is_over, 400)
+    run(one, lambda q: bool(reads(q, "u")) and ("c", "t", (b"6", b"later")) in q.changes)
+    run(one, is_over)
     assert reads(one, "u")[0] == (b"1",)
     with database.connect() as connection:
         assert [row[0] for row in connection.execute("select id from t order by id")] == [1, 2, 3, 4, 5, 6]

@@ -13,6 +13,7 @@ from tailrace.errors import ConversionError
 from tests.fix_capture import Captures, Event, has_read
 from tests.fix_postgres import Database
 from tests.integration.postgres.signalled import SIGNALS
+from tests.waiting import until
 
 LIMIT = 100_000
 TABLE = "create table t (id int primary key, v text); alter table t replica identity full"
@@ -73,13 +74,13 @@ def test_a_large_row_of_an_incremental_snapshot_is_put_aside(database: Database,
     database.execute(
         "insert into debezium_signal values ('1', 'execute-snapshot', '{\"data-collections\": [\"public.t\"]}')"
     )
-    found: list[Event] = []
-    for _ in range(200):
+
+    def found() -> list[Event]:
         one.step()
-        found = [event for event in one.events if event.row["table"] == "t"]
-        if len(found) == 3:
-            break
-    assert told(found) == [("r", 1), ("aside r", 2), ("r", 3)]
+        return [event for event in one.events if event.row["table"] == "t"]
+
+    until(lambda: len(found()) >= 3, "three rows")
+    assert told(found()) == [("r", 1), ("aside r", 2), ("r", 3)]
 
 
 @pytest.mark.parametrize("mode", ["initial", "never"])

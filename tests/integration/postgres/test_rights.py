@@ -51,12 +51,12 @@ def signal(database: Database, kind: str) -> None:
 
 def until(query: Query, count: int, op: str) -> list[int]:
     """Return the first values of the changes of `app.t` with `op`, once there are `count`."""
-    for _ in range(100):
-        found = [int(values[0]) for kind, table, values in query.changes if kind == op and table == "t"]
-        if len(found) >= count:
-            return found
-        query.step()
-    raise AssertionError(f"{op}: {len(found)} of {count}")
+
+    def found() -> list[int]:
+        return [int(values[0]) for kind, table, values in query.changes if kind == op and table == "t"]
+
+    waiting.until(lambda: len(found()) >= count or (query.step(), False)[1], f"{count} changes {op}")
+    return found()
 
 
 @pytest.mark.parametrize("maker", ["superuser", "owner"])

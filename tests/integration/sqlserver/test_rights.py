@@ -15,6 +15,7 @@ from tdsserver.process import TestDatabase, TestServer
 from tests.fix_capture import Event
 from tests.integration.sqlserver.capturing import Capture
 from tests.integration.sqlserver.reading import config
+from tests.waiting import until
 
 PASSWORD = "pw-of-the-least"
 
@@ -107,14 +108,14 @@ def test_the_login_that_is_shown_runs_every_part(shop: TestDatabase, login: str,
         assert kinds(query.take(3)) == [("c", 4), ("d", 1), ("tombstone", 1)]
         data = json.dumps({"data-collections": [f"{shop.name}.dbo.t"]})
         shop.execute(f"insert into signals values ('s1', 'execute-snapshot', '{data}')")
-        again: set[int] = set()
-        for _ in range(200):
+
+        def again() -> set[int]:
             shop.capture()
             query.step()
-            again = {event.id["id"] for event in query.events if event.op == "r"}
-            if len(again) == 3:
-                break
-        assert again == {2, 3, 4}
+            return {event.id["id"] for event in query.events if event.op == "r"}
+
+        until(lambda: len(again()) >= 3, "three rows")
+        assert again() == {2, 3, 4}
     finally:
         query.planner.close()
 
