@@ -2,7 +2,8 @@
 
 Each checkout has a process with a server, a Spark session and the same rows. Both processes are warmed up and then
 drain the same backlog in turn, so that other load of the machine affects both. A ratio above 1 means that this
-checkout is slower. The other checkout needs an environment of its own (`make env`), or may share these packages.
+checkout is slower or, in the last column, that its driver, planner and workers together hold more memory at their peak.
+The other checkout needs an environment of its own (`make env`), or may share these packages.
 """
 
 from __future__ import annotations
@@ -89,16 +90,17 @@ def main(words: Sequence[str] | None = None) -> None:
             stack.callback(side.close)
         for side in sides:
             side.answer()
-        print(f"{'case':<22} {'s here':>7} {'s there':>7} {'ratio':>6} {'low':>6} {'high':>6} {'CPU':>6}", flush=True)
+        heads = "".join(f" {name:>6}" for name in ("ratio", "low", "high", "CPU", "memory"))
+        print(f"{'case':<22} {'s here':>7} {'s there':>7}{heads}", flush=True)
         for case in cases:
             pairs = [_pair(sides, case, number) for number in range(-WARM, asked.rounds)][WARM:]
             seconds = sorted(one["seconds"] / two["seconds"] for one, two in pairs)
-            cpu = statistics.median(one["cpu"] / two["cpu"] for one, two in pairs)
+            cpu, memory = (statistics.median(one[what] / two[what] for one, two in pairs) for what in ("cpu", "memory"))
             here, there = (statistics.median(pair[which]["seconds"] for pair in pairs) for which in (0, 1))
             quarter = len(seconds) // 4
             print(
                 f"{case:<22} {here:7.2f} {there:7.2f} {statistics.median(seconds):6.3f} {seconds[quarter]:6.3f} "
-                f"{seconds[-1 - quarter]:6.3f} {cpu:6.3f}",
+                f"{seconds[-1 - quarter]:6.3f} {cpu:6.3f} {memory:6.3f}",
                 flush=True,
             )
 
@@ -171,7 +173,9 @@ def worker(rows: int, servers: str, jars: str) -> None:
             began = time.monotonic()
             with Meter(postgres.pid) as meter:
                 drained = cases[name]()
-            _answer(out, {"seconds": drained.seconds, "cpu": meter.usage.total_cpu, "all": time.monotonic() - began})
+            usage = meter.usage
+            found = {"seconds": drained.seconds, "cpu": usage.total_cpu, "memory": float(usage.python_bytes)}
+            _answer(out, found | {"all": time.monotonic() - began})
 
 
 def _let_in(workload: Workload) -> None:
