@@ -81,7 +81,7 @@ def _offsets() -> list[bytes]:
             "snapshot": {"at_us": 1, "done": 1, "lsn": 2, "xid": 7,
                          "plan": {"chunk_pages": 8, "first": True, "tables": [["s", "t", 9]]}},
         }),
-        (1, {"log": {"number": 1, "time": [1_700_000_000, 1], "token": "BQAAAAA="}}),
+        (1, {"log": {"number": 1, "time": [1_700_000_000, 1], "token": "BQAAAAA="}, "server": "00" * 16}),
         (1, {"log": {"number": 1, "time": [1, 1], "hash": 5, "term": 2}, "heartbeat_ms": 5,
              "transaction": {"name": "n", "counts": [["db.c", 2]]}, "progress": progress.to_json()}),
         (2, {"databases": {}}),

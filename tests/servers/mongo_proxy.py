@@ -2,7 +2,8 @@
 
 Each change is a class: `Oplog` lets a client find a capped collection where it asks for local.oplog.rs, so that entries
 of the shapes of every MongoDB can be read, which SecantusDB neither writes nor lets be inserted; `Mongos` makes the
-server look like the router of a sharded cluster; `Failing` answers chosen commands with an error. The client is told
+server look like the router of a sharded cluster; `Failing` answers chosen commands with an error; `Identified` gives
+the server an identity of a real one. The client is told
 the proxy's own address and stays with it.
 Only uncompressed OP_MSG and the old handshake are changed; the driver uses nothing else unless asked to.
 """
@@ -16,8 +17,10 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
+from uuid import UUID
 
 import bson
+from bson import Binary, Int64
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.raw_bson import RawBSONDocument
 
@@ -115,6 +118,24 @@ class Failing(Change):
             return None
         self.times -= self.times > 0
         return self.document
+
+
+class Identified(Change):
+    """Shows the collection admin.system.version with a UUID, as every replica set has one of its own."""
+
+    def __init__(self, uuid: UUID) -> None:
+        self.uuid = uuid
+
+    def answer(self, document: Document) -> Document | None:
+        if next(iter(document)) != "listCollections" or document.get("$db") != "admin":
+            return None
+        shown = {
+            "name": "system.version",
+            "type": "collection",
+            "options": {},
+            "info": {"uuid": Binary.from_uuid(self.uuid)},
+        }
+        return {"ok": 1.0, "cursor": {"id": Int64(0), "ns": "admin.$cmd.listCollections", "firstBatch": [shown]}}
 
 
 def error(code: int, name: str, text: str, *labels: str) -> Document:

@@ -35,8 +35,8 @@ log = logging.getLogger("tailrace")
 class MongoSnapshots(contracts.Snapshots[MongoOffset]):
     """Snapshots of the collections that `captured` includes.
 
-    `first` returns the position at which a query begins to read the log, `shape` the settings of events;
-    `reads_streams` is True if the log is a change stream.
+    `first` returns the position at which a query begins to read the log, `shape` the settings of events,
+    `server` the server of the offset; `reads_streams` is True if the log is a change stream.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
         connect: Callable[[], MongoClient[Any]],
         first: Callable[[], Position],
         shape: Callable[[], MongoSettings],
+        server: Callable[[], str],
         *,
         reads_streams: bool,
         parallelism: int,
@@ -59,6 +60,7 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
         self._connect = connect
         self._first = first
         self._shape = shape
+        self._server = server
         self._reads_streams = reads_streams
         self._parallelism = parallelism
         self._streams = snapshot_mode(config).streams
@@ -82,7 +84,7 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
         after = self._majority.after(names, at, position)
         made = self._plan(names, snapshot.filters(self._config), after)
         progress = SnapshotProgress(made, at, 0, _number(since))
-        return replace(since, log=position, snapshot=progress, choice=choice(self._config))
+        return replace(since, log=position, snapshot=progress, choice=choice(self._config), server=self._server())
 
     def block(self, since: MongoOffset) -> MongoOffset:
         from pymongo.errors import OperationFailure

@@ -28,7 +28,7 @@ from tailrace.snapshot.progress import Progress
 class MongoLogSession(LogReader[MongoOffset, Position, Committed, Rows]):
     """The log that `feed` reads: changes of the collections `names`, in segments of the given `kind`.
 
-    `present` returns the timestamp of the server's newest operation.
+    `present` returns the timestamp of the server's newest operation. `server` is the offset's.
     """
 
     windows: Incremental | None
@@ -43,6 +43,7 @@ class MongoLogSession(LogReader[MongoOffset, Position, Committed, Rows]):
         incremental: Incremental | None,
         parallelism: int,
         present: Callable[[], int],
+        server: str,
         runtime: Runtime,
     ) -> None:
         memory, disk = feed.settings.memory_limit, feed.settings.disk_limit
@@ -52,6 +53,7 @@ class MongoLogSession(LogReader[MongoOffset, Position, Committed, Rows]):
         self.windows = incremental
         self._settings = settings
         self._choice = choice(config)
+        self._server = server
         self._names = names
         self._kind = kind
         self._by_key = config["event.order"] == "key"
@@ -102,9 +104,12 @@ class MongoLogSession(LogReader[MongoOffset, Position, Committed, Rows]):
             opened = self._numbered(self.take(since.log, end), since).open
         self._planned, self._read_bytes = end, self.feed.read_bytes
         if not self._settings.events.blocks:
-            return MongoOffset(end, opened, choice=self._choice, heartbeat_ms=heartbeat_ms, progress=progress)
-        shown, whole = self._shown(since, end), self._is_whole(since, end)
-        return MongoOffset(end, opened, shown, whole, self._choice, heartbeat_ms=heartbeat_ms, progress=progress)
+            shown, whole = 0, False
+        else:
+            shown, whole = self._shown(since, end), self._is_whole(since, end)
+        return MongoOffset(
+            end, opened, shown, whole, self._choice, self._server, heartbeat_ms=heartbeat_ms, progress=progress
+        )
 
     def _is_whole(self, since: MongoOffset, end: Position) -> bool:
         """Return True if no captured change of the last change's transaction is still to come."""

@@ -17,7 +17,7 @@ class MongoOffset(QueryOffset):
     """The position of a query in the log and in its snapshots.
 
     `log` is the position up to which the log has been read. `transaction` belongs to transaction metadata. `choice`
-    holds the options that select the collections; "" if unknown.
+    holds the options that select the collections, `server` the result of `connection.server_uuid`; "" if unknown.
 
     Two fields serve tables that equal the source at one moment. `shown` is the newest timestamp whose changes documents
     may already show, because a snapshot or a look-up for updates has read them; 0 once the log has passed it. `whole`
@@ -29,6 +29,7 @@ class MongoOffset(QueryOffset):
     shown: int = 0
     whole: bool = False
     choice: str = ""
+    server: str = ""
     snapshot: SnapshotProgress | None = field(default=None, kw_only=True)
 
     @property
@@ -56,6 +57,8 @@ class MongoOffset(QueryOffset):
             fields["whole"] = True
         if self.choice:
             fields["choice"] = self.choice
+        if self.server:
+            fields["server"] = self.server
         return ordered(fields | self.shared_json())
 
     @classmethod
@@ -71,6 +74,7 @@ class MongoOffset(QueryOffset):
             fields.get("shown", 0),
             fields.get("whole", False),
             fields.get("choice", ""),
+            fields.get("server", ""),
             snapshot=None
             if snapshot is None
             else SnapshotProgress(

@@ -22,7 +22,7 @@ from tailrace.connectors.mongodb.log.position import WHOLE, Position
 from tailrace.connectors.mongodb.log_session import MongoLogSession
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM
-from tailrace.connectors.mongodb.server.connection import Address, retries
+from tailrace.connectors.mongodb.server.connection import Address, retries, server_uuid
 from tailrace.connectors.mongodb.server.environment import OUTSIDE, Environment
 from tailrace.connectors.mongodb.server.faults import (
     explained,
@@ -86,6 +86,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, Position]):
         self._router: MongoClient[Any] | None = None
         self._lock = self._runtime.condition()
         self._settings: MongoSettings | None = None
+        self._server: str | None = None
         self._ends = False
         self._parallelism = config["event.order.segments"] or os.cpu_count() or 1
         self.snapshots = MongoSnapshots(
@@ -95,6 +96,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, Position]):
             self.connect,
             self._first_position,
             self._shape,
+            self._uuid,
             reads_streams=self._streams,
             parallelism=self._parallelism,
             runtime=self._runtime,
@@ -147,10 +149,18 @@ class MongoSource(contracts.Source[MongoOffset, Position, Position]):
             self._settings = MongoSettings.of(self._config, self._events, name)
         return self._settings
 
+    def _uuid(self) -> str:
+        """Return the server's identity, as it was when first asked for; "" if the user may not see it."""
+        if self._server is None:
+            self._server = server_uuid(self.connect())
+        return self._server
+
     # --- the start -----------------------------------------------------------------------------------------------
 
     def prepare(self, since: MongoOffset) -> None:
         self._shape()
+        if not snapshot_mode(self._config).mends:
+            self._demand_server(since)
         if self._config["guardrail.collections.max"]:
             count = sum(one != self._captured.signals for one in self.snapshots.existing())
             guard_number(self._config, count, "collections")
@@ -195,6 +205,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, Position]):
 
     def clear_lost(self, since: MongoOffset) -> str:
         try:
+            self._demand_server(since)
             self._demand(since.log)
         except PositionLost as error:
             return error.message
@@ -206,7 +217,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, Position]):
         return ""
 
     def first(self) -> MongoOffset:
-        return MongoOffset(self._first_position(), choice=choice(self._config))
+        return MongoOffset(self._first_position(), choice=choice(self._config), server=self._uuid())
 
     def _first_position(self) -> Position:
         """Return the position at which a query without checkpoint begins: now, or capture.start.op.time."""
@@ -230,6 +241,15 @@ class MongoSource(contracts.Source[MongoOffset, Position, Position]):
             "The server gives no resume token for a change stream in which nothing happens.",
             "Change streams need MongoDB 4.0.7 or later.",
         )
+
+    def _demand_server(self, since: MongoOffset) -> None:
+        """Raise PositionLost if the offset is of another server, whose timestamps mean nothing here."""
+        if since.server and self._uuid() and since.server != self._uuid():
+            raise PositionLost(
+                "The checkpoint is of another replica set or sharded cluster than the one that the options name.",
+                "Correct mongodb.connection.string; or delete the checkpoint to start with a snapshot, or set "
+                "snapshot.mode=when_needed.",
+            )
 
     def _demand(self, position: Position) -> None:
         """Raise PositionLost if the log can no longer be read from `position`."""
@@ -295,6 +315,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, Position]):
             self.incremental,
             self._parallelism,
             lambda: operation_time(self.connect()),
+            self._uuid(),
             self._runtime,
         )
         session.start()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors import stores
 from tailrace.connectors.mongodb.rules import replica_set
+from tailrace.connectors.mongodb.server.faults import is_passing
 from tailrace.errors import ConfigError, PrerequisiteError
 from tailrace.process.installation import pip_install
 
@@ -118,6 +119,24 @@ def retries(config: Mapping[str, Any]) -> tuple[int, float, float]:
     names = ("connect.backoff.initial.delay.ms", "connect.backoff.max.delay.ms")
     first, longest = (config[name] / 1000 for name in names)
     return attempts - 1, first, max(first, longest)
+
+
+def server_uuid(client: MongoClient[Any]) -> str:
+    """Return the UUID of admin.system.version in hexadecimal digits; "" if the server does not tell it to this user.
+
+    All members of a replica set have the same ("listCollections: info.uuid"), and another replica set has another. That
+    of a sharded cluster is its configuration servers'. A copy of the data files has the UUID of its original.
+    """
+    from pymongo.errors import OperationFailure
+
+    try:
+        found = list(client.admin.list_collections(filter={"name": "system.version"}))
+    except OperationFailure as error:
+        if is_passing(error):
+            raise
+        return ""
+    uuid = found[0].get("info", {}).get("uuid") if found else None
+    return "" if uuid is None else bytes(getattr(uuid, "bytes", uuid)).hex()
 
 
 def connect(address: Address) -> MongoClient[Any]:

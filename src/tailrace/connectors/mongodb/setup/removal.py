@@ -8,9 +8,10 @@ from typing import Any
 
 from tailrace.config import Config
 from tailrace.connectors.mongodb.log.namespaces import split
-from tailrace.connectors.mongodb.server.connection import Address, connect
+from tailrace.connectors.mongodb.offset import MongoOffset
+from tailrace.connectors.mongodb.server.connection import Address, connect, server_uuid
 from tailrace.connectors.mongodb.server.faults import explained
-from tailrace.connectors.removal import UNKNOWN, Removable, Removal
+from tailrace.connectors.removal import OTHER_SERVER, UNKNOWN, Removable, Removal
 
 _FIELDS = frozenset(("_id", "id", "type", "data", "payload"))
 """Fields of the documents that signals and watermarks are."""
@@ -27,13 +28,24 @@ def _found(config: Config, stored: Mapping[str, Any] | None) -> list[Removable]:
             return []
         others = client[database][collection].find_one({"type": {"$exists": False}}) is not None
         sample = client[database][collection].find_one() or {}
-        kept = "" if stored is not None else UNKNOWN
+        kept = (
+            UNKNOWN if stored is None else _elsewhere(MongoOffset.from_json(dict(stored)).server, server_uuid(client))
+        )
         if not kept and (others or not _FIELDS.issuperset(sample)):
             kept = "It has documents that are no signals."
         statement = f"db.getSiblingDB({json.dumps(database)}).getCollection({json.dumps(collection)}).drop()"
         return [Removable(f"the signal collection {name}", statement, kept)]
     finally:
         client.close()
+
+
+def _elsewhere(stored: str, here: str) -> str:
+    """Return why the checkpoint does not belong to this server, as a sentence; "" if it does."""
+    if stored and here:
+        return "" if stored == here else OTHER_SERVER
+    if here:
+        return "The checkpoint does not show of which server it is: the user of its runs could not see that."
+    return "The user may not see which server this is, which the role readAnyDatabase allows."
 
 
 def _remove(config: Config, part: Removable) -> None:
