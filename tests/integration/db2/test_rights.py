@@ -16,6 +16,7 @@ import pytest
 from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.db2.dialect import Db2Session, dialect
 from tailrace.connectors.db2.setup.advice import least
+from tailrace.connectors.db2.setup.outset import look
 from tailrace.connectors.db2.setup.prerequisites import check, demand
 from tailrace.connectors.registry import parse
 from tailrace.errors import PrerequisiteError
@@ -104,3 +105,17 @@ def test_the_user_that_is_shown_runs_every_part(owned: Db2Database, strategy: st
         assert names(again, "r") == ["a", "b", "c"]
     finally:
         query.close()
+
+
+def test_the_grants_of_a_first_look_are_those_that_lack(owned: Db2Database) -> None:
+    listed = r"MYSCHEMA\.CUSTOMERS"
+    config = parse("db2", seen_by_reader(owned).options(topic_prefix="p", table_include_list=listed))
+    first = look(config).statements
+    assert 'grant select on "ASNCDC"."IBMSNAP_REGISTER" to user tailrace;' in first
+    # the change tables are known when the register can be read
+    for statement in first:
+        owned.execute(statement.removesuffix(";").replace(" to user ", " to "))
+    (last,) = look(config).statements
+    assert last == 'grant select on "ASNCDC"."CDC_MYSCHEMA_CUSTOMERS" to user tailrace;'
+    owned.execute(last.removesuffix(";").replace(" to user ", " to "))
+    assert look(config).statements == ()

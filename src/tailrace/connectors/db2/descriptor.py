@@ -47,5 +47,7 @@ CONNECTOR = Descriptor(
     listed=f"{_ROOM}.listed",
     captured=f"{_CHANGE_TABLES}.captured:captured",
     compared=f"{_ROOM}.verify_source:compared",
+    removal=f"{_ROOM}.setup.removal:REMOVAL",
+    outset=f"{_ROOM}.setup.outset:look",
     held=f"{_CHANGE_TABLES}.consistent_read:held",
 )

@@ -15,7 +15,7 @@ from tailrace.connectors.changetables.log import backlog
 from tailrace.connectors.checkpoint import stored_offset
 from tailrace.connectors.db2.dialect import Db2Session, dialect
 from tailrace.connectors.db2.server import health
-from tailrace.connectors.db2.server.catalog import Catalog, Table, quoted
+from tailrace.connectors.db2.server.catalog import Catalog, Table, literal, quoted
 from tailrace.connectors.db2.server.register import Registered
 from tailrace.connectors.db2.setup import advice
 from tailrace.connectors.findings import Finding, collisions, demanded, listed, unmatched
@@ -26,7 +26,11 @@ from tailrace.snapshot.mode import snapshot_mode
 SHORT_MIN = 24 * 60
 """A retention limit below these minutes gives a warning: a pipeline may be stopped for a night."""
 
-_ADD = "call ASNCDC.ADDTABLE('SCHEMA', 'TABLE'), then values ASNCDC.ASNCDCSERVICES('reinit', 'asncdc')"
+CONTROL = ("IBMSNAP_REGISTER", "IBMSNAP_UOW")
+"""The control tables without which nothing is captured."""
+
+_REINIT = "values ASNCDC.ASNCDCSERVICES('reinit', 'asncdc')"
+_ADD = f"call ASNCDC.ADDTABLE('SCHEMA', 'TABLE'), then {_REINIT}"
 
 
 def check(config: Config) -> list[Finding]:
@@ -48,6 +52,29 @@ def demand(config: Config) -> list[Finding]:
     with closing(dialect(config).connect(config["database.dbname"])) as session:
         found = list(_Inspection(config, session).run())
     return demanded([finding for finding in found if finding.subject != backlog.SUBJECT])
+
+
+def adding(tables: Sequence[TableId]) -> list[str]:
+    """Return the statements that put tables into capture mode."""
+    calls = [f"call ASNCDC.ADDTABLE({literal(table.schema)}, {literal(table.table)});" for table in tables]
+    return [*calls, f"{_REINIT};"] if calls else []
+
+
+def unreadable(session: Db2Session, schema: str, table: str) -> str:
+    """Return why a table cannot be read: `absent`, or a sentence; "" if it can. Raises ConnectionFailed."""
+    try:
+        session.probe(schema, table)
+    except ConnectionFailed:
+        raise
+    except TailraceError as error:
+        there = session.catalog().columns([(schema, table)])
+        return str(error.message) if there else "absent"
+    return ""
+
+
+def grant(config: Config, schema: str, table: str) -> str:
+    """Return the statement that allows the user to read a table."""
+    return f"grant select on {quoted(schema, table)} to user {config['database.user']}"
 
 
 class _Inspection:
@@ -76,8 +103,8 @@ class _Inspection:
     def control(self) -> Iterator[Finding]:
         """Check the control tables: they exist, are readable, and their positions have the configured width."""
         schema = self.config["cdc.control.schema"]
-        for table in ("IBMSNAP_REGISTER", "IBMSNAP_UOW"):
-            fault = self.unreadable(schema, table)
+        for table in CONTROL:
+            fault = unreadable(self.session, schema, table)
             if fault == "absent":
                 yield Finding(
                     "error",
@@ -87,9 +114,8 @@ class _Inspection:
                 )
                 return
             if fault:
-                yield Finding(
-                    "error", "control", f"{schema}.{table} cannot be read: {fault}", self.grant(schema, table)
-                )
+                remedy = f"{grant(self.config, schema, table)}."
+                yield Finding("error", "control", f"{schema}.{table} cannot be read: {fault}", remedy)
                 return
         try:
             newest = self.session.newest()
@@ -106,20 +132,6 @@ class _Inspection:
         else:
             yield Finding("ok", "control", f"The register is in {schema}, and the log is read up to {newest.hex()}.")
 
-    def unreadable(self, schema: str, table: str) -> str:
-        """Return why a table cannot be read: `absent`, or a sentence; "" if it can."""
-        try:
-            self.session.probe(schema, table)
-        except ConnectionFailed:
-            raise
-        except TailraceError as error:
-            there = self.catalog.columns([(schema, table)])
-            return str(error.message) if there else "absent"
-        return ""
-
-    def grant(self, schema: str, table: str) -> str:
-        return f"grant select on {quoted(schema, table)} to user {self.config['database.user']}."
-
     def retention(self) -> Iterator[Finding]:
         """Yield how long changes are kept, by the program's parameters, one row of IBMSNAP_CAPPARMS."""
         try:
@@ -131,7 +143,7 @@ class _Inspection:
                 "warning",
                 "retention",
                 "IBMSNAP_CAPPARMS cannot be read, so it is unknown how long changes are kept.",
-                self.grant(self.config["cdc.control.schema"], "IBMSNAP_CAPPARMS"),
+                f"{grant(self.config, self.config['cdc.control.schema'], 'IBMSNAP_CAPPARMS')}.",
             )
             return
         limit, prunes = found or (None, None)
@@ -209,7 +221,7 @@ class _Inspection:
             signals = self.session.signal_table()
             own = None if signals is None else (signals.schema, signals.table)
             wanted += [(row.schema, row.table) for row in registered if (row.schema, row.table) != own]
-        faults = {table: self.unreadable(*table) for table in wanted}
+        faults = {table: unreadable(self.session, *table) for table in wanted}
         gone = [".".join(table) for table, fault in faults.items() if fault == "absent"]
         closed = [table for table, fault in faults.items() if fault not in ("", "absent")]
         if gone:
@@ -222,7 +234,8 @@ class _Inspection:
         if closed:
             names = listed([".".join(table) for table in closed])
             user = self.config["database.user"]
-            yield Finding("error", "rights", f"The user {user} may not read {names}.", self.grant(*closed[0]))
+            remedy = f"{grant(self.config, *closed[0])}."
+            yield Finding("error", "rights", f"The user {user} may not read {names}.", remedy)
         elif registered and not gone:
             yield Finding(
                 "ok", "rights", f"The user {self.config['database.user']} may read every table that is needed."
