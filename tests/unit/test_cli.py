@@ -398,3 +398,20 @@ def test_the_end_of_a_query_ends_the_wait_for_it() -> None:
         assert not interruption.wait(100_000)
         # And it ends only that wait.
         assert not interruption.wait(0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["rnu", "f"], "invalid choice: 'rnu' (choose from 'run', "),
+        (["rnu", "f"], " The nearest is run. tailrace --help shows what there is."),
+        (["run", "f", "--onec"], "unrecognized arguments: --onec. The nearest is --once. tailrace --help"),
+        (["signal", "execute-snapshto", "f"], "The nearest is execute-snapshot. tailrace signal --help shows"),
+        (["check"], "the following arguments are required: FILE. tailrace check --help shows what there is."),
+    ],
+)
+def test_a_wrong_word_names_the_nearest(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(words)
+    assert left.value.code == 2
+    assert said in capsys.readouterr().err

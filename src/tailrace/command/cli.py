@@ -6,6 +6,7 @@ Exit codes are those of `tailrace.errors`, 0 and 130.
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import logging
 import os
@@ -13,7 +14,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tailrace import __version__
 from tailrace.command import jars, maintain, slots, tables
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 _FILES = "application.properties, connector .properties or connector JSON"
 _FORM = re.compile(r"(?:debezium\.source\.)?log\.format", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[^{}]+\}")
+
+_WRONG = re.compile(r"unrecognized arguments: (--[\w-]+)|.*: invalid choice: '([^']*)'")
+"""Matches argparse's sentences about a word that it does not know."""
 
 _log = logging.getLogger("tailrace")
 
@@ -85,14 +89,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(arguments.failed) if code == TailraceError.exit_code else code
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors name the nearest word that is known, and the way to see them all."""
+
+    def error(self, message: str) -> NoReturn:
+        wrong = _WRONG.match(message)
+        nearest: list[str] = []
+        if wrong:
+            actions = list(_actions(self))
+            words = [word for one in actions for word in one.option_strings if word.startswith("--")] if wrong[1] else [
+                str(word) for one in actions for word in one.choices or ()
+            ]  # fmt: skip
+            nearest = difflib.get_close_matches(wrong[1] or wrong[2], words, 1)
+        near = f" The nearest is {nearest[0]}." if nearest else ""
+        super().error(f"{message}.{near} {self.prog} --help shows what there is.")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="tailrace",
         description="Change data capture that delivers Debezium change events through Apache Spark.",
         epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    shared = argparse.ArgumentParser(add_help=False)
+    shared = _Parser(add_help=False)
     shared.add_argument("--debug", action="store_true", help="show stack traces and the whole log")
     parser.add_argument("--version", action=_PrintVersion, nargs=0, help="print the version")
     parser.set_defaults(debug=False, failed=TailraceError.exit_code, level=logging.WARNING)
@@ -289,13 +309,13 @@ def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
 def _content(name: str, path: str) -> str:
     """Return a file's text as the value of an entry, with references escaped and without the last line end."""
     try:
-        text = Path(path).read_text()
+        text = Path(path).read_text("utf-8-sig")
     except OSError as error:
         raise ConfigError(
             f"The file of --set-file {name} cannot be read: {error.strerror}.", "Check its name and its rights."
         ) from None
     except UnicodeDecodeError:
-        raise ConfigError(f"The file of --set-file {name} is not text in UTF-8.", "Check its name.") from None
+        raise ConfigError(f"The file of --set-file {name} is not text in UTF-8.", "Save it in UTF-8.") from None
     return text.removesuffix("\n").removesuffix("\r").replace("${", "$${")
 
 

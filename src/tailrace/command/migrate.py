@@ -236,7 +236,7 @@ def cleaned(examination: Examination) -> dict[str, str]:
 
 def rendered(path: str | Path, entries: Mapping[str, str]) -> str:
     """Return entries as the text of a file of the kind of `path`: JSON or .properties."""
-    if Path(path).read_text().lstrip().startswith(("{", "[")):
+    if Path(path).read_text("utf-8-sig").lstrip().startswith(("{", "[")):
         config = dict(entries)
         named = {"name": config.pop("name")} if "name" in config else {}
         document = named | {"config": config} if named else config

@@ -164,11 +164,12 @@ def _with_environment(entries: Mapping[str, str], environment: Mapping[str, str]
 def read_entries(path: str | Path) -> dict[str, str]:
     """Return the entries of a file as written. Raises ConfigError if it cannot be read or understood."""
     try:
-        text = Path(path).read_text()
+        # whatever the locale; some editors begin a file with a byte order mark
+        text = Path(path).read_text("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"The file {path} cannot be read: {error.strerror}.", "Check its name.") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"The file {path} is not text in UTF-8.", "Check its name.") from None
+        raise ConfigError(f"The file {path} is not text in UTF-8.", "Save it in UTF-8, or check its name.") from None
     if text.lstrip().startswith(("{", "[")):
         return _connector_json(path, text)
     if re.search(r"^\s*kind:\s*KafkaConnector\s*$", text, re.MULTILINE):

@@ -199,12 +199,12 @@ class _Reading:
 
 
 def _entry(path: str, key: str) -> str | None:
-    return parse_properties(Path(path).read_text()).get(key)
+    return parse_properties(Path(path).read_text("utf-8-sig")).get(key)
 
 
 def _file(folder: str, name: str) -> str | None:
     # The name must not be a path to a file elsewhere.
-    return (Path(folder) / name).read_text() if folder and name and Path(name).name == name else None
+    return (Path(folder) / name).read_text("utf-8") if folder and name and Path(name).name == name else None
 
 
 _LOOK_UPS: Mapping[str, Callable[[str, str], str | None]] = {

@@ -360,3 +360,19 @@ def test_a_broken_document_is_an_error(tmp_path: Path, text: str) -> None:
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         registry.read(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("text", [SERVER, json.dumps({"name": "t", "config": CONNECTOR | {"database.user": "Jürgen"}})])
+def test_line_ends_and_byte_order_marks_of_windows_change_nothing(tmp_path: Path, text: str) -> None:
+    plain, windows = tmp_path / "plain", tmp_path / "Überall und nirgends"
+    plain.write_bytes(text.encode())
+    windows.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    assert files.read_entries(windows) == files.read_entries(plain)
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "utf-16"
+    path.write_text(SERVER, "utf-16")
+    with pytest.raises(ConfigError, match="is not text in UTF-8") as refused:
+        files.read_entries(path)
+    assert refused.value.remedy == "Save it in UTF-8, or check its name."
