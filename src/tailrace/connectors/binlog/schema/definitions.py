@@ -121,6 +121,11 @@ class State:
         former = {name: one for name, one in self.former.items() if name != table.id}
         return replace(self, tables={**self.tables, table.id: table}, doubtful=doubtful, former=former)
 
+    def with_altered(self, table: TableDefinition) -> State:
+        """Return the state with a table after a further statement; what was in doubt before stays so."""
+        why, state = self.doubtful.get(table.id), self.with_table(table)
+        return state if why is None else state.in_doubt(table.id, why)
+
     def with_new_table(self, table: TableDefinition) -> State:
         """Return the state with a table that no other precedes."""
         return replace(self.with_table(numbered(table, self.numbers + 1)), numbers=self.numbers + 1)
@@ -478,8 +483,10 @@ class Definitions:
             raise Unparsable("its columns are those of a query")
         else:
             table = resolved_table(one.table.renamed(name), self._charset(name[0]), has_json=self.dialect.has_json)
-        self._change(at, self._with_created(table, one.like))
-        return [TableChange("CREATE", name, self.now.tables[name])]
+        doubt = None if one.like is None else self.now.doubtful.get(self._name(one.like))
+        state = self._with_created(table, one.like)
+        self._change(at, state if doubt is None else state.in_doubt(name, doubt))
+        return [TableChange("CREATE", name, state.tables[name])]
 
     def _with_created(self, table: TableDefinition, like: Name | None) -> State:
         """Return the state with a table that is made, without rows."""
@@ -522,10 +529,10 @@ class Definitions:
                 "tailrace verify --repair", *name, at.file, at.pos,
             )  # fmt: skip
         if one.renamed is None:
-            self._change(at, self.now.with_table(table))
+            self._change(at, self.now.with_altered(table))
             return [TableChange("ALTER", name, table)]
         target = self._name(one.renamed)
-        self._change(at, self._moved(self.now.with_table(table), [(name, target)], at))
+        self._change(at, self._moved(self.now.with_altered(table), [(name, target)], at))
         return [TableChange("ALTER", target, self.now.tables[target])]
 
     def _drop(self, one: DropTables, at: Place) -> list[TableChange]:
@@ -561,21 +568,17 @@ class Definitions:
         gone = [name for name in came.values() if name not in came]
         state = state.without([*came.values(), *came])
         for name, origin in came.items():
+            table = before.get(origin)
+            taken, is_copy = held.get(name), _is_copy(origin, name)
+            if table is not None and name != origin:
+                table = table.renamed(name)
+                if taken is not None and not (is_copy and table.number == taken.number):
+                    table = succeeding(table, taken, NOTHING)
+            if table is not None:
+                state = state.with_table(table)
             if origin in doubtful:
                 state = state.in_doubt(name, doubtful[origin])
-            table = before.get(origin)
-            if name == origin and table is not None:
-                state = state.with_table(table)
-                continue
-            taken = held.get(name)
-            is_copy = _is_copy(origin, name)
-            if table is not None and taken is not None:
-                is_like = is_copy and table.number == taken.number
-                table = table.renamed(name) if is_like else succeeding(table.renamed(name), taken, NOTHING)
-                state = state.with_table(table)
-            elif table is not None:
-                state = state.with_table(table.renamed(name))
-            if not self._captured(*name):
+            if not self._captured(*name) or (name == origin and table is not None):
                 continue
             if is_copy:
                 changed = [] if table is None or taken is None else rewritten(taken, table, strict=True)
@@ -609,7 +612,7 @@ class Definitions:
             elif one.dropped is not None:
                 changed = without_index(table, one.dropped)
             if changed != table:
-                self._change(at, self.now.with_table(changed))
+                self._change(at, self.now.with_altered(changed))
         return None
 
     def _database(self, one: DatabaseChange, text: str, status: SessionSettings, at: Place) -> Outcome:
