@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tailrace.connectors.binlog.setup import prerequisites
+from tailrace.errors import PrerequisiteError
 from tests.fix_mysql import MySqlDatabase
 from tests.integration.binlog.driving import driven
 from tests.integration.binlog.test_sessions import configured
 from tests.servers.jars import Unavailable
-from tests.servers.mysql import MARIADB_11, MYSQL_8, MySqlServer, Version
+from tests.servers.mysql import MARIADB_11, MYSQL_8, PASSWORD, USER, MySqlServer, Version
 
 # What each session has to set for itself, whatever the server's own values are.
 _ODD = {
@@ -73,6 +74,87 @@ def test_sessions_do_not_depend_on_the_servers_own_settings(odd: MySqlDatabase) 
         run.until(lambda: len(run.of("cities")) == 4)
         after = run.of("cities")[-1]["value"]["after"]
         assert after == {"Id": 4, "Note": "a\\", "v": "y", "ts": "2024-11-03T09:00:00Z", "d": None}
+
+
+def test_names_in_upper_case_are_refused_where_the_log_has_none(odd: MySqlDatabase) -> None:
+    odd.execute("CREATE TABLE Signals (id varchar(42) PRIMARY KEY, type varchar(32), data varchar(2048))")
+    named = {"signal_data_collection": f"{odd.name}.Signals"}
+    found = [one for one in prerequisites.check(configured(odd, **named)) if one.level == "error"]
+    assert [one.remedy for one in found] == [f"Write {odd.name}.signals."]
+    with pytest.raises(PrerequisiteError, match="has names in lower case"), driven(odd, **named) as run:
+        run.batch()
+    # signals name tables as they are
+    with driven(odd, signal_data_collection=f"{odd.name}.signals", snapshot_mode="no_data") as run:
+        run.batch()
+        odd.execute("INSERT INTO SIGNALS VALUES ('s', 'log', '{\"message\": \"seen\"}')", "COMMIT")
+        run.until(lambda: bool(run.of("signals")))
+
+
+def test_names_of_the_catalog_that_the_log_has_otherwise_are_refused(
+    mysql: MySqlDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # only file systems of other platforms let a server have the value 2
+    mysql.execute("CREATE TABLE Mixed (id int PRIMARY KEY)", "CREATE TABLE plain (id int PRIMARY KEY)")
+    known = prerequisites.variables
+    monkeypatch.setattr(
+        prerequisites,
+        "variables",
+        lambda session, *names: known(session, *names) | ({"lower_case_table_names": "2"} if len(names) == 1 else {}),
+    )
+    with pytest.raises(PrerequisiteError, match=r"other names than the catalog .*Mixed"), driven(mysql) as run:
+        run.batch()
+    with driven(mysql, table_exclude_list=f"{mysql.name}.mixed") as run:
+        run.batch()
+
+
+_FOLLOW = {
+    "mysql": "change master to {source}, master_auto_position=1",
+    "mariadb": "change master to {source}, master_use_gtid=slave_pos",
+}
+
+
+@pytest.mark.parametrize("version", [MYSQL_8, MARIADB_11], ids=lambda version: version.name)
+def test_a_replica_is_read_as_its_source_and_refused_without_its_changes(
+    version: Version, make_mysql: Callable[[Version], MySqlDatabase]
+) -> None:
+    database = make_mysql(version)
+    source, dialect = database.server, version.dialect
+    place = f"master_host='127.0.0.1', master_port={source.port}, master_user='{USER}', master_password='{PASSWORD}'"
+    ids = "select @@gtid_executed" if dialect == "mysql" else "select @@gtid_binlog_pos"
+    with MySqlServer(version, **{"server-id": "7"}) as server:
+        before = str(source.execute(ids)[0][0]).replace("\n", "")
+        name = "gtid_purged" if dialect == "mysql" else "gtid_slave_pos"
+        server.execute("reset master", f"set global {name}='{before}'", f"create database {database.name}")
+        if dialect == "mysql":
+            server.execute("reset master", f"set global {name}='{before}'")
+        server.execute(_FOLLOW[dialect].format(source=place), "start slave")
+        database.execute("create table t (id int primary key)", "insert into t values (1)")
+        reached = str(source.execute(ids)[0][0]).replace("\n", "")
+        waits = "wait_for_executed_gtid_set" if dialect == "mysql" else "master_gtid_wait"
+        assert server.execute(f"select {waits}('{reached}', 60)")[0][0] == 0
+        replica = MySqlDatabase(server, database.name)
+        found = prerequisites.check(configured(replica))
+        assert [one.text for one in found if "replica" in one.text] == [
+            "The server is a replica and is 0 s behind its source: changes come when it has applied them."
+        ]
+        with driven(replica) as run:
+            run.until(lambda: len(run.of("t")) == 1)
+            database.execute("insert into t values (2)")
+            run.until(lambda: len(run.of("t")) == 2)
+            origin = run.of("t")[-1]["value"]["source"]
+            # the transaction is its source's
+            newest = str(source.execute(ids)[0][0]).replace("\n", "")
+            assert origin["server_id"] == 223344
+            assert origin["gtid"].split(":")[0] in newest
+            assert origin["gtid"].replace("-", ":").rpartition(":")[2] in newest.replace("-", ":").split(":")[-1]
+        server.execute("stop slave")
+        stopped = prerequisites.check(configured(replica))
+        assert "does not apply its source's log" in next(one.text for one in stopped if one.level == "warning")
+        server.stop()
+        server.set(log_slave_updates="OFF")
+        server.start()
+        with pytest.raises(PrerequisiteError, match="is a replica, and its log lacks"):
+            prerequisites.demand(configured(replica))
 
 
 def test_a_database_that_the_server_leaves_out_of_its_log_is_an_error() -> None:

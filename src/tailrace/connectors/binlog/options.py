@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from tailrace.config import connect, connector, credentials, processors, relational, signals
 from tailrace.config.connector import NO_JVM, Draft, Options
 from tailrace.config.option import Kind, Option, at_least, between
+from tailrace.connectors.binlog.debezium_offset import offset_fault
 from tailrace.connectors.binlog.dialect import MARIADB, MYSQL, Dialect
 from tailrace.connectors.binlog.values.converters import converter_faults
 from tailrace.connectors.binlog.values.rules import rules_of_options
@@ -124,6 +125,9 @@ def _log(dialect: Dialect) -> tuple[Option, ...]:
         Option("include.query", Kind.BOOLEAN,
                "Show the statement of a change in source.query; the server must write it into the log: "
                + ("binlog_rows_query_log_events." if dialect is MYSQL else "binlog_annotate_row_events."), False),
+        Option("capture.start.offset", Kind.TEXT,
+               "Offset that Debezium has stored, as its JSON; a query without a checkpoint begins behind it, with "
+               "`snapshot.mode=no_data`.", check=offset_fault),
         Option("gtid.source.includes", Kind.EXPRESSIONS,
                f"{source} of the servers whose transactions count when positions are compared.", []),
         Option("gtid.source.excludes", Kind.EXPRESSIONS,
@@ -328,6 +332,8 @@ def _settle(draft: Draft) -> None:
     # a table's topic has its database in either spelling of the strategy
     strategy = values["topic.naming.strategy"]
     values["topic.naming.strategy"] = strategy.replace(".Default", ".Schema")
+    if values["capture.start.offset"] and values["snapshot.mode"] != "no_data":
+        draft.faults.append("capture.start.offset needs snapshot.mode=no_data, since a snapshot has a place of its own")
     faults = list(converter_faults(values))
     draft.faults += faults
     if not faults:

@@ -11,6 +11,7 @@ from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.config.expressions import compile_expression
 from tailrace.connectors.binlog.chunking import BinlogSnapshots
+from tailrace.connectors.binlog.debezium_offset import DebeziumOffset
 from tailrace.connectors.binlog.log import faults
 from tailrace.connectors.binlog.log.feed import BinlogFeed, ReaderSettings, Sessions
 from tailrace.connectors.binlog.log.form import form_of
@@ -19,13 +20,14 @@ from tailrace.connectors.binlog.log.indexing import Indexer
 from tailrace.connectors.binlog.log.position import BinlogPosition, number_of
 from tailrace.connectors.binlog.log.row_log import BinlogRowLog
 from tailrace.connectors.binlog.log.schema_changes import task as schema_task
+from tailrace.connectors.binlog.log.takeover import position_of
 from tailrace.connectors.binlog.log_session import BinlogLogSession, parallelism
 from tailrace.connectors.binlog.offset import BinlogOffset
 from tailrace.connectors.binlog.schema import catalog
 from tailrace.connectors.binlog.schema.opening import initial_state, opened
 from tailrace.connectors.binlog.server.connection import connect, dialect_of, is_gone, rows, server_id
 from tailrace.connectors.binlog.server.errors import explained
-from tailrace.connectors.binlog.setup.prerequisites import unmatched_lists
+from tailrace.connectors.binlog.setup.prerequisites import misspelt, unmatched_lists
 from tailrace.connectors.binlog.snapshot.point import Point
 from tailrace.connectors.binlog.snapshot.row_lookup import PresentRows
 from tailrace.connectors.binlog.snapshot.windows import BinlogWindows, Incremental
@@ -162,7 +164,7 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
             identify(session)
         there = [one for one in catalog.names(session) if catalog.holds_rows(one)]
         fault = unmatched_lists(self._config, there, is_fresh=since.is_initial)
-        for one in demanded([] if fault is None else [fault]):
+        for one in demanded([*([] if fault is None else [fault]), *misspelt(self._config, session, there)]):
             log.warning("%s %s", one.text, one.remedy)
         guard_number(self._config, sum(self._tables.includes(*one.id) for one in there))
         self._is_prepared = True
@@ -189,6 +191,8 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
     def first(self) -> BinlogOffset:
         """Return the offset of a new query: the end of the log, and the tables as they are there."""
         session = self._connect()
+        if self._config["capture.start.offset"]:
+            return self._taken_over(session, self._config["capture.start.offset"])
         before = initial_state(session, self._config)
         for _ in range(_TRIES):
             position = identify(session).position()
@@ -201,6 +205,21 @@ class BinlogSource(contracts.Source[BinlogOffset, BinlogPosition, BinlogPosition
         raise ConnectionFailed(
             "Tables were altered each time that their definitions were read.", "Start again when that is over."
         )
+
+    def _taken_over(self, session: Connection[Any], text: str) -> BinlogOffset:
+        """Return the offset behind one that Debezium has stored. The tables are as they are now, in doubt until the log
+        names their columns."""
+        refuse_prepared(session)
+        dump = self._outside.connect(self._config, dump=True)
+        position = position_of(
+            DebeziumOffset.from_text(text), identify(session), dump, server_id(self._config), self._outside.runtime,
+            has_statements=self._config["include.query"],
+        )  # fmt: skip
+        self._demand(position)
+        state = initial_state(session, self._config)
+        why = "its definition at Debezium's offset is not known"
+        doubtful = {name: why for name in state.tables if self._tables.includes(*name)} | dict(state.doubtful)
+        return BinlogOffset(position, schemas=replace(state, doubtful=doubtful).to_text())
 
     def _placed(self, point: Point, since: BinlogOffset) -> BinlogPosition:
         """Return the position behind a point of a snapshot."""

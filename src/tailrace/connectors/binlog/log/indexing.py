@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -220,6 +220,17 @@ class _Form:
     shapes: dict[tuple[int, bytes, bytes], tuple[int, int]] = field(default_factory=dict)
 
 
+class Unfinished(NamedTuple):
+    """The transaction that is being read: where it begins and where its BEGIN stands, its id, its changes so far."""
+
+    file: str
+    start: int
+    begin: int
+    gtid: str
+    is_xa: bool
+    changes: Callable[[], int]
+
+
 class Replaced(PositionLost):
     """The log is another one than the one that was read before."""
 
@@ -349,6 +360,24 @@ class Indexer:
     @property
     def is_open(self) -> bool:
         return self._open is not None
+
+    @property
+    def unfinished(self) -> Unfinished | None:
+        """The transaction that is being read, behind its BEGIN; None between two, and in one that is passed."""
+        one = self._open
+        if one is None or not one.begun or one.is_passed:
+            return None
+        gtid = f"{self._names[one.source]}{self._separator}{one.number}" if one.source >= 0 else ""
+        return Unfinished(self._names[one.file], one.start, one.begin, gtid, one.is_xa, self._changes_so_far)
+
+    def _changes_so_far(self) -> int:
+        one = self._open
+        if one is None:
+            return 0
+        parts = [event for event in one.events if event.version != BOUNDARY]
+        data, starts, ends = _assembled(parts)
+        shape = frames.frozen(np.array([event.shape for event in parts], np.int32), np.int32)
+        return one.counted + int(self._cut(data, starts, ends, shape, parts)[1].sum())
 
     @property
     def waiting(self) -> int:

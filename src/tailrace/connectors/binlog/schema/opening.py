@@ -93,7 +93,7 @@ def opened(
     dialect = dialect_of(config)
     session = connect()
     try:
-        folds = explained(variables)(session, "lower_case_table_names").get("lower_case_table_names") == "1"
+        folds = explained(variables)(session, "lower_case_table_names").get("lower_case_table_names", "0") != "0"
         start = State.from_text(text) if text else explained(initial_state)(session, config)
     finally:
         session.close()

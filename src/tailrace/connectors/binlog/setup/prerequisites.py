@@ -71,6 +71,27 @@ def unmatched_lists(config: Config, there: Sequence[ListedTable], *, is_fresh: b
     return unmatched(config, map(_shown, there), is_fresh=is_fresh)
 
 
+def misspelt(config: Config, session: Connection[Any], there: Sequence[ListedTable]) -> Iterator[Finding]:
+    """Yield the names of options, and of captured tables, that the log of a server without upper case never has."""
+    kept = variables(session, "lower_case_table_names").get("lower_case_table_names", "0")
+    if kept == "0":
+        return
+    named = [config["signal.data.collection"] or "", *config["snapshot.select.statement.overrides"]]
+    if upper := [name for name in named if name != name.lower()]:
+        yield Finding(
+            "error", "tables",
+            f"The server has names in lower case (lower_case_table_names={kept}), and options name {listed(upper)}.",
+            f"Write {listed([name.lower() for name in upper])}.",
+        )  # fmt: skip
+    includes = TableFilter(config).includes
+    if mixed := [_shown(one) for one in there if _shown(one) != _shown(one).lower() and includes(*one.id)]:
+        yield Finding(
+            "error", "tables",
+            f"The log has other names than the catalog (lower_case_table_names={kept}): {listed(mixed)}.",
+            "Rename databases and tables to lower case, or leave them out.",
+        )  # fmt: skip
+
+
 def _encryption(config: Config, session: Connection[Any]) -> Iterator[Finding]:
     host = config["database.hostname"]
     cipher = rows(session, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")
@@ -139,12 +160,41 @@ class _Inspection:
         yield from self._retention()
         if self.config["include.query"]:
             yield from self._queries()
+        yield from self._replica()
+
+    def _replica(self) -> Iterator[Finding]:
+        """Yield what the server's log lacks if it is a replica, and what its statements or its delay mean."""
+        sources = self._sources()
         if (self.of.get("log_slave_updates") or self.of.get("log_replica_updates")) == "OFF":
+            known = "the server is a replica, and its log lacks" if sources else "on a replica, the log lacks"
             yield Finding(
-                "warning", "log",
-                "log_replica_updates is OFF: on a replica, the log lacks what the replica gets from its source.",
-                "Switch it on if the server is a replica.",
+                "error" if sources else "warning", "log",
+                f"log_replica_updates is OFF: {known} what the replica gets from its source.",
+                "Set log_replica_updates=ON (MariaDB, older MySQL: log_slave_updates) and restart it.",
             )  # fmt: skip
+        for source in sources:
+            behind = source.get("Seconds_Behind_Source", source.get("Seconds_Behind_Master"))
+            what = "does not apply its source's log" if behind is None else f"is {behind} s behind its source"
+            yield Finding(
+                "ok" if behind is not None else "warning", "log",
+                f"The server is a replica and {what}: changes come when it has applied them.",
+                "" if behind is not None else "See SHOW REPLICA STATUS on the server.",
+            )  # fmt: skip
+
+    def _sources(self) -> list[dict[str, Any]]:
+        """Return the rows of the server's status as a replica; none if it is no replica, or the user may not see."""
+        import pymysql
+
+        for statement in ("SHOW REPLICA STATUS", "SHOW ALL SLAVES STATUS", "SHOW SLAVE STATUS"):
+            with self.session.cursor() as cursor:
+                try:
+                    cursor.execute(statement)
+                except pymysql.err.Error:
+                    # an older server, or the right REPLICA MONITOR is missing
+                    continue
+                names = [one[0] for one in cursor.description or ()]
+                return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        return []
 
     def _images(self) -> Iterator[Finding]:
         image = self.of.get("binlog_row_image", "FULL").upper()
@@ -272,6 +322,7 @@ class _Inspection:
         there = [one for one in catalog.names(self.session) if catalog.holds_rows(one)]
         captured = [one for one in there if includes(*one.id)]
         fault = unmatched_lists(self.config, there, is_fresh=stored_offset(checkpoint_directory(self.config)) is None)
+        yield from misspelt(self.config, self.session, there)
         if fault is not None:
             yield fault
         elif not captured:
