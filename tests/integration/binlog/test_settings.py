@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -74,6 +75,43 @@ def test_sessions_do_not_depend_on_the_servers_own_settings(odd: MySqlDatabase) 
         run.until(lambda: len(run.of("cities")) == 4)
         after = run.of("cities")[-1]["value"]["after"]
         assert after == {"Id": 4, "Note": "a\\", "v": "y", "ts": "2024-11-03T09:00:00Z", "d": None}
+
+
+@pytest.mark.parametrize("version", [MYSQL_8, MARIADB_11], ids=lambda version: version.name)
+def test_hours_that_come_twice_or_never_change_no_value(version: Version, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    settings = {"default-time-zone": "SYSTEM", "sql_mode": "''"}
+    with MySqlServer(version, **settings) as server:
+        assert server.execute("select timediff(from_unixtime(1729992600), '2024-10-27 01:30:00')") == [
+            (timedelta(hours=1),)
+        ]
+        server.execute("create database zones")
+        database = MySqlDatabase(server, "zones")
+        tables = [f"create table {name} (ts timestamp primary key, d datetime)" for name in ("early", "late")]
+        # 2:30 comes twice in October, and never in March
+        twice = "('2024-10-27 00:30:00', '2024-10-27 02:30:00'), ('2024-10-27 01:30:00', '2024-10-27 02:30:00')"
+        never = "('2024-03-31 02:30:00', '2024-03-31 02:30:00')"
+
+        def fill(name: str) -> None:
+            insert = f"insert into {name} values"
+            database.execute(
+                "set time_zone = '+00:00'", f"{insert} {twice}", "set time_zone = 'SYSTEM'", f"{insert} {never}"
+            )
+
+        database.execute(*tables)
+        fill("early")
+        with driven(database) as run:
+            run.until(lambda: len(run.of("early")) == 3)
+            fill("late")
+            run.until(lambda: len(run.of("late")) == 3)
+        read, logged = (
+            sorted(list(row["value"]["after"].items()) for row in run.of(name)) for name in ("early", "late")
+        )
+        assert read == logged
+        assert [dict(row)["ts"] for row in read] == [
+            "2024-03-31T01:00:00Z", "2024-10-27T00:30:00Z", "2024-10-27T01:30:00Z"
+        ]  # fmt: skip
+        assert [dict(row)["d"] for row in read] == [1711852200000, 1729996200000, 1729996200000]
 
 
 def test_names_in_upper_case_are_refused_where_the_log_has_none(odd: MySqlDatabase) -> None:

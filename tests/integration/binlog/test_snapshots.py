@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -165,11 +167,18 @@ def test_an_incremental_snapshot_by_the_signal_table(binlog_database: MySqlDatab
     assert all(row["value"]["source"]["gtid"] for row in rows)
 
 
-def test_windows_beside_writers_end_in_the_tables_state(binlog_database: MySqlDatabase) -> None:
+@pytest.mark.parametrize("read_only", [False, True], ids=["watermarks", "read.only"])
+def test_windows_beside_writers_end_in_the_tables_state(
+    binlog_database: MySqlDatabase, read_only: bool, tmp_path: Path
+) -> None:
     fill(binlog_database, rows=300)
     name = binlog_database.name
     binlog_database.execute("create table signals (id varchar(64) primary key, type varchar(32), data varchar(2048))")
     over = threading.Event()
+    signals = tmp_path / "signals"
+    signals.write_text("")
+    by_file = {"read_only": "true", "signal_enabled_channels": "file", "plain": {"signal.file": str(signals)}}
+    channel: dict[str, Any] = by_file if read_only else {"signal_data_collection": f"{name}.signals"}
 
     def write() -> None:
         with binlog_database.connect() as session, session.cursor() as cursor:
@@ -185,20 +194,26 @@ def test_windows_beside_writers_end_in_the_tables_state(binlog_database: MySqlDa
         with driven(
             binlog_database,
             snapshot_mode="no_data",
-            signal_data_collection=f"{name}.signals",
+            **channel,
             incremental_snapshot_chunk_size="10",
             incremental_snapshot_window_chunks="1",
         ) as query:
             query.batch()
             writer.start()
-            binlog_database.execute(
-                f"""insert into signals values ('s1', 'execute-snapshot', '{{"data-collections": ["{name}.t"]}}')"""
-            )
+            data = {"data-collections": [f"{name}.t"]}
+            if read_only:
+                signals.write_text(json.dumps({"id": "s1", "type": "execute-snapshot", "data": data}) + "\n")
+            else:
+                values = f"('s1', 'execute-snapshot', '{json.dumps(data)}')"
+                binlog_database.execute(f"insert into signals values {values}")
             query.until(lambda: query.offset.get("progress", {}).get("windows", 0) > 2)
             query.until(lambda: "state" not in query.offset.get("progress", {}), 60)
             over.set()
             writer.join()
             query.until(lambda: state(query.of("t")) == table_state(binlog_database))
+            # rows are read between changes of their keys, never after newer ones
+            assert any(row["op"] == "r" for row in query.of("t"))
+            assert binlog_database.execute("select count(*) > 0 from signals") == [(not read_only,)]
     finally:
         over.set()
         if writer.ident is not None:

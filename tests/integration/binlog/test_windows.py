@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from tailrace.connectors.binlog.setup import prerequisites
+from tailrace.errors import PrerequisiteError
 from tests.fix_mysql import MySqlDatabase
 from tests.integration.binlog.driving import Driven, driven
+from tests.integration.binlog.test_sessions import configured
 from tests.servers.mysql import MARIADB_11, MYSQL_8, Version
 
 SIGNALS = "create table signals (id varchar(64) primary key, type varchar(32), data varchar(2048), at datetime null)"
@@ -57,6 +60,32 @@ def test_a_read_only_snapshot_by_a_file_writes_nothing(database: MySqlDatabase, 
 
     assert sorted(keys(query)) == [*range(50), 100]
     assert database.execute("select count(*) from signals") == before
+
+
+def test_without_ids_of_transactions_a_read_only_snapshot_is_refused(
+    make_mysql: Callable[[Version], MySqlDatabase], tmp_path: Path
+) -> None:
+    database = make_mysql(MYSQL_8)
+    database.execute("create table t (id int primary key)", "insert into t values (1)")
+    file = tmp_path / "signals"
+    file.write_text("")
+    given = {"signal.file": str(file)}
+    modes = ["ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF"]
+    try:
+        for mode in modes:
+            database.server.execute(f"set global gtid_mode = {mode}")
+        options = {"snapshot_mode": "no_data", "read_only": "true", "signal_enabled_channels": "file"}
+        findings = prerequisites.check(configured(database, **options))
+        assert "read-only incremental snapshots need GTIDs" in " ".join(one.text for one in findings)
+        with driven(database, plain=given, **options) as query:
+            query.batch()
+            signal = {"id": "f1", "type": "execute-snapshot", "data": {"data-collections": [f"{database.name}.t"]}}
+            file.write_text(json.dumps(signal) + "\n")
+            with pytest.raises(PrerequisiteError, match="needs transaction ids, and this server has none"):
+                query.until(lambda: ended(query))
+    finally:
+        for mode in [*reversed(modes[:-1]), "ON"]:
+            database.server.execute(f"set global gtid_mode = {mode}")
 
 
 def test_watermarks_are_deleted_if_the_options_say_so(database: MySqlDatabase) -> None:

@@ -404,6 +404,15 @@ class _Inspection:
 
     def _signals(self) -> Iterator[Finding]:
         named = self.config["signal.data.collection"]
+        writes = named and not self.config["read.only"]
+        has_ids = self.dialect is not MYSQL or self.of.get("gtid_mode", "OFF").upper() == "ON"
+        if not writes and not has_ids and (named or set(self.config["signal.enabled.channels"]) - {"source"}):
+            yield Finding(
+                "warning", "signals",
+                "Without a signal table that is written, read-only incremental snapshots need GTIDs, and gtid_mode is "
+                "not ON: a signal for one ends the run.",
+                "Switch GTIDs on, or name a signal table in signal.data.collection and leave read.only out.",
+            )  # fmt: skip
         if not named:
             return
         name = table_name(named)
