@@ -6,6 +6,8 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -415,3 +417,14 @@ def test_a_wrong_word_names_the_nearest(capsys: pytest.CaptureFixture[str], word
         cli.main(words)
     assert left.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_ctrl_c_during_the_imports_ends_without_a_traceback(tmp_path: Path) -> None:
+    # the first module that the command imports after its own package
+    (tmp_path / "argparse.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); sys.path.insert(0, sys.argv[1])"
+    )
+    code += "; import tailrace.command; sys.exit(tailrace.command.main())"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -73,7 +73,10 @@ LASTING = frozenset(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code. Prints deliberate errors as one message with the remedy to stderr."""
-    arguments = _parser().parse_args(argv)
+    try:
+        arguments = _parser().parse_args(argv)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     arguments.is_process = argv is None
     level = logging.DEBUG if arguments.debug else arguments.level
     log_lines.show(level=level)
