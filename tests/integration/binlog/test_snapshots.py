@@ -90,11 +90,12 @@ def test_a_snapshot_beside_writers_shows_one_point(binlog_database: MySqlDatabas
 
 
 def test_a_crash_half_way_goes_on_with_the_chunks_that_are_missing(
-    binlog_database: MySqlDatabase, monkeypatch: pytest.MonkeyPatch
+    binlog_database: MySqlDatabase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("tailrace.connectors.binlog.snapshot.division.LEAST_CHUNK_BYTES", 1 << 12)
     monkeypatch.setattr("tailrace.connectors.binlog.snapshot.division._LEAST_ROWS", 50)
     fill(binlog_database, rows=4000)
+    binlog_database.execute("create table z (v int)", "insert into z values (1)")
     with driven(binlog_database, event_order_segments="1", max_batch_size="100") as query:
         for _ in range(3):
             query.batch()
@@ -104,17 +105,21 @@ def test_a_crash_half_way_goes_on_with_the_chunks_that_are_missing(
     done = {row["key"]["id"] for row in first}
     binlog_database.execute(
         "delete from t where id % 3 = 0", "update t set v = 'changed' where id % 3 = 1",
-        "insert into t values (10000, 'late')",
+        "insert into t values (10000, 'late')", "insert into z values (2)",
     )  # fmt: skip
+    assert "rows may come twice" not in caplog.text
 
     with driven(binlog_database, offset, event_order_segments="1", max_batch_size="100") as query:
         query.rows += first
         query.until(lambda: state(query.of("t")) == table_state(binlog_database), 40)
+        query.until(lambda: [row["value"]["after"]["v"] for row in query.of("z")].count(2) == 2)
 
     read = Counter(row["key"]["id"] for row in query.of("t") if row["op"] == "r")
     assert max(read.values()) == 1
     assert done < set(read)
     assert state(query.of("t")) == table_state(binlog_database)
+    # what comes twice is told
+    assert f"{binlog_database.name}.z: the snapshot reads" in caplog.text
 
 
 def test_an_altering_statement_does_not_wait_for_the_snapshot(binlog_database: MySqlDatabase) -> None:

@@ -29,6 +29,7 @@ from tailrace.connectors.binlog.snapshot.reads import select_list
 from tailrace.connectors.binlog.snapshot.relay import Query, Relay, text_of_rows
 from tailrace.connectors.binlog.snapshot.result import rows, run
 from tailrace.connectors.binlog.snapshot.tasks import Consecutive, SnapshotTask, is_exact, override_error
+from tailrace.connectors.findings import listed
 from tailrace.errors import ConfigError, PrerequisiteError
 from tailrace.events.event_settings import EventSettings
 from tailrace.log.contracts import Task
@@ -297,8 +298,14 @@ class TableSnapshots:
         if self._relay is None:
             self._open()
             self._begin_relay()
-            if any(not self._tables[name].key for name in self._tables):
-                log.info("tables without a key that are read now may show rows twice: the log brings changes again")
+            left = {str(chunk.table) for chunk in progress.plan.chunks(first, len(progress.plan))}
+            if keyless := sorted(name for name in left if name in self._tables and not self._tables[name].key):
+                log.warning(
+                    "%s: the snapshot reads what is left in a later state, and the log brings the changes since its "
+                    "begin again: without a key, rows may come twice; remedy: add a primary key, or begin anew with "
+                    "another checkpoint if rows must come once",
+                    listed(keyless),
+                )
         self._known = State.from_text(schemas).tables if schemas else {}
         tasks: list[SnapshotTask] = []
         for chunk in progress.plan.chunks(first, progress.done):
