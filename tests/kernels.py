@@ -2,13 +2,15 @@
 
 A kernel is compiled on its first call. Without this step, parallel tests would compile the same kernels in every
 process, and a test that waits for its query would wait for the compiler. So golden cases that reach nearly all kernels
-run here first, in one process for each core. Their results are judged by the tests, not here.
+run here first, in two processes, and in a third one properties that reach the others.
+Their results are judged by the tests, not here.
 """
 
 from __future__ import annotations
 
 import hashlib
 import multiprocessing
+import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -51,6 +53,8 @@ CASES: tuple[tuple[str, ...], ...] = (
     ),
 )
 """The names of golden cases for each process."""
+PROPERTIES = "binlog_json", "binlog_last_changes", "binlog_rows", "binlog_together", "field_edits", "protobuf"
+"""The names of properties that reach the kernels of binary logs, of edits in documents and of Protocol Buffers."""
 
 
 def main() -> int:
@@ -60,10 +64,11 @@ def main() -> int:
     if KEPT.exists() and KEPT.read_text("utf-8") == found:
         print("kept from an earlier run")
         return 0
-    with ProcessPoolExecutor(len(CASES), multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(len(CASES), multiprocessing.get_context("spawn")) as pool, properties() as third:
         for text in pool.map(compiled, CASES):
             if text:
                 print(text)
+        third.wait()
     KEPT.parent.mkdir(parents=True, exist_ok=True)
     KEPT.write_text(found, "utf-8")
     print(f"compiled in {time.monotonic() - began:.0f} s")
@@ -87,6 +92,13 @@ def compiled(names: tuple[str, ...]) -> str:
             if name in cases and (reason := servers.run(cases[name], None).skipped):
                 skipped.append(f"{name}: {reason}")
     return "\n".join(skipped)
+
+
+def properties() -> subprocess.Popen[bytes]:
+    """Begin a run of the properties, with few examples."""
+    files = [str(Path(__file__).with_name("property") / f"test_{name}.py") for name in PROPERTIES]
+    asked = [sys.executable, "-m", "pytest", "--quick", "--quiet", *files]
+    return subprocess.Popen(asked, cwd=BUILD.parents[1], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":
