@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,7 +11,7 @@ from pyspark.sql import SparkSession
 from tailrace.sinks.tables.formats.base import Stored
 from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.sinks.tables.positions import Positions, read_at
-from tests.extent import by_day, is_full
+from tests.extent import by_day, is_full, turn
 from tests.fix_lake import Lake
 from tests.fix_postgres import Database
 
@@ -41,17 +40,7 @@ def stored(request: pytest.FixtureRequest, lake: Callable[..., Lake], spark: Spa
     return lambda **options: lake(sink_tables_format=name, **options)
 
 
-TURNS = ("history", "deletes that stay", "log")
-"""Variants of which a run that is not full tests one, by the day."""
-_Test = TypeVar("_Test", bound=Callable[..., None])
-
-
-def turn(of: str) -> Callable[[_Test], _Test]:
-    """Mark a test as only for full runs, unless today is its turn."""
-    is_today = TURNS.index(of) == date.today().toordinal() % len(TURNS)
-    return lambda test: test if is_today else pytest.mark.full(test)
-
-
+@turn(0, 4)
 def test_the_rows_that_the_source_has(stored: Callable[..., Lake], database: Database) -> None:
     """There are a snapshot, changes, values missing in the log, and a truncate, with a read after each."""
     database.execute(*ROWS)
@@ -69,7 +58,7 @@ def test_the_rows_that_the_source_has(stored: Callable[..., Lake], database: Dat
     made.equals("t")
 
 
-@turn("history")
+@turn(1, 4)
 def test_every_version(stored: Callable[..., Lake], database: Database) -> None:
     database.execute(*ROWS)
     made = stored(sink_tables_mode="history")
@@ -84,7 +73,7 @@ def test_every_version(stored: Callable[..., Lake], database: Database) -> None:
     assert [one for one in ended if one[0] >= one[1]] == []
 
 
-@turn("deletes that stay")
+@turn(2, 4)
 def test_deletes_that_stay(stored: Callable[..., Lake], database: Database) -> None:
     database.execute(
         "create table t (id int primary key, v int)", "insert into t select i, i from generate_series(1, 3) i"
@@ -148,7 +137,7 @@ def test_a_crash_behind_a_commit_leaves_the_batch_in_once(
     assert tables.selectExpr("sum(v)").collect()[0][0] == 2000
 
 
-@turn("log")
+@turn(3, 4)
 def test_every_change(stored: Callable[..., Lake], database: Database) -> None:
     database.execute("create table t (id int primary key, v int)", "insert into t values (1, 1), (2, 2)")
     made = stored(sink_tables_mode="log")

@@ -15,7 +15,7 @@ from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.sinks.tables.positions import Positions, read_at
 from tailrace.sinks.tables.sink import TablesSink, Writer
-from tests.extent import is_full
+from tests.extent import is_full, turn
 from tests.fix_lake import Lake, writes
 from tests.fix_postgres import Database
 from tests.waiting import until
@@ -166,6 +166,7 @@ ALTERATIONS = (
 """A column is renamed, and another one gets its old name; one is dropped; one is widened; the key changes."""
 
 
+@turn(0, 2)
 def test_the_log_has_every_change(lake: Callable[..., Lake], database: Database) -> None:
     """This also holds beside alterations."""
     database.execute(
@@ -197,6 +198,7 @@ def test_the_log_has_every_change(lake: Callable[..., Lake], database: Database)
     assert told[4][2:] == (5, ["big"])
 
 
+@turn(1, 2)
 def test_history_has_every_version(lake: Callable[..., Lake], database: Database) -> None:
     """The current versions are the source's rows, and each version ends where the next of its key begins, also beside
     alterations."""

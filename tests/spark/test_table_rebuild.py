@@ -26,7 +26,7 @@ from tailrace.sinks.tables.positions import Positions
 from tailrace.sinks.tables.rebuild import RebuildRequest, demand_sound, rebuild
 from tailrace.sinks.tables.sink import TablesSink, Writer
 from tailrace.sinks.tables.target import KEY
-from tests.extent import by_day, sized
+from tests.extent import by_day, sized, turn
 
 OLD = Form(("id", "v", "big"), (pa.int64(), pa.string(), pa.string()), (0,))
 NEW = Form((*OLD.names, "extra"), (*OLD.types, pa.int64()), (0,))
@@ -277,6 +277,7 @@ def test_deleted_rows_stay_with_their_last_values(kept: Kept) -> None:
     assert deletes_of(made) == sorted(kept.source.kept.values(), key=repr)
 
 
+@turn(0, 2)
 def test_tables_are_rebuilt_up_to_a_position_or_a_time(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables replace those of an earlier rebuild, complete or not, and no pipeline can continue with them. Deleted
     rows are kept here."""
@@ -322,6 +323,7 @@ def test_nothing_is_overwritten_that_no_rebuild_has_made(kept: Kept) -> None:
         rebuild(kept.spark, kept.lake("latest").path, str(kept.path / "other"), RebuildRequest("history"))
 
 
+@turn(1, 2)
 def test_a_pipeline_goes_on_with_rebuilt_tables(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
     """A pipeline continues only with tables that hold all of its log, and then no longer with the log. The command
     makes them here."""

@@ -19,7 +19,7 @@ from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.sink import TablesSink
 from tailrace.sinks.tables.statements import Reduced
 from tailrace.sinks.tables.target import metadata
-from tests.extent import is_full, sized
+from tests.extent import is_full, sized, turn
 from tests.spark.beside import Passing, merge_beside
 from tests.spark.test_table_maintenance import operations
 from tests.spark.test_table_rebuild import PIPELINE, START, Lake, Source, rows_of
@@ -68,6 +68,7 @@ class Writing:
         return {row["id"]: row["v"] for row in found}
 
 
+@turn(0, 2)
 def test_a_writer_in_between_is_one_clear_error_and_nothing_is_overwritten(spark: SparkSession, place: Path) -> None:
     writing, sink = Writing(spark, place), TablesSink({"path": str(place)})
     table = f"delta.`{writing.path}`"
@@ -97,6 +98,7 @@ def test_a_writer_in_between_is_one_clear_error_and_nothing_is_overwritten(spark
     assert writing.rows() == wanted | dict.fromkeys(range(10), 9) | {109: 9}
 
 
+@turn(1, 2)
 def test_files_that_are_put_together_in_between_are_no_hindrance(spark: SparkSession, place: Path) -> None:
     writing = Writing(spark, place)
     writing.merge(1)

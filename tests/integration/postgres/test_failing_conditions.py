@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
 
 from tailrace.connectors.postgres.snapshot.tasks import ReadTask, SnapshotTask
 from tailrace.errors import TailraceError
+from tests.extent import by_day
 from tests.fix_postgres import Database
 from tests.fix_query import Query, simple
 from tests.integration.postgres.signalled import SIGNALS, SINK, execute, is_over, reads, run
@@ -51,7 +53,9 @@ def told(query: Query) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("incremental", "division by zero"), ("incremental", "time-out"), *(("blocking", name) for name in FAILING)],
+    by_day(
+        [("incremental", "division by zero"), ("incremental", "time-out"), *(("blocking", name) for name in FAILING)], 2
+    ),
 )
 def test_a_condition_that_fails_for_a_row_leaves_out_its_table_alone(
     database: Database, make_query: Any, caplog: pytest.LogCaptureFixture, kind: str, name: str
@@ -81,8 +85,7 @@ def test_a_condition_that_fails_for_a_row_leaves_out_its_table_alone(
     run(one, lambda q: len([row for row in reads(q) if int(row[0]) > 7]) == 3)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("code", ["22012", "57014", "53100"])
+@pytest.mark.parametrize(("kind", "code"), by_day(list(product(KINDS, ("22012", "57014", "53100"))), 2))
 def test_a_condition_that_fails_in_a_task_alone_ends_its_rows_and_not_the_query(
     database: Database, make_query: Any, caplog: pytest.LogCaptureFixture, kind: str, code: str
 ) -> None:

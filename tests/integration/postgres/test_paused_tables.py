@@ -6,6 +6,7 @@ import pytest
 
 from tailrace.connectors.postgres.live_tables import listed
 from tailrace.connectors.registry import parse
+from tests.extent import by_day
 from tests.fix_postgres import Database
 from tests.integration.postgres.live import Make, latest, send, settle, source
 from tests.integration.postgres.signalled import SINK, execute, reads
@@ -14,7 +15,7 @@ from tests.waiting import until
 MANY = "insert into b select i, 'more' from generate_series(100, 180) i"
 
 
-@pytest.mark.parametrize("killed_after", range(5))
+@pytest.mark.parametrize("killed_after", by_day(range(5), 2))
 def test_a_table_is_paused_and_resumed_whenever_the_process_is_killed(
     database: Database, make: Make, killed_after: int
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, PositionLost
 from tailrace.log import engine
+from tests.extent import by_day
 from tests.fix_postgres import Database
 from tests.fix_query import Query
 from tests.integration.postgres.live import Make, latest, published, settle, source, state
@@ -32,7 +33,7 @@ def expect(query: Query, database: Database, table: str) -> None:
     until(lambda: (query.step(), latest(query, table) == source(database, table))[1], table, 20)
 
 
-@pytest.mark.parametrize("killed_after", range(5))
+@pytest.mark.parametrize("killed_after", by_day(range(5), 2))
 def test_a_new_table_is_found_whenever_the_process_is_killed(database: Database, make: Make, killed_after: int) -> None:
     query = make(table_include_list=ALL, table_discovery="on", **SINK)
     settle(query)
