@@ -1,7 +1,7 @@
 """`python -m tests.simulation`: run histories on all cores, and print the seeds of failures.
 
 `python -m tests.simulation schema`: run histories of altered tables on real servers of PostgreSQL, MySQL and MariaDB,
-by default 100 on each, and print those that end badly.
+by default 100 on each, and print those that end badly; with --server on those whose names have this text.
 
 With --mutants, search again for the seeds by which tests find the mutants, and write them to their file.
 """
@@ -34,10 +34,11 @@ def block(connector: str, first: int, last: int) -> tuple[Totals, str]:
         return Totals(), traceback.format_exc()
 
 
-def schema(seeds: range) -> int:
-    """Run histories of altered tables on each available server; return the number that ended badly."""
+def schema(seeds: range, server: str) -> int:
+    """Run histories of altered tables on each available server with `server` in its name; return the number that ended
+    badly."""
     bad = 0
-    for name, found in on_own_servers(seeds):
+    for name, found in on_own_servers(seeds, wanted=server):
         print(f"{name}: {found.text()}", flush=True)
         bad += len(found.bad)
     return bad
@@ -49,11 +50,12 @@ def main() -> int:
     parser.add_argument("--connector", choices=KINDS, default="postgres")
     parser.add_argument("--histories", type=int)
     parser.add_argument("--seed", type=int, default=0, help="of the first one")
+    parser.add_argument("--server", default="", metavar="NAME", help="only servers with this in their name")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--mutants", nargs="*", choices=TRIALS, metavar="NAME", help="these, or all of them")
     asked = parser.parse_args()
     if asked.what == "schema":
-        return 1 if schema(range(asked.seed, asked.seed + (asked.histories or 100))) else 0
+        return 1 if schema(range(asked.seed, asked.seed + (asked.histories or 100)), asked.server) else 0
     if asked.mutants is not None:
         is_found = search_all(asked.mutants or list(TRIALS), asked.processes, partial(print, flush=True))
         return 0 if is_found else 1

@@ -87,16 +87,21 @@ def run(one: Run, seeds: Iterable[int], seconds: float | None = None, show: Call
     return found
 
 
-def on_own_servers(seeds: Iterable[int], show: Callable[[str], None] = print) -> Iterator[tuple[str, Runs]]:
-    """Run the histories on each available server, started for them; yield its name and the results.
+def on_own_servers(
+    seeds: Iterable[int], show: Callable[[str], None] = print, wanted: str = ""
+) -> Iterator[tuple[str, Runs]]:
+    """Run the histories on each available server with `wanted` in its name, started for them; yield its name and the
+    results.
 
     Those of PostgreSQL are the embedded one and, if installed, the system's.
     """
     for name, binaries in {"embedded": None, "of the system": system_binaries()}.items():
-        if name == "embedded" or binaries is not None:
+        if wanted in f"PostgreSQL {name}" and (name == "embedded" or binaries is not None):
             with Server(binaries, SETTINGS) as server, owned(describe(server.dsn())) as postgres:
                 yield f"PostgreSQL {name}", run(on_postgres(postgres), seeds, show=show)
     for version in VERSIONS:
+        if wanted not in version.name:
+            continue
         try:
             made = MySqlServer(version)
         except Unavailable as reason:
